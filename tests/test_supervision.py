@@ -94,7 +94,7 @@ UNOWNED = {
     ("observe/metrics_endpoint.py", "Thread"): "serves the metrics; who asks for them notices its end",
     ("parts/sampling.py", "Thread"): "of commands, not of a controller",
     ("cli/progress.py", "Thread"): "of commands, not of a controller",
-    ("rollout/bounded.py", "create_task"): "the call that starts them ends them, and hears of their end",
+    ("rollout/executors/bounded.py", "create_task"): "the call that starts them ends them, and hears of their end",
 }
 
 

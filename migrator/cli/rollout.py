@@ -29,14 +29,17 @@ from migrator.cli.rollout_text import (
 from migrator.cli.terminal import ask, ask_for, say, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import DirectoryLock, is_in_use
-from migrator.rollout.address import check_address
-from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
-from migrator.rollout.finding_quorum import refuse_lost_brokers
-from migrator.rollout.first_level import first_level
+from migrator.rollout.engine.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
+from migrator.rollout.engine.preview import StepPreview, gather, preview
+from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
-from migrator.rollout.journal import Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.journal.journal import Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.leaving_zookeeper import keep, refuse_name, refuse_removal, remove_all
-from migrator.rollout.opening import (
+from migrator.rollout.opening.address import check_address
+from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
+from migrator.rollout.opening.first_level import first_level
+from migrator.rollout.opening.opening import (
     may_go_on,
     may_turn_back,
     note_with,
@@ -48,12 +51,9 @@ from migrator.rollout.opening import (
     turn_back,
 )
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan import plan, refuse_canary, refuse_step
-from migrator.rollout.preview import StepPreview, gather, preview
-from migrator.rollout.progress import Progress, progress_of
+from migrator.rollout.plan.plan import plan, refuse_canary, refuse_step
+from migrator.rollout.plan.steps import Direction
 from migrator.rollout.site import Site, parts_at, site_of
-from migrator.rollout.standing import Standing, standing_of
-from migrator.rollout.steps import Direction
 from migrator.values import value
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from migrator.observe.printable import printable, utc
-from migrator.rollout.apply import Ending
+from migrator.rollout.engine.apply import Ending
+from migrator.rollout.engine.job_acts import VERDICT_MS
+from migrator.rollout.engine.preview import StepPreview, StepState, asked
+from migrator.rollout.engine.standing import Standing, seen_lines
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
-from migrator.rollout.job_acts import VERDICT_MS
-from migrator.rollout.journal import Entry
-from migrator.rollout.plan import plan
+from migrator.rollout.journal.journal import Entry
+from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.journal.summary import durations_of, forecast_of, line_of, of_last, without_controller
+from migrator.rollout.plan.plan import plan
+from migrator.rollout.plan.steps import TEXTS, Act, Direction, Phase, why_of
 from migrator.rollout.ports import LockHolder
-from migrator.rollout.preview import StepPreview, StepState, asked
-from migrator.rollout.progress import progress_of
 from migrator.rollout.site import Site
-from migrator.rollout.standing import Standing, seen_lines
-from migrator.rollout.steps import TEXTS, Act, Direction, Phase, why_of
-from migrator.rollout.summary import durations_of, forecast_of, line_of, of_last, without_controller
 from migrator.rollout.world import World
 
 DOES = {

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
-from migrator.rollout.modes import DEFAULT_PROTOCOLS, PROTOCOLS
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.modes import DEFAULT_PROTOCOLS, PROTOCOLS
 from migrator.values import value
 
 BROKERS_MAX, CONTROLLERS_MAX = 30, 7

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from migrator.rollout.inventory import Inventory
-from migrator.rollout.modes import ModeSettings
+from migrator.rollout.plan.modes import ModeSettings
 from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
 from migrator.values import value
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_DIRECTORY, sync_directory
 from migrator.rollout.inventory import Inventory, parse_inventory
-from migrator.rollout.journal import read_journal
+from migrator.rollout.journal.journal import read_journal
+from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.progress import progress_of
 from migrator.rollout.world import World, open_world
 from migrator.values import value
 

@@ -12,21 +12,21 @@ from migrator.clock import monotonic_ms, since_boot_ms, wall_ms
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.rollout.executors import NodeExecutor
-from migrator.rollout.gates import judge
+from migrator.rollout.executors.executors import NodeExecutor, refuse_elsewhere
+from migrator.rollout.executors.presets import PRESETS
+from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
-from migrator.rollout.leader_says import LeaderSays, by_command
-from migrator.rollout.lock import RolloutLock
-from migrator.rollout.lock_places import FilePlace, ZooKeeperPlace
-from migrator.rollout.modes import watched_keys
+from migrator.rollout.lock.lock import RolloutLock
+from migrator.rollout.lock.places import FilePlace, ZooKeeperPlace
+from migrator.rollout.lock.quorum import LeaderLock, QuorumPlace, our_leader
 from migrator.rollout.nodes import Node
-from migrator.rollout.observer import ClusterObserver
+from migrator.rollout.plan.modes import watched_keys
 from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
-from migrator.rollout.presets import PRESETS
-from migrator.rollout.quorum_place import LeaderLock, QuorumPlace, our_leader
-from migrator.rollout.see_brokers import BrokerEyes
-from migrator.rollout.see_quorum import QuorumEyes
-from migrator.rollout.see_zookeeper import ZooKeeperEyes
+from migrator.rollout.seeing.brokers import BrokerEyes
+from migrator.rollout.seeing.leader_says import LeaderSays, by_command
+from migrator.rollout.seeing.observer import ClusterObserver
+from migrator.rollout.seeing.quorum import QuorumEyes
+from migrator.rollout.seeing.zookeeper import ZooKeeperEyes
 from migrator.values import value
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
@@ -127,15 +127,20 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
 
 
 def refuse_wrong_executors(inventory: Inventory) -> None:
-    """What a rollout of it would refuse before its first command.
+    """What a rollout of it would refuse before its first command, on whichever machine.
 
     :raises OperatorError: a preset is unknown, or a command or a variable is missing for one of the nodes.
     """
-    _executor(inventory)
+    NodeExecutor(inventory.executors, _touched(inventory))
 
 
 def _executor(inventory: Inventory) -> NodeExecutor:
-    return NodeExecutor(inventory.executors, (*inventory.nodes, *inventory.controllers.stock.values()))
+    refuse_elsewhere(inventory.executors, _touched(inventory))
+    return NodeExecutor(inventory.executors, _touched(inventory))
+
+
+def _touched(inventory: Inventory) -> tuple[Node, ...]:
+    return (*inventory.nodes, *inventory.controllers.stock.values())
 
 
 async def _ask_there(executor: Executor, inventory: Inventory, leader_id: int) -> LeaderSays | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from migrator.cli.main import COMMANDS
 from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.config.keys import KEYS
-from migrator.rollout.steps import Phase
+from migrator.rollout.plan.steps import Phase
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/side-by-side.md").read_text(encoding="utf-8")

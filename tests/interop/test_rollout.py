@@ -14,8 +14,8 @@ from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.clients import Admin, Traffic, consume
 from migrator.errors import ExitCode
 from migrator.parts.kafka import StockKafka
-from migrator.rollout.journal import Event
-from migrator.rollout.steps import Act, Phase
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.plan.steps import Act, Phase
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace

@@ -12,7 +12,7 @@ from migrator.controller.rollout_lock import KEY, lock_text
 from migrator.drill.cluster import ControllerProcess
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import KafkaRelease
-from migrator.rollout.lock_places import LockEntry, encoded
+from migrator.rollout.lock.places import LockEntry, encoded
 from migrator.rollout.ports import LockHolder
 from migrator.verify.kraft.files import read_image
 from tests.drill.support.stock_controllers import StockController

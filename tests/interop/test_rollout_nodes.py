@@ -10,8 +10,8 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import MIGRATOR
 from migrator.parts.processes import ChildProcess
-from migrator.rollout.journal import Event, read_journal
-from migrator.rollout.local_process import find
+from migrator.rollout.executors.local_process import find
+from migrator.rollout.journal.journal import Event, read_journal
 from tests.conftest import ZooKeeperSpace
 from tests.interop.support.light_rollout import LightRacks
 from tests.patience import PATIENCE_SECONDS

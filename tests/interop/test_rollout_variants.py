@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.clients import Admin, Traffic
 from migrator.parts.kafka import StockKafka
-from migrator.rollout.steps import Act, Phase
+from migrator.rollout.plan.steps import Act, Phase
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace

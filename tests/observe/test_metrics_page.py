@@ -12,7 +12,7 @@ from migrator.handover import execute
 from migrator.migration.machine.states import PROPERTIES
 from migrator.observe.metrics import HISTOGRAM, METRICS
 from migrator.observe.propagation import PROPAGATION
-from migrator.rollout.journal import Event
+from migrator.rollout.journal.journal import Event
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy/prometheus/alerts.yaml"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.archive import make_archive
+from migrator.rollout.files.archive import make_archive
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Output
 from tests.rollout.support.model import ModelCluster

@@ -14,10 +14,10 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.examined import DIRECTORY
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.executors.presets import PRESETS
+from migrator.rollout.executors.scripts import COPY, CUT_OFF, OTHER_DIGEST
+from migrator.rollout.files.examined import DIRECTORY
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError, UnreachableError
-from migrator.rollout.presets import PRESETS
-from migrator.rollout.scripts import COPY, CUT_OFF, OTHER_DIGEST
-from migrator.rollout.steps import Phase
 from tests.rollout.support.hosts import Hands, node
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory

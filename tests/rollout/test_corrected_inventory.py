@@ -10,11 +10,11 @@ import pytest
 
 from migrator.config.properties import decoded
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import ExecutorChoice, Node
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, ExecutorError
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -7,12 +7,14 @@ import re
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from migrator.rollout import presets, scripts
-from migrator.rollout.executors import ACTIONS, NodeExecutor
+from migrator.errors import OperatorError
+from migrator.rollout.executors import presets, scripts
+from migrator.rollout.executors.executors import ACTIONS, NodeExecutor, refuse_elsewhere
 from migrator.rollout.inventory import parse_inventory
 from tests.results import ROOT
 
@@ -24,6 +26,21 @@ PAGE = (ROOT / "docs" / "rollout-executors.md").read_text(encoding="utf-8")
 def test_every_command_of_an_example_can_be_made(path: Path) -> None:
     inventory = parse_inventory(path.read_text(encoding="utf-8"), str(path))
     NodeExecutor(inventory.executors, (*inventory.nodes, *inventory.controllers.stock.values()))
+
+
+@pytest.mark.parametrize("preset", ["local", "systemd", "ssh-systemd"])
+def test_an_executor_of_this_machine_does_not_touch_another_one(preset: str) -> None:
+    """A drill rehearses the inventory on any machine."""
+    text = (ROOT / "deploy" / "rollout" / "inventory.yaml").read_text(encoding="utf-8")
+    inventory = parse_inventory(text, "inventory.yaml")
+    choices = {name: replace(choice, preset=preset) for name, choice in inventory.executors.items()}
+    if preset == "ssh-systemd":
+        refuse_elsewhere(choices, inventory.nodes)
+    else:
+        first = f"{preset} touches this machine, and .* is on {inventory.nodes[0].host}"
+        with pytest.raises(OperatorError, match=first):
+            refuse_elsewhere(choices, inventory.nodes)
+        refuse_elsewhere(choices, [replace(node, host="localhost") for node in inventory.nodes])
 
 
 def test_the_page_names_presets_variables_scripts_and_exit_codes() -> None:

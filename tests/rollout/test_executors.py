@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import OperatorError
+from migrator.rollout.executors.presets import PRESETS
 from migrator.rollout.ports import ExecutorError, FileChangedError, Output, UnreachableError
-from migrator.rollout.presets import PRESETS
 from tests.lanes import examples
 from tests.patience import PATIENCE_SECONDS
 from tests.rollout.support.hosts import SERVER, Hands, end, executor, node, running, server

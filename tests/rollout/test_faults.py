@@ -12,12 +12,14 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.archive import VERDICTS
-from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.job_acts import JobFailedError
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.engine.processes import UntrueRestartError
+from migrator.rollout.files.archive import VERDICTS
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import (
     BrokerMode,
     ExecutorError,
@@ -26,8 +28,6 @@ from migrator.rollout.ports import (
     LockHolder,
     UnreachableError,
 )
-from migrator.rollout.processes import UntrueRestartError
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.job_acts import VERDICT_MS, JobFailedError
-from migrator.rollout.journal import Event
-from migrator.rollout.steps import Phase
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.job_acts import VERDICT_MS, JobFailedError
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

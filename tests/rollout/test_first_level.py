@@ -11,12 +11,12 @@ from migrator.config.properties import decoded, encoded
 from migrator.errors import OperatorError
 from migrator.migration.machine.finish import FLAG
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.inventory import Inventory, parse_inventory
-from migrator.rollout.jobs import command_of
+from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.plan.jobs import command_of
+from migrator.rollout.plan.steps import Job, Phase
 from migrator.rollout.ports import BrokerMode
-from migrator.rollout.progress import progress_of
-from migrator.rollout.steps import Job, Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import inventory_text, model_inventory
 from tests.rollout.support.runs import Operator

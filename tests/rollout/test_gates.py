@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from migrator.migration.machine.states import PublicState
-from migrator.rollout.gatekeeper import said_of
-from migrator.rollout.gates import judge, unseen
-from migrator.rollout.modes import CONNECT, ROLES
+from migrator.rollout.gates.gatekeeper import said_of
+from migrator.rollout.gates.gates import judge, unseen
+from migrator.rollout.gates.placements import Placements
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.placements import Placements
+from migrator.rollout.plan.modes import CONNECT, ROLES
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.apply import ABORT_FILE, Ending, StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError
+from migrator.rollout.engine.apply import ABORT_FILE, Ending, StopAt
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError, LockedError, LockHolder
-from migrator.rollout.steps import Phase
-from migrator.rollout.summary import failure_of
 from tests.rollout.support.model import ModelClock, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.identities import IdentityError, broker_directories, version_of
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.standing import standing_of
+from migrator.rollout.files.identities import IdentityError, broker_directories, version_of
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, ExecutorError
-from migrator.rollout.standing import standing_of
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.scripts import INVOCATION, NO_SUCH_UNIT, NOT_NAMED
+from migrator.rollout.executors.scripts import INVOCATION, NO_SUCH_UNIT, NOT_NAMED
 
 ID = "5c2c7eb1f8e04a1b8a2f3a6b1f0c9d2e"
 OLD = "LoadState=loaded\nActiveState={state}\nExecMainPID={pid}\nExecMainStartTimestampMonotonic={since}\n"

@@ -17,7 +17,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from migrator.rollout.scripts import MAY_NOT_LOOK, NO_SUCH_FILE, NOT_AS_ROOT, OTHER_DIGEST, READ, WRITE
+from migrator.rollout.executors.scripts import MAY_NOT_LOOK, NO_SUCH_FILE, NOT_AS_ROOT, OTHER_DIGEST, READ, WRITE
 from migrator.values import value
 from tests.lanes import examples
 

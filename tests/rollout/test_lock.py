@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper
-from migrator.rollout.lock import LostLockError, RolloutLock
-from migrator.rollout.lock_places import FilePlace, ZooKeeperPlace
+from migrator.rollout.lock.lock import LostLockError, RolloutLock
+from migrator.rollout.lock.places import FilePlace, ZooKeeperPlace
 from migrator.rollout.ports import LockedError, LockHolder
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
@@ -210,7 +210,7 @@ def test_without_its_chroot_it_says_so(zookeeper: ZooKeeperSpace, tmp_path: Path
 def test_zookeeper_away_stops_a_rollout_until_the_migration_is_over(
     own_zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.rollout.lock_places.READ_SECONDS", 0.5)
+    monkeypatch.setattr("migrator.rollout.lock.places.READ_SECONDS", 0.5)
     host = Host(own_zookeeper.hosts, tmp_path / "ops")
     try:
         lock = host.lock()

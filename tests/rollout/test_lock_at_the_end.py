@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from migrator.observe.status import LockAnswer
-from migrator.rollout.apply import Ending
-from migrator.rollout.journal import RolloutJournal
-from migrator.rollout.lock import RolloutLock
-from migrator.rollout.lock_places import FilePlace, LockEntry, ZooKeeperPlace
+from migrator.rollout.engine.apply import Ending
+from migrator.rollout.journal.journal import RolloutJournal
+from migrator.rollout.lock.lock import RolloutLock
+from migrator.rollout.lock.places import FilePlace, LockEntry, ZooKeeperPlace
+from migrator.rollout.lock.quorum import Move, QuorumAwayError, QuorumPlace
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import LockedError, LockHolder, Observation
-from migrator.rollout.quorum_place import Move, QuorumAwayError, QuorumPlace
 from migrator.zookeeper.session import ZooKeeperUnavailableError
 from tests.rollout.support.model import FINISHED, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory

@@ -12,14 +12,14 @@ import pytest
 from migrator.controller.rollout_lock import lock_text
 from migrator.drill.cluster import MIGRATOR
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.executors import NodeExecutor
-from migrator.rollout.lock import LostLockError, RolloutLock
-from migrator.rollout.lock_places import FilePlace
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.executors.executors import NodeExecutor
+from migrator.rollout.lock.lock import LostLockError, RolloutLock
+from migrator.rollout.lock.places import FilePlace
+from migrator.rollout.lock.quorum import LeaderLock, QuorumAwayError, QuorumPlace, answer_of, our_leader
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ControllerProgram, ControllerSeen, LockedError, QuorumSeen
-from migrator.rollout.quorum_place import LeaderLock, QuorumAwayError, QuorumPlace, answer_of, our_leader
-from migrator.rollout.steps import Phase
 from tests.cli.test_quorum import file_of, leader_id, said, served
 from tests.node.support.cluster import until
 from tests.node.support.dynamic import DynamicCluster

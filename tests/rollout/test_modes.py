@@ -6,8 +6,8 @@ import pytest
 
 from migrator.config.properties import decoded, parse_properties
 from migrator.errors import OperatorError
-from migrator.rollout.modes import FileMode, ModeSettings, changes_shown, lost_zookeeper, rewritten
 from migrator.rollout.nodes import Node, Role
+from migrator.rollout.plan.modes import FileMode, ModeSettings, changes_shown, lost_zookeeper, rewritten
 
 SETTINGS = ModeSettings(
     {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": "3001@c:9093"}, "SSL", "zk:2181", "3.9"

@@ -17,9 +17,9 @@ from migrator.drill.cluster import CLUSTER_ID, MIGRATOR
 from migrator.drill.kafka.cluster import KafkaBrokerMode
 from migrator.migration.machine.states import PublicState
 from migrator.parts.kafka import StockKafka
-from migrator.rollout.gates import judge, unseen
+from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.inventory import parse_inventory
-from migrator.rollout.modes import CONNECT, watched_keys
+from migrator.rollout.plan.modes import CONNECT, watched_keys
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -28,7 +28,7 @@ from migrator.rollout.ports import (
     GateQuestion,
     Observation,
 )
-from migrator.rollout.see_quorum import QuorumEyes, QuorumLook
+from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.rollout.world import World, open_world
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.files.old_metadata_log import OldLogError
 from migrator.rollout.nodes import Node
-from migrator.rollout.old_metadata_log import OldLogError
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, FileChangedError, UnreachableError
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

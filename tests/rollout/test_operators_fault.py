@@ -13,15 +13,15 @@ from migrator.cli.rollout_text import finish_question
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.parts.processes import free_port
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.examined import DIRECTORY, elsewhere, wanted
-from migrator.rollout.job_acts import JobFailedError
-from migrator.rollout.jobs import tail
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.files.examined import DIRECTORY, elsewhere, wanted
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.jobs import tail
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError, FileChangedError, Output
-from migrator.rollout.steps import Phase
-from migrator.rollout.summary import failure_of
 from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

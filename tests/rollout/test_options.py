@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.rollout.journal import Event, read_journal
+from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import BrokerMode
 from tests.rollout.test_commands import Desk, desk
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.journal import Event
-from migrator.rollout.plan import plan
-from migrator.rollout.preview import gather, preview
-from migrator.rollout.progress import progress_of
-from migrator.rollout.steps import Direction, Phase
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.preview import gather, preview
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.plan.plan import plan
+from migrator.rollout.plan.steps import Direction, Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -8,11 +8,11 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.journal import FORMAT, Entry, Event, RolloutJournal, line_of, read_journal
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.journal.journal import FORMAT, Entry, Event, RolloutJournal, line_of, read_journal
+from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.ports import LockedError, LockHolder
-from migrator.rollout.progress import progress_of
-from migrator.rollout.steps import Direction, Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

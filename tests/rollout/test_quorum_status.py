@@ -15,8 +15,8 @@ from migrator.observe.status import BrokerState, NodeRole, silent_voters
 from migrator.observe.status_page import Answers, page_of, problems_of
 from migrator.records.metadata import ZkMigrationState
 from migrator.rollout.ports import ControllerProgram, ControllerSeen, QuorumSeen
-from migrator.rollout.quorum_status import status_of
-from migrator.rollout.see_quorum import QuorumLook
+from migrator.rollout.seeing.quorum import QuorumLook
+from migrator.rollout.seeing.quorum_status import status_of
 from migrator.wire.raft_codec import ListenerEndpoint
 from tests.migration.support.builders import broker, cluster
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.executors import NodeExecutor
+from migrator.rollout.executors.executors import NodeExecutor
 from migrator.rollout.inventory import parse_inventory
 
 TWO = """

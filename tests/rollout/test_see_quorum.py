@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from migrator.config.load import typed_settings
-from migrator.rollout.see_quorum import QuorumEyes, QuorumLook
+from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
 
 
 def look(**keys: str) -> QuorumLook:

@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from migrator.parts.zookeeper import EmbeddedZooKeeper
-from migrator.rollout.see_zookeeper import ZooKeeperEyes, ZooKeeperLook
+from migrator.rollout.seeing.zookeeper import ZooKeeperEyes, ZooKeeperLook
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

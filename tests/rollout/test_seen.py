@@ -38,12 +38,11 @@ from migrator.observe.status import (
 )
 from migrator.observe.status_page import Answers
 from migrator.records.uuid import Uuid
-from migrator.rollout.decisions import is_needed
-from migrator.rollout.gates import judge
-from migrator.rollout.leader_says import of_json, of_status
-from migrator.rollout.looks import is_down
+from migrator.rollout.engine.decisions import is_needed
+from migrator.rollout.engine.looks import is_down
+from migrator.rollout.gates.gates import judge
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.observer import brokers_seen, migration_seen, min_isr_of, whole
+from migrator.rollout.plan.steps import Act, Condition, Phase, Step
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -54,11 +53,12 @@ from migrator.rollout.ports import (
     PartitionsSeen,
     QuorumSeen,
 )
-from migrator.rollout.see_brokers import BrokerAnswer, of_image, partitions_in
-from migrator.rollout.see_brokers import State as PartitionState
-from migrator.rollout.see_quorum import QuorumLook
-from migrator.rollout.see_zookeeper import RegisteredBroker, ZooKeeperLook
-from migrator.rollout.steps import Act, Condition, Phase, Step
+from migrator.rollout.seeing.brokers import BrokerAnswer, of_image, partitions_in
+from migrator.rollout.seeing.brokers import State as PartitionState
+from migrator.rollout.seeing.leader_says import of_json, of_status
+from migrator.rollout.seeing.observer import brokers_seen, migration_seen, min_isr_of, whole
+from migrator.rollout.seeing.quorum import QuorumLook
+from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperLook
 from migrator.wire.encode import encode_entity
 from migrator.wire.schemas import METADATA, build, response_type
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.modes import CONNECT
-from migrator.rollout.steps import Phase
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.plan.modes import CONNECT
+from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.inventory import LeftOut
-from migrator.rollout.journal import Event
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.plan.steps import Act, Phase
 from migrator.rollout.ports import BrokerMode
-from migrator.rollout.steps import Act, Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

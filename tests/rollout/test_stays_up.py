@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.journal import Event
-from migrator.rollout.modes import SESSION_TIMEOUT_MS
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.modes import SESSION_TIMEOUT_MS
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, ExecutorError, Observation, UnreachableError
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelClock, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.apply import StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError, Steadiness
-from migrator.rollout.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS
+from migrator.rollout.engine.apply import StopAt
+from migrator.rollout.gates.gatekeeper import GateTimeoutError, Steadiness
+from migrator.rollout.plan.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

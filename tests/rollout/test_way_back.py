@@ -10,12 +10,12 @@ import pytest
 
 from migrator.config.properties import parse_properties
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.job_acts import JobFailedError
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, FileChangedError
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

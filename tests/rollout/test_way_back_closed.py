@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending
-from migrator.rollout.gates import judge
-from migrator.rollout.journal import Event
-from migrator.rollout.plan import plan
+from migrator.rollout.engine.apply import Ending
+from migrator.rollout.gates.gates import judge
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.plan.plan import plan
+from migrator.rollout.plan.steps import TEXTS, Act, Direction, Phase
 from migrator.rollout.ports import BrokerMode, Gate, GateQuestion, MigrationSeen, Observation
-from migrator.rollout.steps import TEXTS, Act, Direction, Phase
 from tests.rollout.support.model import FINISHED, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.gatekeeper import Gatekeeper, GateTimeoutError
-from migrator.rollout.gates import judge
-from migrator.rollout.placements import counted
-from migrator.rollout.plan import plan
+from migrator.rollout.engine.standing import seen_lines
+from migrator.rollout.gates.gatekeeper import Gatekeeper, GateTimeoutError
+from migrator.rollout.gates.gates import judge
+from migrator.rollout.gates.placements import counted
+from migrator.rollout.plan.plan import plan
+from migrator.rollout.plan.steps import Direction, why_of
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation, Placement
-from migrator.rollout.standing import seen_lines
-from migrator.rollout.steps import Direction, why_of
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import inventory_text, model_inventory
 from tests.rollout.support.runs import Operator

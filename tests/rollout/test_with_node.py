@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, ExecutorError
-from migrator.rollout.progress import progress_of
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

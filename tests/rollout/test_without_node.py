@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.excuses import BASELINE_MAX, as_judged, baseline_of, excused, healed, refuse_gone
-from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.gates import judge
-from migrator.rollout.job_acts import JobFailedError
-from migrator.rollout.journal import Event
+from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.gates.excuses import BASELINE_MAX, as_judged, baseline_of, excused, healed, refuse_gone
+from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.gates.gates import judge
+from migrator.rollout.gates.placements import NAMES_MAX, Placements
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.nodes import Node
-from migrator.rollout.placements import NAMES_MAX, Placements
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateQuestion, Observation
-from migrator.rollout.progress import progress_of
-from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

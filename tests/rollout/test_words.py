@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import migrator.rollout
-from migrator.rollout.steps import TEXTS, Phase
+from migrator.rollout.plan.steps import TEXTS, Phase
 
-SOURCES = sorted(Path(migrator.rollout.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(migrator.rollout.__file__).parent.rglob("*.py"))
 TELLS = ("tell", "_refuse", "Waiting")
 """Beside errors, which have names of their own."""
 
@@ -29,7 +29,7 @@ def said(source: Path) -> Iterator[tuple[int, str]]:
                     yield text.lineno, last.value
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_no_sentence_ends_with_a_full_stop(source: Path) -> None:
     assert not [(line, text) for line, text in said(source) if text.rstrip().endswith(".") and not text.endswith("...")]
 

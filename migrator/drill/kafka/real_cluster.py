@@ -40,8 +40,8 @@ from migrator.drill.workload.workload import Workload
 from migrator.errors import ExitCode, InvariantViolation
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import StockKafka
-from migrator.rollout.steps import Phase
-from migrator.rollout.summary import of_last, without_controller
+from migrator.rollout.journal.summary import of_last, without_controller
+from migrator.rollout.plan.steps import Phase
 
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 20

@@ -23,10 +23,10 @@ from migrator.drill.rollout.services import Service, Services
 from migrator.errors import ExitCode
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess, StillRunningError
-from migrator.rollout.archive import SUMS, VERDICTS, ZOOKEEPER
-from migrator.rollout.journal import Entry, read_journal
-from migrator.rollout.modes import digest
-from migrator.rollout.steps import Phase
+from migrator.rollout.files.archive import SUMS, VERDICTS, ZOOKEEPER
+from migrator.rollout.journal.journal import Entry, read_journal
+from migrator.rollout.plan.modes import digest
+from migrator.rollout.plan.steps import Phase
 from migrator.values import value
 
 INVENTORY, ACCESS = "inventory.yaml", "access.properties"

@@ -21,7 +21,7 @@ from migrator.drill.rollout.ask import DONE, RUN
 from migrator.errors import ExitCode, MigratorError, OperatorError
 from migrator.parts.kafka import StockNode
 from migrator.parts.processes import ChildProcess
-from migrator.rollout.local_process import incarnation
+from migrator.rollout.executors.local_process import incarnation
 from migrator.values import value
 
 SOCKET = "services"

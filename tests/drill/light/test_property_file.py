@@ -17,9 +17,9 @@ from migrator.errors import OperatorError
 from migrator.log.meta_properties import MetaProperties, write_meta_properties
 from migrator.parts.processes import ChildProcess, free_port
 from migrator.records.metadata import Endpoint
-from migrator.rollout.modes import watched_keys
+from migrator.rollout.plan.modes import watched_keys
 from migrator.rollout.ports import PartitionsSeen
-from migrator.rollout.see_brokers import BrokerAnswer, BrokerEyes
+from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
 

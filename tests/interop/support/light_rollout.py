@@ -31,7 +31,7 @@ from migrator.log.meta_properties import MetaProperties, write_meta_properties
 from migrator.parts.processes import free_port
 from migrator.records.batch import iter_batches
 from migrator.records.uuid import Uuid
-from migrator.rollout.local_process import find
+from migrator.rollout.executors.local_process import find
 from migrator.values import value
 from migrator.zookeeper.ops import Create
 from migrator.zookeeper.znodes import paths

@@ -17,9 +17,9 @@ from migrator.drill.cluster import MIGRATOR
 from migrator.drill.kafka.cluster import BROKER_JVM, KafkaBrokerMode
 from migrator.observe.status import Status
 from migrator.parts.processes import ChildProcess
-from migrator.rollout.journal import Entry, Event, read_journal
-from migrator.rollout.local_process import find
-from migrator.rollout.steps import Act, Phase
+from migrator.rollout.executors.local_process import find
+from migrator.rollout.journal.journal import Entry, Event, read_journal
+from migrator.rollout.plan.steps import Act, Phase
 from migrator.values import value
 from tests.interop.support.cluster import KafkaCluster
 from tests.patience import PATIENCE_SECONDS

@@ -12,7 +12,7 @@ from tests.interop.support.cluster import KafkaCluster
 from tests.interop.support.rollout import RolloutDesk
 from tests.rollout.support.sshd import LoopbackSshd
 
-PROCESS = f"{{*ssh}} -- {{host}} {shlex.quote(sys.executable)} -m migrator.rollout.local_process "
+PROCESS = f"{{*ssh}} -- {{host}} {shlex.quote(sys.executable)} -m migrator.rollout.executors.local_process "
 MARKS = "kafka.Kafka,controller"
 
 

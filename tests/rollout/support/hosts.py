@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from migrator.rollout.executors import NodeExecutor
+from migrator.rollout.executors.executors import NodeExecutor
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
 from migrator.rollout.ports import Output
 

@@ -17,10 +17,10 @@ from migrator.config.properties import decoded, parse_properties
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.records.versions import parse_version
+from migrator.rollout.gates.placements import Placements
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.modes import BETWEEN_BROKERS, FileMode, file_mode, watched_keys
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.placements import Placements
+from migrator.rollout.plan.modes import BETWEEN_BROKERS, FileMode, file_mode, watched_keys
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.apply import Ending, RolloutRun, StopAt
-from migrator.rollout.gates import judge
+from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt
+from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import Inventory
-from migrator.rollout.journal import Detail, Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.journal.journal import Detail, Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.nodes import Node
-from migrator.rollout.opening import (
+from migrator.rollout.opening.opening import (
     may_go_on,
     may_turn_back,
     note_with,
@@ -27,8 +28,7 @@ from migrator.rollout.opening import (
     turn_back,
 )
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.progress import progress_of
-from migrator.rollout.steps import Phase
+from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelClock, ModelCluster, Points, nothing
 from tests.rollout.support.model_lock import ModelLock
 

@@ -1,0 +1,291 @@
+"""The acts of a step, each done on the cluster: noted as begun, done, and noted as done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from migrator.config.properties import encoded
+from migrator.rollout.engine import decisions
+from migrator.rollout.engine.decisions import Decision
+from migrator.rollout.engine.job_acts import JobActs
+from migrator.rollout.engine.looks import broker_before, serves
+from migrator.rollout.engine.processes import Processes
+from migrator.rollout.engine.questions import STOPS
+from migrator.rollout.engine.step_gates import StepGates
+from migrator.rollout.files.identities import LEAVES, refuse_new_identity
+from migrator.rollout.files.old_metadata_log import remove_old_log
+from migrator.rollout.files.property_files import backup, digest_of, text_of
+from migrator.rollout.files.wanted import wanted_file
+from migrator.rollout.gates.excuses import Baseline
+from migrator.rollout.gates.gatekeeper import AbortedError, Asked, Gatekeeper, Note
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.journal.progress import Progress, StepProgress, restart_begun
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
+from migrator.rollout.plan.steps import Act, Job, Phase, Step
+from migrator.rollout.ports import ExecutorError, FileChangedError
+
+SOAK_NOTE_MS = 60_000
+"""How much of a soak a crash may cost."""
+
+
+class StepActs:
+    """Of one run.
+
+    :param note: writes a line of the journal.
+    :param is_aborted: whether the operator asks for an end.
+    :param baseline: gives partitions that were not well before.
+    """
+
+    def __init__(
+        self,
+        parts: RolloutParts,
+        state: Path,
+        note: Note,
+        is_aborted: Callable[[], bool],
+        baseline: Callable[[], Baseline],
+    ) -> None:
+        self._parts = parts
+        self._is_aborted = is_aborted
+        self._note = note
+        self._gates = Gatekeeper(parts, baseline, note, is_aborted)
+        self.gates = StepGates(parts, self._gates, note)
+        self._processes = Processes(parts, self._gates)
+        self._jobs = JobActs(parts, state, note)
+        self._started: set[str] = set()
+        """Names of the steps whose node was started, or restarted, in this run."""
+        self.found: tuple[str, str | None] = ("", None)
+        """Node and digest of the file that was found changed last."""
+
+    async def look(self, step: Step) -> tuple[FileMode | None, bool]:
+        """What the file of a step's node is for, and whether its process runs."""
+        if step.node is None or step.job is Job.UNREGISTER:  # that one's host is gone
+            return None, False
+        runs = await self._parts.executor.incarnation(step.node) is not None
+        if step.mode is None or step.mode is FileMode.STOCK:
+            return None, runs
+        return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))), runs
+
+    async def see_files(self, nodes: Iterable[Node], progress: Progress) -> None:
+        """Before a person is asked: nobody else may have changed one of these files.
+
+        :raises FileChangedError: somebody has.
+        """
+        for node in nodes:
+            now = await self._digest(node)
+            if not progress.knows(node.name, now):
+                raise self._changed(node, now)
+
+    async def take_as_mended(self, nodes: Iterable[Node], progress: Progress) -> None:
+        """Nodes that serve as they should, after a failure: the files that the operator has mended are the base now."""
+        for node in nodes:
+            now = await self._digest(node)
+            if not progress.knows(node.name, now):
+                self._note(Event.FILE, node=node.name, file=now)
+
+    async def take_other_settings(self, step: Step, progress: Progress) -> None:
+        """A step under way whose file was made with other settings than the inventory has now: back to its file."""
+        known, settings = progress.of(step.name), self._parts.mode_settings("").digest
+        if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or Act.EDIT not in known.done:
+            return
+        if known.past or known.settings in ("", settings):
+            return
+        text = await text_of(self._parts.executor, step.node)
+        new, _ = await wanted_file(self._parts, step, step.node, text, progress)
+        if new != encoded(text):
+            self._parts.tell(f"{step.name}: the inventory has other settings now; {step.node.name} gets them")
+            self._note(Event.REOPENED, step.name, Act.EDIT)
+
+    async def do(self, step: Step, act: Act, progress: Progress, asked: Asked) -> None:
+        """One act that changes something, or a job.
+
+        :param asked: the gate before the step: asked again as the last thing before a process is stopped.
+
+        :raises OperatorError: it fails.
+        """
+        if act is Act.SOAK:
+            await self._soak(step, progress)
+        elif act is Act.PROVE:
+            await self._jobs.prove(step, progress)
+        elif act is Act.RUN:
+            await self._jobs.run(step, progress)
+        elif step.node is not None:
+            if act in (Act.RESTART, Act.START):
+                self._started.add(step.name)
+            if act in STOPS:
+                stops = self._restart if act is Act.RESTART else self._stop
+                await stops(step, step.node, progress, asked)
+            else:
+                await (self._edit if act is Act.EDIT else self._start)(step, step.node, progress)
+
+    async def start_what_ended(self, own: Step, step: Step) -> None:
+        """What an earlier run has started, and a step waits for, may have ended since, mostly because of its file. No
+        gate holds up its start.
+
+        :param own: the step that has started it.
+        :param step: that waits for it.
+        :raises FileChangedError: the file of the step's own node is not for the mode that is wanted.
+        :raises ExecutorError: it cannot be started.
+        """
+        node = own.node
+        if node is None or own.name in self._started or await self._may_run(own, node):
+            return
+        target = own.successor or node
+        if not await self._is_for(own):
+            if own is step:
+                raise self._changed(node, await self._digest(node))
+            return
+        self._started.add(own.name)
+        self._note(Event.BEGUN, own.name, Act.START, node=target.name)
+        self._parts.tell(f"{step.name}: {target.name} does not run; starts it")
+        self._gates.steadiness.renews(node.node_id)
+        await self._processes.start_again(own, target)
+        self._note(Event.DONE, own.name, Act.START, node=target.name, file=await self._digest(target))
+
+    async def _may_run(self, own: Step, node: Node) -> bool:
+        """Whether the node is seen to serve, or its process to run, or nobody can say."""
+        if serves(node, await self._parts.observer.observe()):
+            return True
+        try:
+            return await self._parts.executor.incarnation(own.successor or node) is not None
+        except ExecutorError as error:
+            self._parts.tell(f"{own.name}: {error}")
+            return True
+
+    async def _edit(self, step: Step, node: Node, progress: Progress) -> None:
+        target = step.successor or node
+        ours = await text_of(self._parts.executor, node)
+        if step.phase in LEAVES:
+            await refuse_new_identity(self._parts, node, parsed(node, ours))
+        if step.phase is Phase.MIGRATE:
+            await remove_old_log(self._parts, node, parsed(node, ours))
+        here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
+        if decisions.is_past(step, here):
+            self._note(Event.FOUND, step.name, Act.EDIT, past=True)
+            return
+        old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
+        new, was = await wanted_file(self._parts, step, node, ours, progress)
+        before, wanted = digest(old), digest(new)
+        known = progress.knows(target.name, before)
+        step_known, settings = progress.of(step.name), self._parts.mode_settings("").digest
+        decision = decisions.decide_edit(step_known, before, wanted, file_is_known=known)
+        if decision is Decision.TOOK_EFFECT and before != wanted:
+            with_others = step_known.expected.get("settings", settings) != settings
+            decision = Decision.DO if with_others else decision
+        if decision is Decision.FILE_CHANGED:
+            raise self._changed(target, before)
+        if decision is Decision.DO:
+            kept = "" if old is None else backup(target, step.phase, progress.rollout)
+            details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}
+            self._note(Event.BEGUN, step.name, Act.EDIT, **details)
+            self._parts.tell(f"{step.name}: writes {target.properties}")
+            await self._write(target, new, before, kept)
+        event = Event.FOUND if decision is Decision.FOUND else Event.DONE
+        now = before if decision is Decision.TOOK_EFFECT else wanted
+        restored = was is not None and now == digest(was)
+        self._note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
+
+    async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
+        try:
+            await self._parts.executor.write(node, node.properties, content, expected=before, backup=kept)
+        except FileChangedError:
+            now = await self._digest(node)
+            if now != digest(content):  # else what a killed command had begun has ended just now
+                self.found = node.name, now
+                raise
+
+    async def _restart(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
+        known = progress.of(step.name)
+        words = self._parts.inventory.words_for(node)
+        while True:
+            seen = await self._parts.observer.observe()
+            before = await self._parts.executor.incarnation(node)
+            comparable = decisions.comparable(known, before, words)
+            now = await self._digest(node)
+            is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
+            decision = decisions.decide_restart(step, known, seen, comparable, file_is_known=is_known)
+            if decision is Decision.FILE_CHANGED:
+                raise self._changed(node, now)
+            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
+                break
+        if decision is Decision.FOUND:
+            self._note(Event.FOUND, step.name, Act.RESTART)
+            return
+        self._gates.steadiness.renews(node.node_id)
+        if decision is not Decision.TOOK_EFFECT:
+            worded_anew = decision is Decision.DO and comparable != before
+            if known.begun is not Act.RESTART or worded_anew:
+                begun = restart_begun(node, broker_before(node, seen), before)
+                self._note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
+            await self._processes.restart(step, node, before)
+        self._note(Event.DONE, step.name, Act.RESTART, node=node.name)
+
+    async def _is_mended(self, step: Step, known: StepProgress, before: str | None) -> bool:
+        """Whether a node that a failure has left down may start with its file, as the operator has changed it since."""
+        return known.failed and before is None and await self._is_for(step)
+
+    async def _is_for(self, step: Step) -> bool:
+        """Whether the file of a step's node is for the mode that the step wants; where it wants none, too."""
+        if step.node is None or step.mode in (None, FileMode.STOCK):
+            return True
+        return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))) is step.mode
+
+    async def _start(self, step: Step, node: Node, progress: Progress) -> None:
+        target = step.successor or node
+        decision = decisions.decide_start(progress.of(step.name), await self._parts.executor.incarnation(target))
+        if decision is Decision.DO:
+            self._note(Event.BEGUN, step.name, Act.START, node=target.name)
+            self._parts.tell(f"{step.name}: starts {target.name}")
+            await self._parts.executor.start(target)
+        if decision is Decision.FOUND:
+            self._note(Event.FOUND, step.name, Act.START, node=target.name)
+            return
+        now = await self._digest(target)  # a person may have mended it before: it runs with this file
+        self._note(Event.DONE, step.name, Act.START, node=target.name, file=now)
+
+    async def _stop(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
+        while True:
+            runs = await self._parts.executor.incarnation(node)
+            decision = decisions.decide_stop(progress.of(step.name), runs)
+            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
+                break
+        if decision is Decision.DO and runs is not None:
+            self._note(Event.BEGUN, step.name, Act.STOP, node=node.name)
+            self._parts.tell(f"{step.name}: stops {node.name}")
+            await self._processes.stop(step, node, runs)
+        self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
+
+    async def _soak(self, step: Step, progress: Progress) -> None:
+        """Only time that is watched counts: the wall clock may jump, and nobody watched before this process."""
+        soaked, wanted = progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
+        poll = self._parts.inventory.times.poll
+        last, noted, verified = self._parts.clock.monotonic_ms(), soaked, soaked
+        verify = int(self._parts.inventory.times.verify * 1000)
+        while soaked < wanted:
+            await self._gates.wait(lambda _: step.before, step.name)
+            await self._parts.clock.sleep(min(poll, (wanted - soaked) / 1000))
+            now = self._parts.clock.monotonic_ms()
+            soaked, last = soaked + now - last, now
+            if soaked - noted >= SOAK_NOTE_MS or soaked >= wanted:
+                self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
+                noted = soaked
+            if verify and soaked - verified >= verify and soaked < wanted:
+                await self._jobs.verify(step, await self._parts.observer.observe(), progress)
+                verified = soaked
+            if self._is_aborted():
+                self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
+                raise AbortedError("the soak was stopped")
+        self._note(Event.DONE, step.name, Act.SOAK)
+
+    async def _digest(self, node: Node) -> str | None:
+        return await digest_of(self._parts.executor, node)
+
+    def _changed(self, node: Node, now: str | None) -> FileChangedError:
+        self.found = node.name, now
+        return FileChangedError(
+            "somebody else has changed the file since this rollout looked at it; nothing was done",
+            where=f"{node.name} on {node.host}: {node.properties}",
+            remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
+        )

@@ -1,0 +1,69 @@
+"""Which step comes next: who is down before who serves, and who leads last. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from migrator.errors import OperatorError
+from migrator.rollout.engine.looks import is_down
+from migrator.rollout.journal.progress import Progress, StepProgress
+from migrator.rollout.plan.steps import Phase, Step
+from migrator.rollout.ports import Observation
+
+LEADER_LAST = (Phase.FINISH, Phase.HANDOVER, Phase.STOP_QUORUM)
+
+
+def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> Step | None:
+    """The step under way; else the first open one, but who is down before who serves, and who leads last.
+
+    :returns: None at the end of the plan.
+    """
+    unfinished = [step for step in in_order(steps, progress, seen) if not progress.of(step.name).finished]
+    return next((step for step in unfinished if is_under_way(progress.of(step.name))), next(iter(unfinished), None))
+
+
+def is_under_way(known: StepProgress) -> bool:
+    """Whether a step was begun."""
+    return bool(known.done) or known.begun is not None
+
+
+def in_order(steps: Sequence[Step], progress: Progress, seen: Observation) -> list[Step]:
+    """The steps as they are taken, as it looks now: within a phase, those that are done, as they were; then who is down
+    before who serves, or who leads last; then what is about no node."""
+    phases = list(dict.fromkeys(step.phase for step in steps))
+    taken = list(progress.steps)
+    leader = None if seen.quorum is None else seen.quorum.leader_id
+
+    def rank(step: Step) -> tuple[int, int, int]:
+        phase, known = phases.index(step.phase), progress.of(step.name)
+        if known.finished:
+            return phase, 0, taken.index(step.name)
+        if is_under_way(known):
+            return phase, 1, 0
+        if step.node is None:
+            return phase, 3, 0
+        if step.phase in LEADER_LAST:
+            return phase, 2, int(step.node.node_id == leader)
+        return phase, 2, int(not is_down(step, seen))
+
+    return sorted(steps, key=rank)
+
+
+def refuse_pause_at_end(stop: str, steps: Sequence[Step], progress: Progress) -> None:
+    """
+    :param stop: the step after which the operator wants a pause.
+    :param steps: in the order in which they are taken.
+    :raises OperatorError: it is the last controller's: after it the migration has ended, and others come first.
+    """
+    left = [
+        step
+        for step in steps
+        if step.phase is Phase.FINISH and step.node is not None and not progress.of(step.name).finished
+    ]
+    if len(left) > 1 and left[-1].name == stop:
+        names = ", ".join(step.name for step in left)
+        raise OperatorError(
+            f"after {stop} there is no way back: it comes last. The leader decides the order, which is now: {names}",
+            where="--pause-after",
+            remedy=f"To stop after the first controller, name {left[0].name}. To go to the end, leave the option out",
+        )

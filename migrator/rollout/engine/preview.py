@@ -1,0 +1,183 @@
+"""What a rollout is going to do: each step of the plan with what it finds, changes, waits for, and how it is undone.
+
+Nothing is changed. The property files are taken through all modes of the plan, as they stand now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+from migrator.config.properties import decoded
+from migrator.rollout.engine import decisions
+from migrator.rollout.engine.looks import silent_gone
+from migrator.rollout.engine.order import in_order
+from migrator.rollout.files.property_files import earlier_of, text_of
+from migrator.rollout.journal.progress import Progress
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan import jobs
+from migrator.rollout.plan.modes import FileMode, changes_shown, file_mode, parsed, rewritten, stock_file
+from migrator.rollout.plan.steps import TEXTS, Act, Job, Step, why_of
+from migrator.rollout.ports import GateQuestion, Observation
+from migrator.values import value
+
+CLUSTER_ID = "CLUSTER-ID"
+_NOTHING: tuple[str, ...] = ()
+
+
+class StepState(Enum):
+    """How far one step is."""
+
+    DONE = "done"
+    UNDER_WAY = "under way"
+    NOT_NEEDED = "not needed, as it looks now"
+    OPEN = "open"
+
+
+@value
+class StepPreview:
+    """``changes``: lines ``- key=value`` and ``+ key=value`` of ``file``. ``command``: what a job runs.
+    ``is_new``: there is no such file yet."""
+
+    step: Step
+    state: StepState
+    file: str = ""
+    changes: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    is_new: bool = False
+
+    @property
+    def changes_a_node(self) -> bool:
+        """Whether a file or a process is still to be touched."""
+        acts = (Act.EDIT, Act.RESTART, Act.START, Act.STOP)
+        return self.state in (StepState.OPEN, StepState.UNDER_WAY) and any(act in acts for act in self.step.acts)
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        step, text = self.step, TEXTS[self.step.phase]
+        return {
+            "step": step.name,
+            "phase": step.phase.value,
+            "state": self.state.value,
+            "node": None if step.node is None else step.node.name,
+            "host": None if step.node is None else step.node.host,
+            "acts": [act.value for act in step.acts],
+            "why": why_of(step),
+            "undo": text.undo,
+            "before": asked(step.before),
+            "after": asked(step.after),
+            "file": self.file or None,
+            "file_is_new": self.is_new,
+            "changes": list(self.changes),
+            "command": list(self.command),
+        }
+
+
+@value
+class Facts:
+    """What the preview is made from. ``texts``: property files by node; ``running``: nodes whose process runs.
+    ``earlier``: by node and mode, the file as this rollout found it in that mode. ``stock``: files of Kafka's
+    controllers by node, those that are there already."""
+
+    seen: Observation
+    texts: Mapping[str, str]
+    running: frozenset[str]
+    earlier: Mapping[tuple[str, FileMode], str]
+    stock: Mapping[str, str]
+
+
+async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress) -> Facts:
+    """Look at everything that the steps are about.
+
+    :raises OperatorError: a host cannot be reached, or a file cannot be read.
+    """
+    texts: dict[str, str] = {}
+    running = set()
+    for node in parts.inventory.nodes:
+        texts[node.name] = await text_of(parts.executor, node)
+        parsed(node, texts[node.name])
+        if await parts.executor.incarnation(node) is not None:
+            running.add(node.name)
+    earlier = {}
+    for step in steps:
+        if step.node is None or step.mode is None:
+            continue
+        text = texts[step.node.name]
+        content = await earlier_of(parts.executor, step.node, step.mode, progress.rollout, text)
+        if content is not None:
+            earlier[step.node.name, step.mode] = decoded(content)
+    stock = {}
+    for node in parts.inventory.controllers.stock.values():
+        if (content := await parts.executor.read(node, node.properties)) is not None:
+            stock[node.name] = decoded(content)
+    return Facts(await parts.observer.observe(), texts, frozenset(running), earlier, stock)
+
+
+def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:
+    """All steps, in the order in which they are taken, as it looks now."""
+    texts = dict(facts.texts)
+    return [_preview(parts, step, progress, facts, texts) for step in in_order(steps, progress, facts.seen)]
+
+
+def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, texts: dict[str, str]) -> StepPreview:
+    known, node = progress.of(step.name), step.node
+    if known.finished:
+        return StepPreview(step, StepState.DONE)
+    begun = bool(known.done) or known.begun is not None
+    runs = node is not None and node.name in facts.running
+    starts = node is not None and node.name in progress.returned
+    if not begun and not decisions.is_needed(step, facts.seen, _mode(step, texts), runs=runs, starts=starts):
+        return StepPreview(step, StepState.NOT_NEEDED)
+    state = StepState.UNDER_WAY if begun else StepState.OPEN
+    file, changes = "", _NOTHING
+    if node is not None and step.mode is not None and Act.EDIT in step.acts and Act.EDIT not in known.done:
+        file, changes = _edited(parts, step, node, facts, texts, progress.release_version)
+    is_new = step.successor is not None and step.successor.name not in facts.stock
+    return StepPreview(step, state, file, changes, _command(parts, step, facts.seen, progress), is_new)
+
+
+def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:
+    if step.node is None or step.mode in (None, FileMode.STOCK):
+        return None
+    return file_mode(step.node.role, parsed(step.node, texts[step.node.name]))
+
+
+def _edited(
+    parts: RolloutParts, step: Step, node: Node, facts: Facts, texts: dict[str, str], release_version: str
+) -> tuple[str, tuple[str, ...]]:
+    """Path and changes of the step's file; ``texts`` is taken along."""
+    before, release = texts[node.name], parts.inventory.handover
+    if step.successor is not None and release is not None:
+        there = facts.stock.get(step.successor.name, "")
+        return step.successor.properties, tuple(changes_shown(there, stock_file(before, release)))
+    here = file_mode(node.role, parsed(node, before))
+    if step.mode is None or decisions.is_past(step, here):
+        return node.properties, ()
+    after = rewritten(
+        node, before, step.mode, parts.mode_settings(release_version), facts.earlier.get((node.name, step.mode))
+    )
+    texts[node.name] = after
+    return node.properties, tuple(changes_shown(before, after))
+
+
+def _command(parts: RolloutParts, step: Step, seen: Observation, progress: Progress) -> tuple[str, ...]:
+    if step.job is Job.LEAVE_OUT:
+        gone = silent_gone(parts.inventory.gone, seen)
+        leader = parts.inventory.controllers.nodes[0]
+        return tuple(jobs.finish_without(leader, parts.inventory, gone, progress.reason))
+    if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE, Job.UNREGISTER):
+        return ()
+    return tuple(
+        jobs.command_of(step.job, step.node, parts.inventory, seen.cluster_id or CLUSTER_ID, progress.release_version)
+    )
+
+
+def asked(questions: Iterable[GateQuestion]) -> list[str]:
+    """The gates, in words."""
+    lines = []
+    for question in questions:
+        who = "" if question.node is None else f"{question.node.name}: "
+        what = question.state or ("" if question.mode is None else question.mode.value)
+        lines.append(f"{who}{question.gate.value}{f' ({what})' if what else ''}")
+    return lines

@@ -1,0 +1,116 @@
+"""Stops and starts the processes of nodes. What this rollout has stopped does not stay down because something fails
+between the two."""
+
+from __future__ import annotations
+
+from migrator.errors import OperatorError
+from migrator.rollout.engine import decisions
+from migrator.rollout.gates.gatekeeper import Gatekeeper
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.modes import FileMode
+from migrator.rollout.plan.steps import Step
+from migrator.rollout.ports import ExecutorError, UnreachableError
+
+IN_ZOOKEEPER = (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER)
+
+
+class UntrueRestartError(OperatorError):
+    """A command to stop or restart succeeded, and the same process runs."""
+
+
+class Processes:
+    """Of one run."""
+
+    def __init__(self, parts: RolloutParts, gates: Gatekeeper) -> None:
+        self._parts = parts
+        self._gates = gates
+
+    async def restart(self, step: Step, node: Node, before: str | None) -> None:
+        """
+        :param before: the incarnation of the process that runs; None: none does, and it is only started.
+        :raises UntrueRestartError: the same process runs as before.
+        :raises ExecutorError: a command fails, and the process has not ended; or it cannot be started.
+        """
+        if before is None:
+            await self.start_again(step, node)
+        else:
+            self._parts.tell(f"{step.name}: restarts {node.name}")
+            if self._parts.executor.stops_and_starts(node):
+                await self.stop(step, node, before)
+                await self.start_again(step, node)
+            else:
+                await self._parts.executor.restart(node)
+        await self._believe(node, before)
+
+    async def stop(self, step: Step, node: Node, before: str) -> None:
+        """It has ended when this returns. A command that fails, or does not end in time, may have begun it: Kafka takes
+        minutes to hand over its partitions.
+
+        :raises ExecutorError: the command fails, and the process still runs as long after it as a gate may stay shut.
+        :raises UntrueRestartError: the command succeeds, and it still runs as long after it.
+        """
+        failed: ExecutorError | None = None
+        try:
+            await self._parts.executor.stop(node)
+        except ExecutorError as error:
+            failed = error
+            self._parts.tell(f"{step.name}: {error}. Waits whether {node.name} ends nevertheless")
+        if before == decisions.UNKNOWN_INCARNATION and failed is None:
+            return
+        has_ended = await self._ends(node, before)
+        if failed is not None and not has_ended:
+            raise failed
+        if has_ended is False:
+            raise _untrue(node, "stop")
+
+    async def start_again(self, step: Step, node: Node) -> None:
+        """A broker that could not close its session leaves a znode, and would end at its start because of it."""
+        if step.mode in IN_ZOOKEEPER:
+            await self._gates.until_gone(node, step.name)
+        if self._parts.executor.stops_and_starts(node):
+            await self._start(step, node)
+        elif await self._parts.executor.incarnation(node) is None:  # else somebody has started it meanwhile
+            await self._parts.executor.restart(node)
+
+    async def _start(self, step: Step, node: Node) -> None:
+        """A host that is not reached just now is tried again: who starts what runs does nothing."""
+        clock, times = self._parts.clock, self._parts.inventory.times
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        while True:
+            try:
+                await self._parts.executor.start(node)
+            except UnreachableError as error:
+                if clock.monotonic_ms() >= deadline:
+                    raise
+                self._parts.tell(f"{step.name}: {error}. Tries again")
+                await clock.sleep(times.poll)
+            else:
+                return
+
+    async def _ends(self, node: Node, before: str) -> bool | None:
+        """None: nobody can say."""
+        clock, times = self._parts.clock, self._parts.inventory.times
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        while True:
+            ended: bool | None = None
+            try:
+                ended = await self._parts.executor.incarnation(node) != before
+            except ExecutorError as error:
+                self._parts.tell(f"{node.name}: {error}")
+            if ended or clock.monotonic_ms() >= deadline:
+                return ended
+            await clock.sleep(times.poll)
+
+    async def _believe(self, node: Node, before: str | None) -> None:
+        after = await self._parts.executor.incarnation(node)
+        if after is not None and after == before and after != decisions.UNKNOWN_INCARNATION:
+            raise _untrue(node, "restart")
+
+
+def _untrue(node: Node, command: str) -> UntrueRestartError:
+    return UntrueRestartError(
+        f"the {command} command succeeded, but the same process runs",
+        where=f"{node.name} on {node.host}",
+        remedy="Correct the command in the inventory; then 'migrator rollout resume'",
+    )

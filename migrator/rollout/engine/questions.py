@@ -1,0 +1,92 @@
+"""What the gates of a step are asked: before it, behind it, and once more. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from migrator.rollout.engine.looks import is_down, is_led, may_be_dual_writing
+from migrator.rollout.journal.progress import Progress, StepProgress
+from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Act, Phase, Step
+from migrator.rollout.ports import Gate, GateQuestion, Observation
+
+TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
+STOPS = frozenset((Act.RESTART, Act.STOP))
+"""Acts that stop a process that serves: the gate before the step is asked as the last thing before it is stopped."""
+GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
+"""Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
+
+
+def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
+    """Whether the gate before a step still counts at this act of it: it was passed, and nothing behind it has touched
+    the cluster for certain. What is begun may not have happened: whoever asks looks at the process. Who stops a process
+    asks by itself."""
+    if act in STOPS:
+        return False
+    later = step.acts[step.acts.index(Act.CHECK_BEFORE) + 1 :] if Act.CHECK_BEFORE in step.acts else ()
+    return Act.CHECK_BEFORE in known.done and act in later and GATED.isdisjoint(known.done)
+
+
+def questions_before(
+    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation
+) -> tuple[GateQuestion, ...]:
+    """What the check before a step asks. Of a controller to be stopped nothing, if nothing is written, or if this
+    rollout has stopped so many that nobody can commit anything any more. What makes a step wrong for ever is asked
+    always."""
+    always = tuple(question for question in step.before if question.gate is Gate.NOT_FINISHED)
+    if is_down(step, seen):
+        return always
+    if step.phase is Phase.STOP_QUORUM:
+        others = [each for each in steps if each.phase is step.phase and each is not step]
+        stopped = any(Act.STOP in progress.of(each.name).done for each in others)
+        if not may_be_dual_writing(seen) or (stopped and not is_led(seen)):
+            return always
+    return step.before
+
+
+def questions_after(
+    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation
+) -> tuple[GateQuestion, ...]:
+    """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out.
+    Partitions cannot be well while another broker is down that this roll has still to start: its step is the next one,
+    and whoever stops a broker asks for them before."""
+    others = [each for each in steps if each.phase is step.phase and not progress.of(each.name).finished]
+    waits_for_others = any(is_down(each, seen) for each in others if each is not step)
+    asked = []
+    for question in _after(step, steps, progress):
+        if question.gate is Gate.PARTITIONS_HEALTHY and waits_for_others:
+            continue
+        if question.gate is Gate.BROKER_BACK and question.node is not None:
+            known = progress.of(_step_of(question.node, step.phase, steps).name)
+            if known.past or (known.finished and not known.done):
+                continue
+            restarted = known.before is not None
+            question = replace(question, before=known.before if restarted else None)  # noqa: PLW2901
+        asked.append(question)
+    return tuple(asked)
+
+
+def _after(step: Step, steps: Sequence[Step], progress: Progress) -> tuple[GateQuestion, ...]:
+    """Of a rack: the first member is waited for, so that a mistake in the settings takes one broker away and not all;
+    then, behind the last one, all."""
+    if not step.together:
+        return step.after
+    group = [_step_of(node, step.phase, steps) for node in step.together]
+    others = [progress.of(each.name) for each in group if each is not step]
+    if all(known.finished for known in others):
+        return group[-1].after
+    if any(known.done for known in others):
+        return ()
+    return tuple(question for question in group[-1].after if question.node is step.node)
+
+
+def closes_rack(step: Step, steps: Sequence[Step], progress: Progress) -> bool:
+    """Whether a step is the last open one of a rack in which brokers were restarted: they are waited for, even if its
+    own broker has nothing to do."""
+    others = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together if node is not step.node]
+    return all(known.finished for known in others) and any(known.done for known in others)
+
+
+def _step_of(node: Node, phase: Phase, steps: Sequence[Step]) -> Step:
+    return next(step for step in steps if step.node is not None and step.node.name == node.name and step.phase is phase)

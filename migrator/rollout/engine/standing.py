@@ -1,0 +1,151 @@
+"""How a rollout stands: its journal, its lock and what the cluster says, in one value for `status`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from migrator.rollout.engine.order import next_step
+from migrator.rollout.gates.gates import named
+from migrator.rollout.inventory import Inventory
+from migrator.rollout.journal.journal import Entry
+from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.journal.summary import Failure, Forecast, counted, failure_of, forecast_of, of_last
+from migrator.rollout.plan.plan import plan
+from migrator.rollout.plan.steps import Direction, Step, why_of
+from migrator.rollout.ports import BrokerSeen, LockHolder, Observation
+from migrator.values import value
+
+
+@value
+class Standing:
+    """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
+    or its lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of the brokers, by id."""
+
+    cluster: str
+    state: str
+    rollout: str
+    direction: Direction
+    done: int
+    steps: int
+    step: Step | None
+    soaked_seconds: int
+    failure: Failure | None
+    forecast: Forecast | None
+    seen: Observation | None
+    holder: LockHolder | None
+    trouble: str
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last rollout has come to its end."""
+        return self.state == "complete"
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        holder, step = self.holder, self.step
+        return {
+            "cluster": self.cluster,
+            "state": self.state,
+            "rollout": self.rollout or None,
+            "direction": self.direction.value,
+            "steps_done": self.done,
+            "steps": self.steps,
+            "step": None if step is None else step.name,
+            "why": None if step is None else why_of(step),
+            "soaked_seconds": self.soaked_seconds,
+            "failure": None if self.failure is None else str(self.failure),
+            "failure_remedy": None if self.failure is None else self.failure.remedy or None,
+            "failure_output": None if self.failure is None else self.failure.output or None,
+            "forecast_seconds": None if self.forecast is None else self.forecast.seconds,
+            "lock": None
+            if holder is None
+            else {"rollout": holder.rollout, "owner": holder.owner, "host": holder.host, "since_ms": holder.since_ms},
+            "seen": None if self.seen is None else seen_lines(self.seen, self.names),
+            "trouble": self.trouble or None,
+        }
+
+
+def standing_of(
+    inventory: Inventory,
+    entries: Sequence[Entry],
+    *,
+    running: bool,
+    seen: Observation | None = None,
+    holder: LockHolder | None = None,
+    trouble: str = "",
+) -> Standing:
+    """
+    :param running: whether a command of the rollout runs on this host.
+    """
+    progress, last = progress_of(entries), of_last(entries)
+    steps = plan(inventory, progress.direction, progress.canary)
+    failure = failure_of(last)
+    done, count = counted(steps, progress)
+    if not progress.rollout:
+        state = "none"
+    elif progress.closed:
+        state = "complete"
+    elif running:
+        state = "running"
+    else:
+        state = "stopped" if failure is None else "failed"
+    return Standing(
+        cluster=inventory.cluster,
+        state=state,
+        rollout=progress.rollout,
+        direction=progress.direction,
+        done=done,
+        steps=count,
+        step=None if state in ("none", "complete") else next_step(steps, progress, seen or Observation()),
+        soaked_seconds=progress.soaked_ms // 1000,
+        failure=failure,
+        forecast=forecast_of(entries),
+        seen=seen,
+        holder=holder,
+        trouble=trouble,
+        names={node.node_id: node.name for node in (*inventory.brokers.nodes, *inventory.gone)},
+    )
+
+
+def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
+    """What the cluster says, a sentence each.
+
+    :param names: of the brokers, by id.
+    """
+    lines = []
+    migration, quorum, partitions = seen.migration, seen.quorum, seen.partitions
+    lines.append(f"migration: {migration.state if migration is not None and migration.state else 'unknown'}")
+    if quorum is not None:
+        leader = "nobody leads" if quorum.leader_id is None else f"controller {quorum.leader_id} leads"
+        silent = [str(voter.node_id) for voter in quorum.voters.values() if voter.program is None]
+        no_answer = f"; no answer from {', '.join(silent)}" if silent else ""
+        lines.append(f"quorum: {leader}{no_answer}")
+    if seen.controller_broker is not None:
+        lines.append(f"ZooKeeper controller: broker {seen.controller_broker}")
+    if seen.brokers is not None:
+        lines.append("brokers: " + ", ".join(_by_mode(seen.brokers, names)))
+    if partitions is not None:
+        lines.append(
+            f"partitions: {partitions.offline} offline, {partitions.under_replicated} under-replicated, "
+            f"{partitions.reassigning} being reassigned"
+        )
+    if migration is not None and migration.write_behind_lag >= 0:
+        lines.append(f"ZooKeeper is {migration.write_behind_lag} records behind")
+    lines += [f"foreign write: {path}" for path in (() if migration is None else migration.foreign_writes)]
+    lines += [f"waits: {problem}" for problem in (() if migration is None else migration.problems)]
+    return [*lines, *(f"unknown: {each}" for each in seen.unknown)]
+
+
+def _by_mode(brokers: Mapping[int, BrokerSeen], names: Mapping[int, str]) -> Iterator[str]:
+    """How many are in which mode; with their names, unless all are in one. Those that are down are named always."""
+    modes: dict[str, list[str]] = {}
+    for broker_id, broker in brokers.items():
+        mode = "no mode (down)" if broker.mode is None else f"{broker.mode.value} mode"
+        modes.setdefault(mode, []).append(names.get(broker_id, f"broker {broker_id}"))
+    for mode, found in modes.items():
+        is_down = mode.endswith("(down)")
+        shown = f": {named(tuple(found))}" if is_down or len(modes) > 1 else ""
+        yield f"{len(found)} in {mode}{shown}"

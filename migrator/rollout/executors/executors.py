@@ -1,0 +1,353 @@
+"""Touches the nodes of an inventory: each by the command templates of its executor, bounded in time and output.
+
+A node's commands are those of the preset that its executor names, unless the inventory words them otherwise. No value
+and no content of a file ever becomes part of a program: values are whole arguments, contents go by standard input and
+output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+
+from migrator.errors import OperatorError
+from migrator.observe.printable import printable
+from migrator.rollout.executors.bounded import CommandTimeoutError, Ended, run_bounded
+from migrator.rollout.executors.presets import PHASES, PRESETS, RUNNING, UNREACHABLE
+from migrator.rollout.executors.scripts import (
+    CUT_OFF,
+    DIGEST_LINE,
+    MAY_NOT_LOOK,
+    NO_SUCH_FILE,
+    NO_SUCH_UNIT,
+    NOT_AS_ROOT,
+    NOT_KEPT,
+    NOT_NAMED,
+    OTHER_DIGEST,
+    SCRIPTS,
+)
+from migrator.rollout.executors.templates import TemplateError, Values, check_value, render
+from migrator.rollout.nodes import ExecutorChoice, Node
+from migrator.rollout.plan.modes import digest
+from migrator.rollout.ports import ExecutorError, FileChangedError, Output, PlaceAwayError, UnreachableError
+
+READ_MAX = 1 << 28
+"""Of a file: property files are small, snapshots of the metadata are not."""
+OUTPUT_MAX = 1 << 22
+SHOWN_LINES, SHOWN_CHARS = 3, 300
+READ_TRIES = 3
+ABSENT = "absent"
+"""In place of the digest of a file that is not there."""
+OWN = ("host", "name", "node_id", "path", "words", "expected", "wanted", "backup", "python", *SCRIPTS)
+"""Names that no variable of an inventory may take."""
+ACTIONS = ("read", "write", "run", "incarnation")
+PROCESS = ("stop", "start", "restart")
+"""Actions whose command may print anything of a node, such as its settings: if the inventory words it, that is not
+shown."""
+IN_PLACE = ("read", "write", "copy", "run")
+"""Actions that need the place of a node, such as a pod; each may be repeated."""
+NO_PLACE = 1
+"""Exit code of kubectl without the pod; of a command in it, too."""
+POLL_SECONDS = 0.5
+LOOK = "look at"
+OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
+"""Actions whose words must differ between two nodes: with the same ones, one node would be touched for the other."""
+OWN_WORDS_OF_SUCCESSOR = ("read", "start")
+"""The same between a controller and Kafka's own that takes over: they may share a place, and never run together."""
+SAID = {
+    NOT_KEPT: ("mode or owner of the file cannot be kept", "Let the executor's user own it, or use sudo"),
+    NO_SUCH_UNIT: ("systemd does not know the unit", "Correct 'unit' in the inventory"),
+    NOT_NAMED: (
+        "the unit runs, or may run, and systemd names no process of it",
+        "See 'systemctl status' there; the unit needs a process that systemd follows (Type=simple, or PIDFile)",
+    ),
+    MAY_NOT_LOOK: ("the directory may not be looked into", "Give the executor's user the right to it, or use sudo"),
+    NOT_AS_ROOT: (
+        "root touches no file that another user could replace by a link, and with the rights of that user it failed",
+        "Give the file to the owner of the directory, or the directory to root, and let nobody else write to it",
+    ),
+    CUT_OFF: ("the content did not arrive whole; nothing was changed", "Try again with 'migrator rollout resume'"),
+}
+WORDED = "See 'commands' of the executor in the inventory"
+
+
+def refuse_elsewhere(choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node]) -> None:
+    """
+    :raises OperatorError: an executor works on this machine only, and its node is on another one.
+    """
+    this_machine = ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn())
+    for node in nodes:
+        choice = choices[node.executor]
+        if choice.preset in PRESETS and PRESETS[choice.preset].here and node.host not in this_machine:
+            what = f"{choice.preset} touches this machine, and {node.name} is on {node.host}"
+            raise OperatorError(
+                what,
+                where=f"executors.{choice.name}",
+                remedy="Name another executor for this node, or correct its host",
+            )
+
+
+class NodeExecutor:
+    """All nodes of an inventory behind one interface (`migrator.rollout.ports.Executor`).
+
+    :raises OperatorError: a preset is unknown, a command or a variable is missing for one of the nodes, or two nodes
+        would be touched by the same words.
+    """
+
+    def __init__(self, choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node]) -> None:
+        self._choices = choices
+        touched: dict[tuple[str, ...], Node] = {}
+        for node in nodes:
+            for action, words in self._check(node).items():
+                if action in OWN_WORDS:
+                    self._refuse_same(action, touched.setdefault((action, *words), node), node)
+
+    async def read(self, node: Node, path: str) -> bytes | None:
+        """A file of the node's host; None: there is no such file."""
+        for _ in range(READ_TRIES):
+            ended = await self._run(node, "read", path, output_max=READ_MAX)
+            if ended.exit_code == NO_SUCH_FILE:
+                return None
+            self._raise_unless_done(node, "read", ended, path)
+            if not ended.whole:
+                raise ExecutorError("what was read of it did not arrive whole", where=_where(node, path), remedy=WORDED)
+            content = _checked(ended.output)
+            if content is not None:
+                return content
+        what = "what was read of it has another digest than the file"
+        raise ExecutorError(what, where=_where(node, path), remedy="Somebody writes it, or the way there cuts it off")
+
+    async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
+        """Replace a file, whole or not at all (see `Executor`)."""
+        values = {"expected": expected or ABSENT, "wanted": digest(content), "backup": backup}
+        ended = await self._run(node, "write", path, stdin=content, more=values)
+        if ended.exit_code == OTHER_DIGEST:
+            raise FileChangedError(
+                "somebody else has changed the file since this rollout looked at it; nothing was written",
+                where=_where(node, path),
+                remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
+            )
+        self._raise_unless_done(node, "write", ended, path)
+
+    async def copy(self, node: Node, path: str, content: bytes) -> None:
+        """A new file of the service's user (see `Executor`)."""
+        ended = await self._run(node, "copy", path, stdin=content, more={"wanted": digest(content)})
+        if ended.exit_code == OTHER_DIGEST:
+            raise ExecutorError("something is there already", where=_where(node, path), remedy="Look at it; remove it")
+        self._raise_unless_done(node, "copy", ended, path)
+
+    async def stop(self, node: Node) -> None:
+        """Stop its process in good order; it has ended when this returns."""
+        await self._do(node, "stop")
+
+    async def start(self, node: Node) -> None:
+        """Start its process."""
+        await self._do(node, "start")
+
+    async def restart(self, node: Node) -> None:
+        """One command that does both."""
+        await self._do(node, "restart")
+
+    def stops_and_starts(self, node: Node) -> bool:
+        """Whether `stop` and `start` exist apart from one another for this node."""
+        return {"stop", "start"} <= self._commands(node).keys()
+
+    async def incarnation(self, node: Node) -> str | None:
+        """What its command prints; None: it prints nothing, so nothing runs."""
+        ended = await self._run(node, "incarnation", node.properties)
+        self._raise_unless_done(node, "incarnation", ended, "")
+        found = ended.output.decode("utf-8", "replace").split()
+        if len(found) > 1:
+            what = "the command that tells the incarnation prints more than one word"
+            raise ExecutorError(what, where=_where(node), remedy=WORDED)
+        return found[0] if found else None
+
+    async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
+        """Run a command on the node's host to its end."""
+        ended = await self._run(node, "run", node.properties, seconds=seconds, more={"words": tuple(words)})
+        return _output(ended)
+
+    async def _do(self, node: Node, action: str) -> None:
+        self._raise_unless_done(node, action, await self._run(node, action, node.properties), "")
+
+    async def _run(
+        self,
+        node: Node,
+        action: str,
+        path: str,
+        *,
+        stdin: bytes | None = None,
+        seconds: float = 0,
+        output_max: int = OUTPUT_MAX,
+        more: Values | None = None,
+    ) -> Ended:
+        template = self._commands(node).get(action)
+        if template is None:
+            raise ExecutorError(f"the inventory has no command to {action} it", where=_where(node), remedy=WORDED)
+        words = self._words(node, template, path, more)
+        seconds = seconds or self._choices[node.executor].seconds
+        ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, output_max=output_max)
+        if ended.exit_code == NO_PLACE and await self._is_there_again(node, action):
+            ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, output_max=output_max)
+        return ended
+
+    def _words(self, node: Node, template: str, path: str, more: Values | None = None) -> Sequence[str]:
+        try:
+            return render(template, self._values(node, path, more or {}))
+        except TemplateError as error:
+            raise ExecutorError(str(error), where=_where(node, path), remedy=WORDED) from error
+
+    async def _is_there_again(self, node: Node, action: str) -> bool:
+        """Waits for a pod that was deleted: it comes back by itself.
+
+        :returns: whether the action is worth another try.
+        :raises PlaceAwayError: it stays away.
+        """
+        choice = self._choices[node.executor]
+        preset, seconds = PRESETS[choice.preset], choice.seconds
+        if not preset.there or action not in IN_PLACE or action in choice.commands:
+            return False
+        words, looks, phase = self._words(node, preset.there, node.properties), 0, ""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while phase != RUNNING:
+                    await asyncio.sleep(POLL_SECONDS if looks else 0)
+                    ended = await self._end_of(node, LOOK, words, stdin=None, seconds=seconds, output_max=OUTPUT_MAX)
+                    self._raise_unless_done(node, LOOK, ended, "")
+                    phase, looks = ended.output.decode("utf-8", "replace").strip(), looks + 1
+        if phase == RUNNING:
+            return looks > 1 or action != "run"
+        (place,) = self._words(node, f"'{preset.place}'", node.properties)
+        state = phase if phase in PHASES else "not there"
+        raise PlaceAwayError(
+            f"the {place} is still {state} after {seconds:g} s",
+            where=_where(node),
+            remedy="'kubectl describe' of the pod and of its StatefulSet says why. Once the pod runs, "
+            "'migrator rollout resume' goes on",
+        )
+
+    async def _end_of(
+        self, node: Node, action: str, words: Sequence[str], *, stdin: bytes | None, seconds: float, output_max: int
+    ) -> Ended:
+        program = PurePath(words[0]).name
+        try:
+            ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=output_max)
+        except OSError as error:
+            what = f"{program} cannot be started: {error.strerror or error}"
+            raise ExecutorError(what, where=_where(node), remedy=WORDED) from error
+        except CommandTimeoutError as error:
+            raise ExecutorError(
+                f"the command to {action} it still ran after {seconds:g} s, and was ended",
+                where=_where(node),
+                remedy="See what it waits for. 'seconds' of the executor is its bound; a process that a start leaves "
+                "behind must not keep the command's output open",
+            ) from error
+        if ended.exit_code == UNREACHABLE.get(program):
+            what = f"{program} did not reach the host, or lost the connection: {_said(ended)}"
+            raise UnreachableError(what, where=_where(node), remedy="See that this machine reaches the host")
+        return ended
+
+    def _raise_unless_done(self, node: Node, action: str, ended: Ended, path: str) -> None:
+        if ended.exit_code == 0:
+            return
+        what, remedy = SAID.get(
+            ended.exit_code, (f"the command to {action} it ended with exit code {ended.exit_code}", WORDED)
+        )
+        worded = action in PROCESS and action in self._choices[node.executor].commands
+        said = "" if worded else _said(ended)
+        error = ExecutorError(f"{what}: {said}" if said else what, where=_where(node, path), remedy=remedy)
+        if action in PROCESS:
+            error.output = _output(ended)
+        raise error
+
+    def _commands(self, node: Node) -> Mapping[str, str]:
+        choice = self._choices[node.executor]
+        return {**PRESETS[choice.preset].commands, **choice.commands}
+
+    def _values(self, node: Node, path: str, more: Values) -> Values:
+        choice = self._choices[node.executor]
+        given = {**PRESETS[choice.preset].variables, **choice.variables, **node.variables}
+        own = {"host": node.host, "name": node.name, "node_id": str(node.node_id), "path": path}
+        for name, text in {**given, **own, **more}.items():
+            for each in (text,) if isinstance(text, str) else text:
+                check_value(name, each)
+        if not path.startswith("/"):
+            raise TemplateError(f"{printable(path)} is no absolute path")
+        return {**given, **own, **more, **SCRIPTS, "python": sys.executable}
+
+    def _check(self, node: Node) -> Mapping[str, Sequence[str]]:
+        """The words of each action, with stand-ins for what differs from call to call.
+
+        :raises OperatorError: a command of this node cannot be made.
+        """
+        choice = self._choices[node.executor]
+        where = f"executors.{choice.name}"
+        preset = PRESETS.get(choice.preset)
+        if preset is None:
+            raise OperatorError(
+                f"there is no preset {printable(choice.preset)}",
+                where=where,
+                remedy=f"Name one of {', '.join(PRESETS)}",
+            )
+        commands = self._commands(node)
+        missing = [action for action in ACTIONS if action not in commands]
+        if not self.stops_and_starts(node) and "restart" not in commands:
+            missing.append("stop and start, or restart")
+        if missing:
+            what = f"no command is there for {', '.join(missing)}"
+            raise OperatorError(what, where=where, remedy="Add them to 'commands', or name another preset")
+        taken = sorted({*choice.variables, *node.variables} & set(OWN))
+        if taken:
+            what = f"{', '.join(taken)}: the rollout gives these itself"
+            raise OperatorError(what, where=where, remedy="Give the variable another name")
+        stand_in = {"words": ("true",), "expected": ABSENT, "wanted": ABSENT, "backup": ""}
+        words = {}
+        for action, template in commands.items():
+            try:
+                words[action] = render(template, self._values(node, node.properties, stand_in))
+            except TemplateError as error:
+                remedy = f"Correct the command, or add the variable to {node.name} or to the executor"
+                raise OperatorError(str(error), where=f"{where}, {action}, {node.name}", remedy=remedy) from error
+        return words
+
+    def _refuse_same(self, action: str, other: Node, node: Node) -> None:
+        """
+        :raises OperatorError: what touches one of two nodes would touch the other one.
+        """
+        succeeds = node.node_id == other.node_id and action not in OWN_WORDS_OF_SUCCESSOR
+        if node is other or succeeds:
+            return
+        template = self._commands(node)[action]
+        raise OperatorError(
+            f"{other.name} and {node.name} get the same command to {action} them, with the same values: {template}",
+            where=f"executors.{node.executor}",
+            remedy="Give each node its own property file, and a variable that tells it apart: 'unit' for systemd, "
+            "'pod' for a pod, any name for a command of your own",
+        )
+
+
+def _checked(output: bytes) -> bytes | None:
+    """The content behind the line with its digest; None where they do not match. A plain ``cat`` has no such line."""
+    if not output.startswith(DIGEST_LINE):
+        return output
+    head, _, content = output.partition(b"\n")
+    wanted = head.removeprefix(DIGEST_LINE).decode("ascii", "replace")
+    return content if digest(content) == wanted else None
+
+
+def _where(node: Node, path: str = "") -> str:
+    return f"{node.name} on {node.host}: {path}" if path else f"{node.name} on {node.host}"
+
+
+def _output(ended: Ended) -> Output:
+    return Output(ended.exit_code, ended.output.decode("utf-8", "replace"), ended.errors.decode("utf-8", "replace"))
+
+
+def _said(ended: Ended) -> str:
+    """The end of what a command said about its failure. Its output may be a file's content, and is not shown."""
+    lines = [line.strip() for line in ended.errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    return printable(" / ".join(lines[-SHOWN_LINES:]))[:SHOWN_CHARS]

@@ -1,0 +1,110 @@
+"""Ready-made executors as data: the command templates of each. What they run on a node's host is in `scripts`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from migrator.values import value
+
+
+@value
+class Preset:
+    """``commands``: templates by action. ``variables``: defaults of what they name; what has no default must be given.
+    ``here``: it touches this machine, so a node with another host is a mistake. ``there``: a command that prints
+    `RUNNING` while the place where commands run is there; it comes back by itself. ``place``: what messages call it."""
+
+    commands: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    here: bool = False
+    there: str = ""
+    place: str = ""
+
+
+PHASES = (RUNNING, *_) = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
+"""Of a pod."""
+
+UNREACHABLE: Mapping[str, int] = {"ssh": 255, "ansible": 4}
+"""By program, the exit code that says that the host was not reached or the connection broke."""
+
+_OVER_SSH = "{*ssh} -- {host} "
+_SSH = (
+    "ssh -T -o BatchMode=yes -o LogLevel=ERROR -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+)
+_FILES = {
+    "read": "{*sudo} sh -c {read_script} migrator {path}",
+    "write": "{*sudo} sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
+}
+_FILES_OVER_SSH = {
+    "read": _OVER_SSH + "{*sudo!q} sh -c {read_script!q} migrator {path!q}",
+    "write": _OVER_SSH + "{*sudo!q} sh -c {write_script!q} migrator {path!q} {expected} {wanted} {backup!q}",
+    "copy": _OVER_SSH + "{*run_as!q} sh -c {copy_script!q} migrator {path!q} {wanted}",
+    "run": _OVER_SSH + "{*run_as!q} {*words!q}",
+}
+_PROCESS = "{python} -m migrator.rollout.executors.local_process "
+_IN_POD = " -n {namespace} {*exec_options} {pod} -- "
+_AS_SERVICE = {"sudo": "sudo -n", "run_as": "sudo -n -u kafka", "unit": "kafka.service"}
+
+PRESETS: Mapping[str, Preset] = {
+    "local": Preset(
+        {
+            **_FILES,
+            "stop": _PROCESS + "stop {path} {marks}",
+            "start": _PROCESS + "start {path} {marks} {output} {*command}",
+            "incarnation": _PROCESS + "incarnation {path} {marks}",
+            "copy": "sh -c {copy_script} migrator {path} {wanted}",
+            "run": "{*words}",
+        },
+        {"sudo": "", "marks": "kafka.Kafka,controller", "output": ""},
+        here=True,
+    ),
+    "systemd": Preset(
+        {
+            **_FILES,
+            "stop": "{*sudo} systemctl stop -- {unit}",
+            "start": "{*sudo} systemctl start -- {unit}",
+            "incarnation": "sh -c {invocation_script} migrator {unit}",
+            "copy": "{*run_as} sh -c {copy_script} migrator {path} {wanted}",
+            "run": "{*run_as} {*words}",
+        },
+        _AS_SERVICE,
+        here=True,
+    ),
+    "ssh-systemd": Preset(
+        {
+            **_FILES_OVER_SSH,
+            "stop": _OVER_SSH + "{*sudo!q} systemctl stop -- {unit!q}",
+            "start": _OVER_SSH + "{*sudo!q} systemctl start -- {unit!q}",
+            "incarnation": _OVER_SSH + "sh -c {invocation_script!q} migrator {unit!q}",
+        },
+        {**_AS_SERVICE, "ssh": _SSH},
+    ),
+    "ssh": Preset(_FILES_OVER_SSH, {"ssh": _SSH, "sudo": "", "run_as": ""}),
+    "statefulset": Preset(
+        {
+            "read": "{*kubectl} exec" + _IN_POD + "sh -c {read_script} migrator {path}",
+            "write": "{*kubectl} exec -i"
+            + _IN_POD
+            + "sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
+            "copy": "{*kubectl} exec -i" + _IN_POD + "sh -c {copy_script} migrator {path} {wanted}",
+            "restart": "{*kubectl} delete pod -n {namespace} --ignore-not-found --wait=true -- {pod}",
+            "incarnation": "{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.metadata.uid} -- {pod}",
+            "run": "{*kubectl} exec" + _IN_POD + "{*words}",
+        },
+        {"kubectl": "kubectl", "namespace": "default", "exec_options": ""},
+        there="{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.status.phase} -- {pod}",
+        place="pod {pod} of the namespace {namespace}",
+    ),
+    "template": Preset({}),
+}
+"""By name.
+
+* ``local``: processes of this machine that were not started by a service manager, found by the property file and one of
+  ``marks`` in their command line. ``command`` starts one.
+* ``systemd``, ``ssh-systemd``: a unit of this machine, or of one that ssh reaches.
+* ``ssh``: files and commands over ssh; how to stop, to start and to tell an incarnation is worded in the inventory.
+* ``statefulset``: a pod. Its property file has to be on a volume that outlives the pod, and that the pod may write: a
+  file of a ConfigMap can't be changed from inside, and is one for all pods. What is deleted comes back by itself, so
+  nothing can be stopped for good, unless the inventory says how.
+* ``template``: everything is worded in the inventory.
+"""

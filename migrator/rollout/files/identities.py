@@ -1,0 +1,65 @@
+"""The ``meta.properties`` of a broker that goes back: in ZooKeeper mode it starts with version 0 only.
+
+Source: ``org.apache.kafka.metadata.properties.MetaPropertiesEnsemble`` (``REQUIRE_V0``). A broker keeps version 0 in
+KRaft mode; a directory that was formatted for KRaft mode meanwhile, because it was added or its disk was replaced, has
+version 1. Kafka 3.6 refuses that in migration mode, too, where other directories have version 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from migrator.config.properties import decoded, parse_properties
+from migrator.config.types import split_list
+from migrator.errors import OperatorError
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.jobs import META_PROPERTIES
+from migrator.rollout.plan.steps import Phase
+from migrator.rollout.ports import ExecutorError
+
+LEAVES = (Phase.LEAVE_KRAFT, Phase.LEAVE_MIGRATION)
+"""Phases behind which a broker needs version 0."""
+DEFAULT_DIRECTORY = "/tmp/kafka-logs"  # noqa: S108 - Kafka's default of log.dir
+
+
+class IdentityError(OperatorError):
+    """A broker's directory has an identity with which it does not start in ZooKeeper mode."""
+
+
+async def refuse_new_identity(parts: RolloutParts, node: Node, properties: Mapping[str, str]) -> None:
+    """Before the broker is stopped. What cannot be read is said, and holds nothing up.
+
+    :raises IdentityError: a directory has version 1.
+    """
+    for directory in broker_directories(properties):
+        path = str(PurePosixPath(directory) / META_PROPERTIES)
+        try:
+            content = await parts.executor.read(node, path)
+        except ExecutorError as error:
+            parts.tell(f"{node.name}: {path} could not be looked at. With version=1 it does not start: {error}")
+            continue
+        if content is not None and version_of(content) != "0":
+            raise IdentityError(
+                "the directory was formatted for KRaft mode (version=1), and a broker in ZooKeeper mode starts with "
+                "version 0 only; nothing was done",
+                where=f"{node.name} on {node.host}: {path}",
+                remedy=f"Write version=0 in place of version=1, and broker.id={node.node_id} in place of "
+                f"node.id={node.node_id}; leave the other lines. The broker may run meanwhile: it reads the file only "
+                "when it starts. Then 'migrator rollout resume'",
+            )
+
+
+def broker_directories(properties: Mapping[str, str]) -> list[str]:
+    """Where a broker keeps partitions, and its identity."""
+    named = split_list(properties.get("log.dirs") or properties.get("log.dir") or DEFAULT_DIRECTORY)
+    return list(dict.fromkeys(str(PurePosixPath(name)) for name in named if name))
+
+
+def version_of(content: bytes) -> str:
+    """As the file says; without a word it is 0, and so is what nobody can read: the broker itself judges that."""
+    try:
+        return parse_properties(decoded(content)).get("version", "0").strip()
+    except ValueError:
+        return "0"

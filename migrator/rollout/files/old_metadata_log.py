@@ -1,0 +1,74 @@
+"""The copy of the metadata log that an earlier attempt left on a broker.
+
+A broker in migration mode goes on with the log that it finds. One of another quorum is wrong: where its epochs are
+higher, the broker never registers; where they are the same, old records may pass for new ones
+(``ReplicatedLog.validateOffsetAndEpoch`` compares no more). Kafka deletes it itself from 3.7.1 on, as it starts in
+migration mode (``KafkaRaftManager.maybeDeleteMetadataLogDir``, KAFKA-16463). It cannot be kept beside: a broker does
+not start with a directory in ``log.dirs`` that is no partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from migrator.config.properties import parse_properties
+from migrator.errors import OperatorError
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.rollout.files.identities import broker_directories
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.jobs import META_PROPERTIES
+from migrator.rollout.ports import BrokerMode, ExecutorError
+
+SECONDS = 300.0
+
+
+class OldLogError(OperatorError):
+    """A metadata log of an earlier attempt could not be removed."""
+
+
+async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[str, str]) -> None:
+    """Before a broker is restarted into migration mode. In ZooKeeper mode it does not open this log.
+
+    :raises OldLogError: there is one, and it stays.
+    """
+    if not await _leaves_it_alone(parts, node):
+        return
+    directory = properties.get("metadata.log.dir", "").strip() or broker_directories(properties)[0]
+    path = str(PurePosixPath(directory) / DIRECTORY_NAME)
+    try:
+        if (await parts.executor.run(node, ["ls", "-d", "--", path], seconds=SECONDS)).exit_code:
+            return
+        owner = _owner(await parts.executor.read(node, str(PurePosixPath(directory) / META_PROPERTIES)))
+        if owner not in ("", str(node.node_id)):
+            parts.tell(f"{node.name}: {path} stays: its meta.properties says that it belongs to node {owner}")
+            return
+        parts.tell(f"{node.name}: removes {path}, the metadata log of an earlier attempt")
+        code = (await parts.executor.run(node, ["rm", "-rf", "--", path], seconds=SECONDS)).exit_code
+    except ExecutorError as error:
+        parts.tell(f"{node.name}: {path} could not be looked at. If it is there, the broker may not register: {error}")
+        return
+    if code:
+        raise OldLogError(
+            f"the metadata log of an earlier attempt cannot be removed: rm ended with exit code {code}. With it the "
+            "broker may not register; nothing was done",
+            where=f"{node.name} on {node.host}: {path}",
+            remedy="Remove that directory by hand; the broker may run meanwhile. Then 'migrator rollout resume'",
+        )
+
+
+async def _leaves_it_alone(parts: RolloutParts, node: Node) -> bool:
+    """Whether the broker runs in ZooKeeper mode, or does not run."""
+    broker = ((await parts.observer.observe()).brokers or {}).get(node.node_id)
+    if broker is not None and broker.mode is not None:
+        return broker.mode is BrokerMode.ZOOKEEPER
+    return await parts.executor.incarnation(node) is None
+
+
+def _owner(identity: bytes | None) -> str:
+    try:
+        found = parse_properties((identity or b"").decode())
+    except ValueError:
+        return ""
+    return (found.get("node.id") or found.get("broker.id") or "").strip()

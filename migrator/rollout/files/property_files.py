@@ -1,0 +1,81 @@
+"""The property files of nodes: how they are read, and where a rollout keeps what they were."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from migrator.config.properties import decoded
+from migrator.errors import OperatorError
+from migrator.rollout.nodes import Node
+from migrator.rollout.plan.modes import CONNECT, FileMode, digest, file_mode, parsed
+from migrator.rollout.plan.steps import Phase
+from migrator.rollout.ports import Executor
+
+BEFORE = ".before-"
+LIST_SECONDS = 60.0
+BACKUPS_MAX = 20
+LEAVES = {
+    FileMode.BROKER_ZOOKEEPER: Phase.MIGRATE,
+    FileMode.BROKER_MIGRATING: Phase.KRAFT,
+    FileMode.CONTROLLER_MIGRATING: Phase.FINISH,
+}
+"""By mode of a file, the phase that takes the file out of this mode, and keeps the file as it was."""
+
+
+async def text_of(executor: Executor, node: Node) -> str:
+    """A node's property file.
+
+    :raises OperatorError: there is none.
+    """
+    content = await executor.read(node, node.properties)
+    where = f"{node.name} on {node.host}: {node.properties}"
+    if content is None:
+        raise OperatorError("there is no such file", where=where, remedy="Correct the path in the inventory")
+    return decoded(content)
+
+
+async def digest_of(executor: Executor, node: Node) -> str | None:
+    """Of a node's property file; None: there is none."""
+    return digest(await executor.read(node, node.properties))
+
+
+async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: str, text: str) -> bytes | None:
+    """The file as it was in this mode: this rollout's backup; or, where the file names no ZooKeeper, or leaves the
+    migration for ZooKeeper, the newest backup of another one. None without any.
+
+    :param text: the file as it is now.
+    """
+    kept = backup_of(node, mode, rollout)
+    own = await executor.read(node, kept) if kept and rollout else None
+    if own is not None or not kept:
+        return own
+    now = parsed(node, text)
+    leaves = mode is FileMode.BROKER_ZOOKEEPER and file_mode(node.role, now) is FileMode.BROKER_MIGRATING
+    if now.get(CONNECT) and not leaves:
+        return None
+    path = PurePosixPath(node.properties)
+    listed = await executor.run(node, ["ls", "-1t", "--", str(path.parent)], seconds=LIST_SECONDS)
+    names = [name for name in listed.text.splitlines() if name.startswith(f"{path.name}{BEFORE}")]
+    for name in names[:BACKUPS_MAX]:
+        content = await executor.read(node, str(path.with_name(name)))
+        if content is not None and _mode_of(node, content) is mode:
+            return content
+    return None
+
+
+def _mode_of(node: Node, content: bytes) -> FileMode | None:
+    try:
+        return file_mode(node.role, parsed(node, decoded(content)))
+    except OperatorError:
+        return None
+
+
+def backup(node: Node, phase: Phase, rollout: str) -> str:
+    """Where the file stays as it was before a phase."""
+    return f"{node.properties}{BEFORE}{phase.value}.{rollout}"
+
+
+def backup_of(node: Node, mode: FileMode, rollout: str) -> str:
+    """Where the file is as it was in this mode, if this rollout has found it so; "" for a mode that is never left."""
+    phase = LEAVES.get(mode)
+    return "" if phase is None else backup(node, phase, rollout)

@@ -1,0 +1,35 @@
+"""What a step makes of a node's property file."""
+
+from __future__ import annotations
+
+from migrator.config.properties import decoded, encoded
+from migrator.rollout.files.property_files import earlier_of
+from migrator.rollout.journal.progress import Progress
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.modes import CONNECT, FileMode, lost_zookeeper, rewritten, stock_file
+from migrator.rollout.plan.steps import Step
+
+
+async def wanted_file(
+    parts: RolloutParts, step: Step, node: Node, text: str, progress: Progress
+) -> tuple[bytes, bytes | None]:
+    """The file as it has to be, and as it was in this mode before, where that is known.
+
+    :param text: the file as it is.
+    :raises OperatorError: it cannot be made, or a host cannot be reached.
+    """
+    if step.mode is None:
+        raise ValueError(step.name)
+    if step.mode is FileMode.STOCK:
+        release = parts.inventory.handover
+        return encoded(text if release is None else stock_file(text, release)), None
+    earlier = await earlier_of(parts.executor, node, step.mode, progress.rollout, text)
+    was = None if earlier is None else decoded(earlier)
+    if was is None and lost_zookeeper(node, text, step.mode):
+        parts.tell(
+            f"{step.name}: no backup and no commented line says which keys zookeeper.* the file had. It gets "
+            f"{CONNECT} only: if ZooKeeper needs more, for example zookeeper.ssl.*, add it to {node.properties}"
+        )
+    new = rewritten(node, text, step.mode, parts.mode_settings(progress.release_version), was)
+    return encoded(new), earlier

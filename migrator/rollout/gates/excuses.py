@@ -1,0 +1,160 @@
+"""What a gate does not wait for: nodes that are gone for good, and partitions that were not well before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.errors import OperatorError
+from migrator.rollout.gates.placements import counted
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.ports import Gate, Observation, PartitionsSeen, Placement
+
+Baseline = Mapping[str, frozenset[int]]
+"""By partition, the brokers whose replicas were not in sync before the rollout."""
+BASELINE_MAX = 100
+"""More partitions are no old trouble: a broker is catching up."""
+TAKE_IN = "Take it in with 'migrator rollout resume --with-node {}'"
+
+
+def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
+    """What is seen without nodes that are gone for good, as if partitions had no replicas on them; and without replicas
+    that were not in sync before, for as long as their broker serves: if it does not, that is another trouble."""
+    if not gone and not baseline:
+        return seen
+    away = [node for node in gone if not _serves(node, seen)]  # who comes back counts as anybody
+    brokers = frozenset(node.node_id for node in away if node.role is Role.BROKER)
+    voters = frozenset(node.node_id for node in away if node.role is Role.CONTROLLER)
+    quorum, partitions = seen.quorum, seen.partitions
+    if quorum is not None:
+        kept = {voter: each for voter, each in quorum.voters.items() if voter not in voters}
+        quorum = replace(quorum, voters=kept)
+    if partitions is not None:
+        serving = frozenset(broker for broker, each in (seen.brokers or {}).items() if each.serving)
+        partitions = _without(partitions, brokers, {name: old & serving for name, old in baseline.items()})
+    return replace(
+        seen,
+        brokers=None if seen.brokers is None else {k: each for k, each in seen.brokers.items() if k not in brokers},
+        quorum=quorum,
+        partitions=partitions,
+    )
+
+
+def as_judged(gate: Gate, seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
+    """What a gate counts. A replica that is out of sync, or on a node that is gone, cannot take over: whether a broker
+    may stop is judged without excuses."""
+    return seen if gate is Gate.MAY_STOP else excused(seen, gone, baseline)
+
+
+def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
+    """Partitions with replicas out of sync on brokers that serve, if they are few."""
+    if seen.partitions is None or seen.brokers is None:
+        return {}
+    serving = frozenset(broker for broker, each in seen.brokers.items() if each.serving)
+    found = {
+        name: _missing(each)
+        for each in seen.partitions.placements
+        if each.led and _missing(each) and _missing(each) <= serving
+        for name in each.names
+    }
+    return found if len(found) <= BASELINE_MAX else {}
+
+
+def healed(baseline: Baseline, seen: Observation) -> dict[str, frozenset[int]]:
+    """By partition of a baseline, the brokers whose replicas are in sync again. Nothing while nobody knows all that are
+    not."""
+    short = [each for each in (() if seen.partitions is None else seen.partitions.placements) if _missing(each)]
+    if seen.partitions is None or any(each.count > len(each.names) for each in short):
+        return {}
+    missing = {name: _missing(each) for each in short for name in each.names}
+    found = {name: old - missing.get(name, frozenset()) for name, old in baseline.items()}
+    return {name: brokers for name, brokers in found.items() if brokers}
+
+
+def by_brokers(replicas: Baseline) -> dict[frozenset[int], list[str]]:
+    """Partitions whose replicas are on the same brokers, together: a line of the journal each."""
+    found: dict[frozenset[int], list[str]] = {}
+    for name, brokers in replicas.items():
+        found.setdefault(brokers, []).append(name)
+    return found
+
+
+def _missing(placement: Placement) -> frozenset[int]:
+    return placement.replicas - placement.in_sync
+
+
+def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
+    """
+    A controller was asked itself: if none answers, this one does not either. Of brokers, others tell.
+
+    :raises OperatorError: one of these nodes serves, or nobody can say.
+    """
+    for node in gone:
+        if node.role is Role.BROKER and seen.brokers is None:
+            raise OperatorError(
+                f"nobody can say whether {node.name} is gone: {'; '.join(seen.unknown) or 'no look at the cluster'}",
+                where="--without-node",
+                remedy="Type the command again when ZooKeeper and the controllers answer",
+            )
+        if _serves(node, seen):
+            raise OperatorError(
+                f"{node.name} is not gone: it answers, or is registered",
+                where="--without-node",
+                remedy="Leave out only what is gone for good. Stop the node first, if its host is to go",
+            )
+
+
+class BackAgainError(OperatorError):
+    """A controller that was left out answers, and the end of the migration is not sure with it."""
+
+
+def back_again(gone: Sequence[Node], seen: Observation) -> tuple[str, ...]:
+    """Names of nodes that were left out, and serve."""
+    return tuple(node.name for node in gone if _serves(node, seen))
+
+
+def refuse_end_with(gone: Sequence[Node], seen: Observation) -> None:
+    """
+    :raises BackAgainError: a controller that was left out answers, and nobody says that its migration is off.
+    """
+    voters = {} if seen.quorum is None else seen.quorum.voters
+    for node in gone:
+        voter = voters.get(node.node_id)
+        if (
+            node.role is Role.CONTROLLER
+            and _serves(node, seen)
+            and voter is not None
+            and voter.migration_on is not False
+        ):
+            raise BackAgainError(
+                f"{node.name} was left out and answers; its migration is still on, so the migration would not end",
+                where=f"{node.name} on {node.host}",
+                remedy=f"{TAKE_IN.format(node.name)}. If it is to stay out, stop it for good",
+            )
+
+
+def _serves(node: Node, seen: Observation) -> bool:
+    broker = (seen.brokers or {}).get(node.node_id)
+    voter = None if seen.quorum is None else seen.quorum.voters.get(node.node_id)
+    return (broker is not None and broker.mode is not None) or (voter is not None and voter.program is not None)
+
+
+def _without(partitions: PartitionsSeen, gone: frozenset[int], old: Baseline) -> PartitionsSeen:
+    placements = tuple(_placements(partitions.placements, gone, old))
+    if not partitions.placements or placements == partitions.placements:
+        return partitions
+    return counted(placements, partitions.reassigning, placed=partitions.placed)
+
+
+def _placements(placements: Sequence[Placement], gone: frozenset[int], old: Baseline) -> Iterator[Placement]:
+    for each in placements:
+        left = each.replicas - gone
+        if not left:
+            continue  # nothing brings it back
+        missing = left - each.in_sync
+        known = tuple(name for name in each.names if missing and missing <= old.get(name, frozenset()))
+        if known:
+            yield replace(each, replicas=left - missing, in_sync=each.in_sync - gone, count=len(known), names=known)
+        if each.count > len(known):
+            names = tuple(name for name in each.names if name not in known)
+            yield replace(each, replicas=left, in_sync=each.in_sync - gone, count=each.count - len(known), names=names)

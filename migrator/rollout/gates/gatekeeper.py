@@ -1,0 +1,227 @@
+"""Waits until gates are open: looks again and again, and says for whom it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.errors import OperatorError
+from migrator.rollout.files.property_files import text_of
+from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
+from migrator.rollout.gates.gates import unseen
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS, parsed, session_ms, watched_keys
+from migrator.rollout.ports import ExecutorError, Gate, GateQuestion, Observation, Waiting
+
+Note = Callable[..., None]
+SHOWN_MAX = 5
+
+
+Asked = Callable[[Observation], Sequence[GateQuestion]]
+"""What a gate asks, by what is seen at each look: a broker that was down may serve at the next one."""
+
+
+class GateTimeoutError(OperatorError):
+    """A gate stayed shut; says for whom or what it waits."""
+
+
+class GateShutError(OperatorError):
+    """A gate that nothing opens any more; says why."""
+
+
+class AbortedError(OperatorError):
+    """The operator wants no more of what is waited for: a gate that is shut, or a soak, which may last for days."""
+
+
+async def _never(_: Observation) -> bool:
+    return False
+
+
+class Steadiness:
+    """Since when the brokers of ZooKeeper's time have the registrations that they have. Pure.
+
+    Who has ended without a word stays registered for a session time-out, and its partitions look well for as long. So
+    one good look is enough only if every registration is one that was seen before, or that this rollout has renewed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+        self._since_ms: int | None = None
+        self._renewed: set[int] = set()
+
+    def renews(self, broker_id: int) -> None:
+        """This rollout restarts the broker."""
+        self._renewed.add(broker_id)
+
+    def look(self, seen: Observation, now_ms: int) -> Iterator[Waiting]:
+        """One more look; yields why it is not enough."""
+        if seen.brokers is None or seen.controller_broker is None:
+            return  # the quorum's leader hears of each broker, and a broker that does not answer opens no gate
+        found = {broker: each.registration for broker, each in seen.brokers.items() if each.mode is not None}
+        changed = {broker for broker in {*found, *self._known} if found.get(broker) != self._known.get(broker)}
+        if self._since_ms is None or changed - self._renewed:
+            self._since_ms = now_ms
+        self._renewed -= {broker for broker in changed if broker in found}
+        self._known = found
+        session = _session_ms(seen)
+        if now_ms - self._since_ms < session:
+            what = f"must be seen to serve for {session / 1000:.0f} s: who has just ended is still registered"
+            yield Waiting("brokers", what, "Wait for the time-out of their sessions")
+
+
+def _session_ms(seen: Observation) -> int:
+    told = [(each.settings or {}).get(SESSION_TIMEOUT, "") for each in (seen.brokers or {}).values()]
+    return max((int(text) for text in told if text.isdecimal()), default=SESSION_TIMEOUT_MS)
+
+
+class Gatekeeper:
+    """Of one run.
+
+    :param baseline: gives partitions that were not well before.
+    :param note: of the journal, that some of them are well again.
+    :param is_aborted: whether the operator asks for an end.
+    """
+
+    def __init__(
+        self,
+        parts: RolloutParts,
+        baseline: Callable[[], Baseline],
+        note: Note,
+        is_aborted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_aborted = is_aborted
+        self._parts = parts
+        self._baseline = baseline
+        self._note = note
+        self.steadiness = Steadiness()
+        self._session_ms = 0
+        """The longest one of the brokers that was seen: for a broker whose file cannot be read."""
+
+    async def wait(self, asked: Asked, step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never) -> int:
+        """
+        :param is_over: whether the questions do not matter any more.
+        :returns: how many looks it took until the gate was open; 0: it is over.
+        :raises GateTimeoutError: it stays shut.
+        :raises GateShutError: it is shut for ever; nobody waits then.
+        :raises AbortedError: it is shut, and the operator asks for an end.
+        """
+        times, clock = self._parts.inventory.times, self._parts.clock
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        said: tuple[Waiting, ...] = ()
+        looks = 0
+        files: dict[str, tuple[str, Mapping[str, str]]] = {}
+        while True:
+            seen, looks = await self._parts.observer.observe(), looks + 1
+            self._shrink(seen)
+            questions = [await self._with_file(question, seen, files) for question in asked(seen)]
+            waiting = tuple(self._waiting(questions, seen))
+            if not waiting:
+                for sentence in (text for question in questions for text in unseen(question, seen)):
+                    self._parts.tell(f"{step}: {sentence}")
+                return looks
+            if shut := [each for each in waiting if each.for_ever]:
+                raise GateShutError(said_of(shut), where=step, remedy=shut[0].remedy)
+            if await is_over(seen):
+                return 0
+            if waiting != said:
+                said = waiting
+                self._parts.tell(f"{step}: waits: {said_of(waiting)}")
+            if self._is_aborted():
+                self._parts.tell(
+                    f"{step}: stops here, as was asked for; 'migrator rollout resume' looks at this gate again"
+                )
+                raise AbortedError("the wait for a gate was stopped", where=step)
+            if clock.monotonic_ms() >= deadline:
+                raise GateTimeoutError(
+                    f"not within {times.gate:.0f} s: {said_of(waiting)}", where=step, remedy=waiting[0].remedy
+                )
+            await clock.sleep(times.poll)
+
+    async def until_gone(self, node: Node, step: str) -> None:
+        """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
+        over after the time-out of its session, and a registration that stays is waited for as long as any gate. Once
+        its process runs, somebody else has started it."""
+        clock, times = self._parts.clock, self._parts.inventory.times
+        began_ms, said = clock.monotonic_ms(), ""
+        own_ms = await self._own_session_ms(node)
+        while True:
+            seen = await self._parts.observer.observe()
+            self._session_ms = max(self._session_ms, _session_ms(seen))
+            waiting = self._parts.judge(GateQuestion(Gate.BROKER_GONE, node), seen)
+            if not waiting or await self._runs(node):
+                return
+            passed_ms, shown = clock.monotonic_ms() - began_ms, said_of(waiting)
+            if passed_ms >= (own_ms or self._session_ms) and (seen.brokers is None or passed_ms >= times.gate * 1000):
+                self._parts.tell(f"{step}: starts {node.name} nevertheless, {passed_ms // 1000} s later: {shown}")
+                return
+            if shown != said:
+                said = shown
+                self._parts.tell(f"{step}: waits: {shown}")
+            await clock.sleep(times.poll)
+
+    async def _own_session_ms(self, node: Node) -> int:
+        """As its file says; not longer than a gate may stay shut, or Kafka's default. 0: the file cannot be read."""
+        try:
+            told = session_ms(parsed(node, await text_of(self._parts.executor, node)))
+        except OperatorError:
+            return 0
+        return min(told, max(SESSION_TIMEOUT_MS, int(self._parts.inventory.times.gate * 1000)))
+
+    async def _runs(self, node: Node) -> bool:
+        try:
+            return await self._parts.executor.incarnation(node) is not None
+        except ExecutorError:
+            return False  # it is to be started, and who starts what runs does nothing
+
+    def _shrink(self, seen: Observation) -> None:
+        """Whoever was in sync once is old trouble no more."""
+        for brokers, names in by_brokers(healed(self._baseline(), seen)).items():
+            self._note(Event.HEALED, brokers=" ".join(map(str, sorted(brokers))), partitions=" ".join(names))
+
+    async def _with_file(
+        self, question: GateQuestion, seen: Observation, files: dict[str, tuple[str, Mapping[str, str]]]
+    ) -> GateQuestion:
+        """With the property file as it was found at the first look at this start of the broker: whoever mends it
+        meanwhile restarts the broker.
+
+        :param files: by broker, its registration, and its file then, of the keys that a rollout changes.
+        """
+        node, broker = question.node, (seen.brokers or {}).get(-1 if question.node is None else question.node.node_id)
+        if question.gate is not Gate.BROKER_BACK or node is None or broker is None or not broker.serving:
+            return question
+        if node.name not in files or files[node.name][0] != broker.registration:
+            text = await text_of(self._parts.executor, node)
+            watched = watched_keys(self._parts.inventory.brokers.settings)
+            found = {key: value.strip() for key, value in parsed(node, text).items() if key in watched}
+            files[node.name] = broker.registration, found
+        return replace(question, file=files[node.name][1])
+
+    def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
+        gone, baseline = self._parts.inventory.gone, self._baseline()
+        self._session_ms = max(self._session_ms, _session_ms(seen))
+        names = {f"broker {node.node_id}": node.name for node in self._parts.inventory.brokers.nodes}
+        found: list[Waiting] = []
+        for question in questions:
+            known = {each.who for each in found} & {*names.values()}
+            for each in self._parts.judge(question, as_judged(question.gate, seen, gone, baseline)):
+                waiting = replace(each, who=names.get(each.who, each.who))
+                if waiting.who not in known or question.gate is not Gate.PARTITIONS_HEALTHY:
+                    found.append(waiting)
+        counted = excused(seen, gone, baseline)
+        unsteady = list(self.steadiness.look(counted, self._parts.clock.monotonic_ms()))
+        yield from found
+        if not found and any(question.gate is Gate.PARTITIONS_HEALTHY for question in questions):
+            yield from unsteady
+
+
+def said_of(waiting: Sequence[Waiting]) -> str:
+    """Who is waited for, and why; a reason that is the same as before is not said again."""
+    said: list[str] = []
+    for each in waiting:
+        what, _, why = each.what.partition(": ")
+        is_said = why and any(before.endswith(why) for before in said)
+        said.append(f"{each.who}: {what if is_said else each.what}")
+    said = list(dict.fromkeys(said))
+    return "; ".join(said[:SHOWN_MAX]) + (f"; and {len(said) - SHOWN_MAX} more" if len(said) > SHOWN_MAX else "")

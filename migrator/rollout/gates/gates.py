@@ -1,0 +1,408 @@
+"""Whether a gate is open: a question and what was seen -> who is waited for, and what to do about it. Pure.
+
+What nobody could look at keeps a gate shut: no answer is no health. The one exception is foreign writes, which stock
+controllers do not look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from migrator.config.sensitive import broker_type, is_sensitive
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.gates.placements import harmed, without_replicas_on
+from migrator.rollout.ports import (
+    BrokerMode,
+    BrokerSeen,
+    ControllerProgram,
+    ControllerSeen,
+    Gate,
+    GateQuestion,
+    Observation,
+    PartitionsSeen,
+    Placement,
+    Waiting,
+)
+
+ORDER = [state.label for state in PublicState]
+NAMED_MAX = 5
+ON = {True: "on", False: "off", None: "unknown"}
+SEE_STATUS = "See 'migrator status', and the log of the controllers"
+SEE_BROKER = "See the broker's log. If it does not run, start it"
+SEE_CONTROLLER = "See the controller's log. If it does not run, start it"
+REACH_BROKERS = "See that brokers run, and that this machine reaches a listener of them ('access' of the inventory)"
+REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches them ('access' of the inventory)"
+REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('access' of the inventory)"
+RESTART_IT = (
+    "Restart it with this file. If the command that starts it sets the key, or names another file, correct that command"
+)
+JOINS_QUORUM = (
+    "A broker in migration mode does so seconds after its start. If it does not, see its property file, whether it was "
+    "restarted since that was changed, and its log"
+)
+NOT_SERVING = "is registered, but does not serve yet"
+ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
+
+FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
+FORWARD_AGAIN = "'migrator rollout apply' does the rest of the migration, and takes back what the way back has changed"
+ONLY_A_BACKUP = (
+    "Only a backup of ZooKeeper and of the brokers brings the old cluster back, without all that was written since"
+)
+
+Found = Iterator[Waiting]
+
+
+def judge(question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
+    """Empty when the gate is open."""
+    return tuple(_JUDGES[question.gate](question, seen))
+
+
+def _partitions_healthy(question: GateQuestion, seen: Observation) -> Found:
+    partitions = seen.partitions
+    if partitions is None:
+        yield Waiting("partitions", _unknown("nobody says how they are", seen), REACH_BROKERS)
+        return
+    if seen.brokers is None:
+        yield Waiting("brokers", _unknown("nobody says which are registered", seen), _reach(seen))
+    for broker in (seen.brokers or {}).values():  # who has ended without a word is registered for a while
+        if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(question):
+            yield Waiting(f"broker {broker.broker_id}", NOT_SERVING, SEE_BROKER)
+    if question.nodes:
+        partitions = without_replicas_on(partitions, _ids(question))
+    for broker_id in _down(partitions, seen):
+        if broker_id not in _ids(question):
+            yield Waiting(f"broker {broker_id}", "is down: it is not registered, and partitions miss it", SEE_BROKER)
+    for count, what, remedy in _troubles(partitions):
+        if count:
+            names = f" ({named(partitions.examples)})" if partitions.examples else ""
+            yield Waiting("partitions", f"{count} {what}{names}", remedy)
+
+
+def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[int, str, str]]:
+    yield partitions.offline, "offline", "Start the brokers that have their replicas"
+    yield partitions.under_min_isr, "with fewer replicas in sync than min.insync.replicas", ISR_REMEDY
+    yield partitions.under_replicated, "under-replicated", ISR_REMEDY
+    yield partitions.reassigning, "being reassigned", "Wait for the reassignment, or cancel it"
+
+
+def _may_stop(question: GateQuestion, seen: Observation) -> Found:
+    names, partitions = ", ".join(node.name for node in question.nodes), seen.partitions
+    for node in question.nodes:
+        broker = (seen.brokers or {}).get(node.node_id)
+        if broker is not None and broker.rack and node.rack and broker.rack != node.rack:
+            what = f"its broker.rack is {broker.rack}, and the inventory says {node.rack}"
+            yield Waiting(node.name, what, "Correct the rack in the inventory, then 'migrator rollout resume'")
+    if partitions is None or (len(question.nodes) > 1 and not partitions.placed):
+        yield Waiting("partitions", _unknown("nobody says where their replicas are", seen), REACH_BROKERS)
+        return
+    for goes_offline, what in ((True, "would go offline"), (False, "would fall below min.insync.replicas")):
+        found = [each for each, offline in harmed(partitions, _ids(question)) if offline is goes_offline]
+        if found:
+            some = named(tuple(each.names[0] for each in found if each.names))
+            count = sum(each.count for each in found)
+            remedy = _move_away(found, question, seen) or _together(question)
+            yield Waiting(names, f"without {_them(question)}, {count} partitions {what}: {some}", remedy)
+
+
+def _move_away(found: Sequence[Placement], question: GateQuestion, seen: Observation) -> str:
+    """What helps where replicas are on brokers that are down; "" if none is."""
+    down = [broker for broker in _missing(found, seen) if broker not in _ids(question)]
+    if not down:
+        return ""
+    who = f"broker{'s' if len(down) > 1 else ''} {named(tuple(map(str, down)))}"
+    return (
+        f"Start {who}. If it is gone for good, first move its replicas to other brokers, or take them out of these "
+        "partitions (kafka-reassign-partitions); then 'migrator rollout resume'"
+    )
+
+
+def _missing(placements: Sequence[Placement], seen: Observation) -> list[int]:
+    """Brokers that are seen to be down, and whose replicas here are not in sync, or were the last ones."""
+    if seen.brokers is None:
+        return []
+    out = {broker for each in placements for broker in each.replicas - each.in_sync}
+    out |= {broker for each in placements if not each.led for broker in each.replicas}
+    return sorted(broker for broker in out if not _is_registered(broker, seen))
+
+
+def _down(partitions: PartitionsSeen, seen: Observation) -> list[int]:
+    """Who makes partitions unwell. Where nobody says whose replicas these are, every broker that is down may be it."""
+    if not any(count for count, *_ in _troubles(partitions)):
+        return []
+    if partitions.placements:
+        return _missing(partitions.placements, seen)
+    return sorted(broker for broker in seen.brokers or {} if not _is_registered(broker, seen))
+
+
+def _is_registered(broker_id: int, seen: Observation) -> bool:
+    broker = (seen.brokers or {}).get(broker_id)
+    return broker is not None and broker.mode is not None
+
+
+def _them(question: GateQuestion) -> str:
+    return "these brokers" if len(question.nodes) > 1 else "this broker"
+
+
+def _together(question: GateQuestion) -> str:
+    if len(question.nodes) == 1:
+        return ISR_REMEDY
+    return (
+        "Wait until all replicas are in sync. If it stays so, these brokers cannot stop together: set brokers.roll: "
+        "broker in the inventory, then 'migrator rollout resume'"
+    )
+
+
+def _ids(question: GateQuestion) -> list[int]:
+    return [node.node_id for node in question.nodes]
+
+
+def _quorum_healthy(_: GateQuestion, seen: Observation) -> Found:
+    yield from _caught_up(seen, except_id=None)
+
+
+def _others_caught_up(question: GateQuestion, seen: Observation) -> Found:
+    yield from _caught_up(seen, except_id=_node_id(question))
+
+
+def _caught_up(seen: Observation, except_id: int | None) -> Found:
+    """Every voter, but the one that is about to stop, has what is committed: the quorum goes on without that one."""
+    quorum = seen.quorum
+    if quorum is None:
+        yield Waiting("quorum", _unknown("no controller answers", seen), REACH_CONTROLLERS)
+        return
+    if quorum.leader_id is None:
+        yield Waiting("quorum", "no controller leads", SEE_STATUS)
+    for voter in quorum.voters.values():
+        if voter.node_id != except_id:
+            yield from _behind(voter)
+
+
+def _behind(voter: ControllerSeen) -> Found:
+    who = f"controller {voter.node_id}"
+    if voter.program is None:
+        yield Waiting(who, "does not answer", SEE_CONTROLLER)
+    elif voter.lag_records > 0:
+        yield Waiting(who, f"is {voter.lag_records} records behind", SEE_CONTROLLER)
+    elif voter.lag_records < 0:
+        yield Waiting(who, "nobody says how far it is behind", SEE_STATUS)
+
+
+def _broker_gone(question: GateQuestion, seen: Observation) -> Found:
+    who = _who(question)
+    if seen.brokers is None:
+        yield Waiting(who, _unknown("nobody says whether it is registered", seen), _reach(seen))
+        return
+    broker = seen.brokers.get(_node_id(question))
+    if broker is not None and broker.mode is not None:
+        yield Waiting(
+            who,
+            f"is still registered, in {broker.mode.value} mode",
+            "Its registration ends with its session, at most zookeeper.session.timeout.ms after its process",
+        )
+
+
+def _broker_back(question: GateQuestion, seen: Observation) -> Found:
+    if seen.brokers is None:
+        yield Waiting(_who(question), _unknown("nobody says whether it is back", seen), _reach(seen))
+        return
+    broker = seen.brokers.get(_node_id(question)) or BrokerSeen(_node_id(question), None)
+    waiting = list(_in_mode(_who(question), broker, question.mode))
+    before = question.before
+    if not waiting and before is not None:
+        if before.registration and broker.registration == before.registration:
+            what = "has not been restarted: its registration is the old one"
+            waiting.append(Waiting(_who(question), what, "See whether its restart command restarts it"))
+        elif before.release and broker.release and broker.release != before.release:
+            what = f"is back with release {broker.release}; before its restart it had {before.release}"
+            waiting.append(Waiting(_who(question), what, "Start it with the release that it had"))
+    yield from waiting or _old_settings(question, broker)
+
+
+def _old_settings(question: GateQuestion, broker: BrokerSeen) -> Found:
+    """Keys of which the broker has read something else than its property file says; values go into no journal."""
+    file, read = question.file, broker.file
+    if file is None or read is None:
+        return
+    missing = [f"without {key}" for key in sorted(file) if key not in read]
+    left = [f"still with {key}" for key in sorted(read) if key not in file]
+    shown = [key for key in sorted(file) if key in read and _is_shown(key, file[key], read[key])]
+    other = [f"with another value of {key}" for key in shown if file[key] != (read[key] or "").strip()]
+    if found := (*missing, *left, *other):
+        yield Waiting(_who(question), f"does not run with its property file as it is: {named(found)}", RESTART_IT)
+
+
+def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
+    """What an open gate could not look at: a sentence each. Pure."""
+    broker = (seen.brokers or {}).get(_node_id(question))
+    if question.gate is not Gate.BROKER_BACK or broker is None or question.file is None:
+        return
+    if broker.file is None:
+        why = f" ({broker.hidden})" if broker.hidden else ""
+        yield (
+            f"{_who(question)}: the settings that it runs with could not be looked at{why}. The login of 'access' "
+            "needs the right DescribeConfigs of the cluster"
+        )
+        return
+    hidden = [key for key in sorted(question.file) if not _is_shown(key, question.file[key], broker.file.get(key))]
+    if hidden:
+        yield f"{_who(question)}: does not show the values of {named(tuple(hidden))}: only that they are set was seen"
+
+
+def _is_shown(key: str, known: str, read: str | None) -> bool:
+    """Not a secret, and nothing that a provider of settings fills in."""
+    return read is not None and not is_sensitive(broker_type(key)) and "${" not in known
+
+
+def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
+    if broker.mode is None:
+        yield Waiting(who, "is not registered, or fenced", SEE_BROKER)
+    elif (broker.mode, mode) == (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):  # so it is for a second, too
+        yield Waiting(who, "is registered in ZooKeeper, and not yet with the quorum", JOINS_QUORUM)
+    elif mode is not None and broker.mode is not mode:
+        remedy = "See its property file, and whether it was restarted since that was changed"
+        yield Waiting(who, f"runs in {broker.mode.value} mode, not in {mode.value} mode", remedy)
+    elif not broker.serving:
+        yield Waiting(who, NOT_SERVING, SEE_BROKER)
+
+
+def _controller_back(question: GateQuestion, seen: Observation) -> Found:
+    who, quorum = _who(question), seen.quorum
+    voter = None if quorum is None else quorum.voters.get(_node_id(question))
+    if voter is None:
+        yield Waiting(who, _unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
+    elif voter.program is None:
+        yield from _behind(voter)
+    elif question.program is not None and voter.program is not question.program:
+        yield Waiting(who, f"is {voter.program.value}, not {question.program.value}", "See which program is started")
+    elif question.migration_on is not None and voter.migration_on is not question.migration_on:
+        what = f"its migration is {ON[voter.migration_on]}, not {ON[question.migration_on]}"
+        yield Waiting(who, what, "See its property file, and whether it was restarted since that was changed")
+    else:
+        yield from _behind(voter)
+
+
+def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
+    if not seen.brokers:
+        yield Waiting("brokers", _unknown("nobody says which there are", seen), _reach(seen))
+        return
+    if question.nodes and seen.is_finished:
+        return
+    names = {node.node_id: node.name for node in question.nodes}
+    for broker_id in sorted({*seen.brokers, *names}):
+        broker = seen.brokers.get(broker_id) or BrokerSeen(broker_id, None)
+        yield from _in_mode(names.get(broker_id, f"broker {broker_id}"), broker, question.mode)
+
+
+def _none_in_kraft(question: GateQuestion, seen: Observation) -> Found:
+    """A ZooKeeper controller cannot lead such a broker: `migrator rollback` refuses a log that has one."""
+    if seen.brokers is None:
+        yield Waiting("brokers", _unknown("nobody says which are in KRaft mode", seen), _reach(seen))
+        return
+    names = {node.node_id: node.name for node in question.nodes}
+    for broker_id, broker in sorted(seen.brokers.items()):
+        if broker.kraft_in_log:
+            what = "is registered in KRaft mode" + ("" if broker_id in names else ", and is not in the inventory")
+            yield Waiting(names.get(broker_id, f"broker {broker_id}"), what, _leaves_kraft(broker_id))
+
+
+def _leaves_kraft(broker_id: int) -> str:
+    return (
+        f"If broker {broker_id} is to stay, see that the inventory has it; then 'migrator rollout resume'. If it is to "
+        f"go, stop it, and remove its registration: kafka-cluster.sh unregister --id {broker_id}"
+    )
+
+
+def _migration_state(question: GateQuestion, seen: Observation) -> Found:
+    migration = seen.migration
+    state = "" if migration is None else migration.state
+    if migration is None or state not in ORDER:
+        yield Waiting("migration", _unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
+    elif ORDER.index(state) < ORDER.index(question.state):
+        what = f"is in {state}, not yet in {question.state}"
+        why = f": {named(migration.problems)}" if migration.problems else ""
+        yield Waiting("migration", what + why, SEE_STATUS)
+
+
+def _not_finished(_: GateQuestion, seen: Observation) -> Found:
+    """What nobody can say does not hold up: only a quorum that runs says more, and a way back may have to start it."""
+    if seen.is_finished:
+        yield Waiting("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_A_BACKUP}", for_ever=True)
+
+
+def _finishing(_: GateQuestion, seen: Observation) -> Found:
+    if not seen.is_finished and (seen.migration is None or not seen.migration.finishing):
+        what = _unknown("nobody says that it asks the others whether their migration is off", seen)
+        yield Waiting("the leader", what, SEE_STATUS)
+
+
+def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
+    lag = -1 if seen.migration is None else seen.migration.write_behind_lag
+    if seen.is_finished:
+        return
+    if not seen.zookeeper_answers:
+        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+    elif lag < 0 and seen.migration is not None and question.program is ControllerProgram.STOCK:
+        return
+    elif lag < 0:
+        remedy = REACH_CONTROLLERS if seen.migration is None else SEE_STATUS
+        yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), remedy)
+    elif lag:
+        yield Waiting("ZooKeeper", f"is {lag} records behind the log", SEE_STATUS)
+
+
+def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
+    written = () if seen.migration is None else seen.migration.foreign_writes
+    if written:
+        what = f"somebody else has written to it: {named(written)}"
+        yield Waiting("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")
+
+
+def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
+    if not seen.zookeeper_answers:
+        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+    elif seen.controller_broker is None:
+        yield Waiting("brokers", "none is the ZooKeeper controller", "See 'migrator rollback', and the brokers' logs")
+
+
+def _unknown(what: str, seen: Observation) -> str:
+    """With the reasons, which may say the same themselves."""
+    if any(reason.startswith(what) for reason in seen.unknown):
+        return named(seen.unknown)
+    return f"{what}: {named(seen.unknown)}" if seen.unknown else what
+
+
+def _reach(seen: Observation) -> str:
+    return REACH_CONTROLLERS if seen.zookeeper_answers else REACH_ZOOKEEPER
+
+
+def named(names: tuple[str, ...]) -> str:
+    """The first ones, and how many more there are."""
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
+
+
+def _who(question: GateQuestion) -> str:
+    return "the node" if question.node is None else question.node.name
+
+
+def _node_id(question: GateQuestion) -> int:
+    return -1 if question.node is None else question.node.node_id
+
+
+_JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
+    Gate.PARTITIONS_HEALTHY: _partitions_healthy,
+    Gate.MAY_STOP: _may_stop,
+    Gate.QUORUM_HEALTHY: _quorum_healthy,
+    Gate.OTHERS_CAUGHT_UP: _others_caught_up,
+    Gate.BROKER_GONE: _broker_gone,
+    Gate.BROKER_BACK: _broker_back,
+    Gate.CONTROLLER_BACK: _controller_back,
+    Gate.BROKERS_IN_MODE: _brokers_in_mode,
+    Gate.NONE_IN_KRAFT: _none_in_kraft,
+    Gate.MIGRATION_STATE: _migration_state,
+    Gate.NOT_FINISHED: _not_finished,
+    Gate.WRITE_BEHIND_IDLE: _write_behind_idle,
+    Gate.FINISHING: _finishing,
+    Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
+    Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
+}

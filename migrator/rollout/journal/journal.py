@@ -1,0 +1,225 @@
+"""The journal of rollouts: what was begun and what was done, one JSON object a line, on disk before the action.
+
+Each line has a number and a checksum (CRC-32C). An incomplete last line, as a crash leaves it, is cut off; a damaged
+line anywhere else is refused, because nobody knows what is missing. It never holds contents.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import orjson
+from crc32c import crc32c
+
+from migrator.errors import OperatorError
+from migrator.log.files import PRIVATE_FILE, sync_directory
+from migrator.observe.journal import COMMAND_FILE
+from migrator.rollout.plan.steps import Act
+from migrator.values import value
+
+FORMAT: Final = 2
+"""Of the journal; counts up with a kind of line that the release before cannot read. 1 had no number."""
+Detail = str | int | bool | None
+
+
+class Event(StrEnum):
+    """What a line says."""
+
+    OPENED = "opened"
+    """A rollout begins; the digest of each node's file follows, one `FILE` each."""
+    FILE = "file"
+    TURNED = "turned"
+    """From here on it goes back."""
+    FORWARD = "forward"
+    """From here on it goes forward again, and looks at every step anew: the way back was closed."""
+    BEGUN = "begun"
+    DONE = "done"
+    FOUND = "found"
+    """Nothing had to be done: it was so already."""
+    SKIPPED = "skipped"
+    """The whole step was not needed."""
+    PASSED = "passed"
+    """All gates of a check were open."""
+    SOAKED = "soaked"
+    VERIFIED = "verified"
+    """Both sides were equal, while they were watched."""
+    CONFIRMED = "confirmed"
+    FAILED = "failed"
+    REOPENED = "reopened"
+    """The inventory says otherwise now: the step is done again from this act on."""
+    PAUSED = "paused"
+    LEFT_OUT = "left-out"
+    """A node is gone for good; the rollout goes on without it."""
+    BACK_IN = "back-in"
+    """A node that was left out is there again: its steps are looked at anew."""
+    BASELINE = "baseline"
+    """Partitions that have replicas out of sync already: they do not hold the rollout up."""
+    HEALED = "healed"
+    """Replicas of the baseline that are in sync again: whoever falls out of sync now holds the rollout up."""
+    LOCK_BROKEN = "lock-broken"
+    CLOSED = "closed"
+    """It has come to its end."""
+
+
+@value
+class Entry:
+    """``time_ms`` is for people: the clock may jump. ``step`` and ``act`` are "" where none is concerned."""
+
+    number: int
+    time_ms: int
+    event: Event
+    step: str = ""
+    act: str = ""
+    details: Mapping[str, Detail] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, object]:
+        """The line without its checksum."""
+        return {
+            "n": self.number,
+            "t": self.time_ms,
+            "event": self.event.value,
+            "step": self.step,
+            "act": self.act,
+            "details": dict(self.details),
+        }
+
+
+class RolloutJournal:
+    """One writer. Reading and repairing happen when it is opened.
+
+    :raises OperatorError: the file can't be read, or a line other than the last is damaged.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / COMMAND_FILE
+        try:
+            data = self.path.read_bytes() if self.path.exists() else b""
+            self.entries, self._size = _read(data, self.path)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self.path, flags, PRIVATE_FILE)
+            os.fchmod(self._descriptor, PRIVATE_FILE)
+            os.ftruncate(self._descriptor, self._size)
+            os.fsync(self._descriptor)
+            sync_directory(directory)
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def append(self, time_ms: int, event: Event, step: str = "", act: str = "", **details: Detail) -> Entry:
+        """Note something; it is durable when this returns, or nothing of it is there.
+
+        :raises OperatorError: the disk refuses.
+        """
+        number = self.entries[-1].number + 1 if self.entries else 1
+        entry = Entry(number, time_ms, event, step, act, details)
+        line = line_of(entry.as_json())
+        try:
+            written = 0
+            while written < len(line):
+                written += os.pwrite(self._descriptor, line[written:], self._size + written)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._take_back()
+            raise self._trouble(error) from error
+        self._size += len(line)
+        self.entries.append(entry)
+        return entry
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _take_back(self) -> None:
+        """The part of a line that was written; where that fails too, it is cut off at the next opening."""
+        try:
+            os.ftruncate(self._descriptor, self._size)
+        except OSError:
+            return
+
+    def _trouble(self, error: OSError) -> OperatorError:
+        return OperatorError(
+            f"the journal cannot be written: {error.strerror or error}. Nothing was begun that is not in it",
+            where=str(self.path),
+            remedy="Make room on the disk, or give this user the right to write there; then 'migrator rollout resume'",
+        )
+
+
+def read_journal(directory: Path) -> list[Entry]:
+    """Without changing anything.
+
+    :raises OperatorError: as `RolloutJournal`.
+    """
+    path = directory / COMMAND_FILE
+    try:
+        return _read(path.read_bytes(), path)[0] if path.exists() else []
+    except OSError as error:
+        raise OperatorError(f"the journal cannot be read: {error.strerror or error}", where=str(path)) from error
+
+
+def line_of(content: Mapping[str, object]) -> bytes:
+    """A line of the file, with its checksum."""
+    return orjson.dumps({**content, "crc": _crc(content)}) + b"\n"
+
+
+def _crc(content: Mapping[str, object]) -> str:
+    return f"{crc32c(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)):08x}"
+
+
+def _read(data: bytes, path: Path) -> tuple[list[Entry], int]:
+    """The entries, and how many bytes they take: what follows is a torn line."""
+    entries: list[Entry] = []
+    size = 0
+    lines = data.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = _entry(line) if line.endswith(b"\n") else None
+        except ValueError as error:
+            raise by_another_release(str(error), f"{path}: line {number}") from None
+        if entry is None and number == len(lines):
+            break
+        if entry is None or entry.number != number:
+            raise OperatorError(
+                "the journal is damaged here, and what it said is unknown",
+                where=f"{path}: line {number}",
+                remedy="The lines before it are JSON, and can be read. To begin anew, move the file away, and free its "
+                "lock with 'migrator rollout unlock'. Then 'migrator rollout apply' goes forward, or 'migrator rollout "
+                "rollback' back: it finds out by looking what is done already",
+            )
+        entries.append(entry)
+        size += len(line)
+    return entries, size
+
+
+def by_another_release(what: str, where: str) -> OperatorError:
+    """Of a line that is whole, and that this release does not know."""
+    return OperatorError(
+        f"the journal was made by a newer release of this program: {what}",
+        where=where,
+        remedy="Go on with that release. Leave the journal where it is: nothing is wrong with it",
+    )
+
+
+def _entry(line: bytes) -> Entry | None:
+    """None for a line that is not as it was written.
+
+    :raises ValueError: it is, and has something that this release does not know.
+    """
+    try:
+        content = orjson.loads(line)
+        crc = content.pop("crc")
+        if crc != _crc(content):
+            return None
+        number, time_ms, event = content["n"], content["t"], content["event"]
+        step, act, details = content["step"], content["act"], content["details"]
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        return None
+    made = details.get("format", 1) if event == Event.OPENED else 1
+    if not isinstance(made, int) or made > FORMAT:
+        raise ValueError(f"its format is {made}, and this release knows {FORMAT}")
+    if act and act not in list(Act):
+        raise ValueError(f"an act {act}")
+    return Entry(number, time_ms, Event(event), step, act, details)

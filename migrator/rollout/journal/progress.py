@@ -1,0 +1,251 @@
+"""How far a rollout has come: the journal, folded into one value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, replace
+
+from migrator.rollout.journal.journal import Detail, Entry, Event
+from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Act, Direction, Job
+from migrator.rollout.ports import BrokerMode, BrokerSeen
+from migrator.values import value
+
+
+@value
+class StepProgress:
+    """``done``: acts that have come to their end. ``begun``: the one that was begun, with what was ``expected``.
+    ``wrote``: the file was changed in this step; ``restored``: to what it was before. ``past``: the node was found
+    beyond this step. ``before``: what was seen of the broker before its restart. ``failed``: an act of it did, and the
+    operator may have mended a file since. ``started``: its node was started, or restarted, by it. ``settings``: of the
+    inventory, which the file was made with; "" where the journal does not say."""
+
+    done: tuple[Act, ...] = ()
+    begun: Act | None = None
+    expected: Mapping[str, Detail] = field(default_factory=dict)
+    wrote: bool = False
+    restored: bool = False
+    past: bool = False
+    finished: bool = False
+    before: BrokerSeen | None = None
+    failed: bool = False
+    started: bool = False
+    settings: str = ""
+
+
+@value
+class Progress:
+    """Of the rollout that was opened last; who is left out stays so in the next one.
+
+    ``files``: by node, the digest of its property file as last seen or written; None for a file that was not there.
+    ``written``: by node, the digest of a write that was begun and whose end is not known. ``verified_ms``: when both
+    sides were found equal last, by the wall clock. ``last_stopped``: the controller that was stopped last.
+    ``left_out``: by node that is gone for good, the reason. ``returned``: nodes that were, and that the rollout starts.
+    ``baseline``: by partition, the brokers whose replicas were out of sync before, and have not been in sync
+    since. ``release_version``: the metadata.version of the controllers,
+    "" where nobody knows it."""
+
+    rollout: str = ""
+    release_version: str = ""
+    direction: Direction = Direction.FORWARD
+    canary: str = ""
+    steps: Mapping[str, StepProgress] = field(default_factory=dict)
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    written: Mapping[str, str | None] = field(default_factory=dict)
+    soaked_ms: int = 0
+    verified_ms: int | None = None
+    closed: bool = False
+    last_stopped: str = ""
+    paused_after: frozenset[str] = frozenset()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    returned: frozenset[str] = frozenset()
+    baseline: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+    def knows(self, node: str, digest: str | None) -> bool:
+        """Whether a property file is as this rollout has seen it or left it; of a file never seen, too."""
+        return node not in self.files or digest in (self.files[node], self.written.get(node, self.files[node]))
+
+    @property
+    def reason(self) -> str:
+        """Why nodes are left out."""
+        return "; ".join(dict.fromkeys(self.left_out.values()))
+
+    def of(self, step: str) -> StepProgress:
+        """Of one step."""
+        return self.steps.get(step, StepProgress())
+
+
+def progress_of(entries: Iterable[Entry]) -> Progress:
+    """The fold of a whole journal."""
+    progress = Progress()
+    for entry in entries:
+        progress = after(progress, entry)
+    return progress
+
+
+def after(progress: Progress, entry: Entry) -> Progress:
+    """One more line."""
+    details = entry.details
+    if entry.event is Event.OPENED:
+        return Progress(
+            rollout=str(details["rollout"]),
+            direction=Direction(str(details["direction"])),
+            canary=str(details.get("canary", "")),
+            release_version=str(details.get("release_version", "")),
+            left_out=progress.left_out,
+        )
+    if whole := _OF_ALL.get(entry.event):
+        return whole(progress, details, entry.step)
+    if entry.event is Event.VERIFIED or (entry.event is Event.DONE and details.get("job") == Job.VERIFY.value):
+        progress = replace(progress, verified_ms=entry.time_ms)
+    progress = _files_after(progress, entry)
+    if not entry.step:
+        return progress
+    if reopened := str(details.get("reopens") or "").split():
+        steps = {name: known for name, known in progress.steps.items() if name.partition("/")[0] not in reopened}
+        return replace(progress, steps=steps)
+    step = _step_after(progress.of(entry.step), entry)
+    stopped = str(details["node"]) if entry.event is Event.DONE and entry.act == Act.STOP else progress.last_stopped
+    return replace(progress, steps={**progress.steps, entry.step: step}, last_stopped=stopped)
+
+
+def _turned(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    level = str(details.get("release_version") or progress.release_version)
+    return replace(progress, direction=Direction.BACK, closed=False, baseline={}, release_version=level)
+
+
+def _forward(progress: Progress, *_: object) -> Progress:
+    return replace(progress, direction=Direction.FORWARD, steps={}, baseline={})
+
+
+def _closed(progress: Progress, *_: object) -> Progress:
+    return replace(progress, closed=True)
+
+
+def _soaked(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    return replace(progress, soaked_ms=_number(details["soaked_ms"]))
+
+
+def _paused(progress: Progress, _: Mapping[str, Detail], step: str) -> Progress:
+    return replace(progress, paused_after=progress.paused_after | {step})
+
+
+def _left_out(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    return replace(progress, left_out={**progress.left_out, str(details["node"]): str(details["reason"])})
+
+
+def _back_in(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    node = str(details["node"])
+    left_out = {name: reason for name, reason in progress.left_out.items() if name != node}
+    steps = {name: known for name, known in progress.steps.items() if name.partition("/")[2] != node}
+    return replace(progress, left_out=left_out, returned=progress.returned | {node}, steps=steps)
+
+
+def _not_well_before(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    names, brokers = _replicas(details)
+    return replace(progress, baseline={**progress.baseline, **dict.fromkeys(names, brokers)})
+
+
+def _healed(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    names, brokers = _replicas(details)
+    left = {name: old - brokers if name in names else old for name, old in progress.baseline.items()}
+    return replace(progress, baseline={name: old for name, old in left.items() if old})
+
+
+def _replicas(details: Mapping[str, Detail]) -> tuple[list[str], frozenset[int]]:
+    """Partitions, and brokers that have replicas of each."""
+    return str(details["partitions"]).split(), frozenset(map(int, str(details["brokers"]).split()))
+
+
+_OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress]] = {
+    Event.TURNED: _turned,
+    Event.CLOSED: _closed,
+    Event.SOAKED: _soaked,
+    Event.PAUSED: _paused,
+    Event.FORWARD: _forward,
+    Event.LEFT_OUT: _left_out,
+    Event.BACK_IN: _back_in,
+    Event.BASELINE: _not_well_before,
+    Event.HEALED: _healed,
+}
+"""Lines that are about the whole rollout."""
+
+
+def _files_after(progress: Progress, entry: Entry) -> Progress:
+    details = entry.details
+    if entry.event is Event.BEGUN and entry.act == Act.EDIT:
+        return replace(progress, written={**progress.written, str(details["node"]): _text(details["after"])})
+    if "file" not in details:
+        return progress
+    node = str(details["node"])
+    written = {name: digest for name, digest in progress.written.items() if name != node}
+    return replace(progress, files={**progress.files, node: _text(details["file"])}, written=written)
+
+
+def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
+    details = entry.details
+    if entry.event is Event.SKIPPED or (entry.event is Event.DONE and not entry.act):
+        return replace(step, finished=True, begun=None)
+    if not entry.act:
+        return step
+    act = Act(entry.act)
+    if entry.event is Event.BEGUN:
+        return replace(step, begun=act, expected=details, before=_seen(details) or step.before)
+    if entry.event is Event.PASSED and act in step.done:  # a gate that was asked again: what was begun stays begun
+        return step
+    if entry.event in (Event.DONE, Event.FOUND, Event.PASSED):
+        started = step.started or (entry.event is Event.DONE and act in (Act.RESTART, Act.START))
+        step = replace(step, done=(*step.done, act), begun=None, expected={}, started=started)
+        if act is Act.EDIT:
+            return replace(
+                step,
+                wrote=step.wrote or entry.event is Event.DONE,
+                restored=bool(details.get("restored")),
+                past=bool(details.get("past")),
+                settings=str(details.get("settings") or ""),
+            )
+    if entry.event is Event.REOPENED:
+        return _again(step, act)
+    if entry.event is Event.FAILED:
+        step = replace(step, failed=True)
+        return _again(step, Act(str(details["again"]))) if details.get("again") else step
+    return step
+
+
+def _again(step: StepProgress, act: Act) -> StepProgress:
+    """As it was before an act, but for what is known of the node."""
+    done = step.done[: step.done.index(act)] if act in step.done else step.done
+    return replace(step, done=done, begun=None, expected={})
+
+
+def restart_begun(node: Node, broker: BrokerSeen | None, incarnation: str | None) -> dict[str, Detail]:
+    """What a line says of a node before its restart; `after` reads it.
+
+    :param broker: as it is seen, None for a controller.
+    """
+    details: dict[str, Detail] = {"node": node.name, "incarnation": incarnation}
+    if broker is not None:
+        mode = None if broker.mode is None else broker.mode.value
+        details |= {"broker": broker.broker_id, "registration": broker.registration, "mode": mode}
+        details["release"] = broker.release
+    return details
+
+
+def _seen(details: Mapping[str, Detail]) -> BrokerSeen | None:
+    if "registration" not in details:
+        return None
+    mode = details.get("mode")
+    return BrokerSeen(
+        broker_id=_number(details["broker"]),
+        mode=BrokerMode(mode) if mode else None,
+        registration=str(details["registration"]),
+        release=str(details.get("release") or ""),
+    )
+
+
+def _number(detail: Detail) -> int:
+    return int(detail) if isinstance(detail, int) else 0
+
+
+def _text(detail: Detail) -> str | None:
+    return detail if isinstance(detail, str) else None

@@ -1,0 +1,133 @@
+"""What the journal tells people: how far a rollout is, what failed last, how long it took, what was forecast. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from migrator.rollout.journal.journal import Entry, Event
+from migrator.rollout.journal.progress import Progress
+from migrator.rollout.plan.steps import Act, Phase, Step
+from migrator.values import value
+
+TOUCHES = (Act.RESTART, Act.START, Act.STOP)
+ENDS = (Event.DONE, Event.FOUND, Event.PASSED)
+
+
+@value
+class Forecast:
+    """Of the rehearsal: seconds until both sides are written, and how far off that may be."""
+
+    seconds: int
+    error: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds} s to dual-write, give or take {self.error} s, as the rehearsal measured"
+
+
+@value
+class Durations:
+    """In seconds. ``restarts``: nodes that stop, start and come back. ``own``: of the same steps, all the rest."""
+
+    restarts: float
+    own: float
+
+    @property
+    def share(self) -> float:
+        """What the own work adds to the restarts, in percent."""
+        return 100 * self.own / self.restarts if self.restarts else 0.0
+
+    def __str__(self) -> str:
+        return f"restarts {self.restarts:.1f} s; everything else of these steps {self.own:.1f} s ({self.share:.0f} %)"
+
+
+@value
+class Failure:
+    """The last line that says that something failed, unless the rollout has gone on since."""
+
+    step: str
+    act: str
+    error: str
+    where: str
+    what: str
+    remedy: str = ""
+    output: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.step} ({self.act})" if self.act else self.step
+        return (
+            f"{place}: {self.what or self.error}{f', {self.where}' if self.where and self.where != self.step else ''}"
+        )
+
+
+def of_last(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The lines of the rollout that was opened last."""
+    opened = [number for number, entry in enumerate(entries) if entry.event is Event.OPENED]
+    return entries[opened[-1] :] if opened else ()
+
+
+def forecast_of(entries: Sequence[Entry]) -> Forecast | None:
+    """What the last rehearsal said; None without one."""
+    for entry in reversed(entries):
+        if "forecast_seconds" in entry.details:
+            return Forecast(int(entry.details["forecast_seconds"] or 0), int(entry.details.get("forecast_error") or 0))
+    return None
+
+
+def failure_of(entries: Sequence[Entry]) -> Failure | None:
+    """Why the last command of the rollout ended."""
+    last = entries[-1] if entries else None
+    if last is None or last.event is not Event.FAILED:
+        return None
+    details = last.details
+    return Failure(
+        last.step, last.act, *(str(details.get(key) or "") for key in ("error", "where", "what", "remedy", "output"))
+    )
+
+
+def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
+    """Of all steps that restarted, started or stopped something; the time of day may jump, and then it is wrong."""
+    touching = {step.name for step in steps if any(act in TOUCHES for act in step.acts)}
+    restarts = total = 0
+    for step, lines in _by_step(entries):
+        begun = next((entry.time_ms for entry in lines if entry.event is Event.BEGUN and entry.act in TOUCHES), None)
+        if step not in touching or begun is None:
+            continue
+        ends = [entry.time_ms for entry in lines if entry.act in (*TOUCHES, Act.CHECK_AFTER) and entry.event in ENDS]
+        restarts += max(0, max(ends, default=begun) - begun)
+        total += max(0, lines[-1].time_ms - lines[0].time_ms)
+    return Durations(restarts / 1000, max(0, total - restarts) / 1000)
+
+
+def without_controller(entries: Sequence[Entry]) -> float | None:
+    """Seconds between the stop of the last controller and the election of a broker; None if that did not happen."""
+    stops = [entry.time_ms for entry in entries if entry.event is Event.BEGUN and entry.act == Act.STOP]
+    elected = [entry.time_ms for entry in entries if entry.event is Event.PASSED and entry.step == Phase.GIVE_BACK]
+    return max(0, elected[-1] - stops[-1]) / 1000 if stops and elected else None
+
+
+def _by_step(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+    """Neighbouring lines of one step; the line before belongs to them, because the step began at its end."""
+    lines: list[Entry] = []
+    for before, entry in zip((None, *entries), entries, strict=False):
+        if lines and entry.step != lines[-1].step:
+            yield lines[-1].step, lines
+            lines = []
+        if entry.step:
+            follows = not lines and before is not None and before.event in (Event.DONE, Event.SKIPPED)
+            lines += [before, entry] if before is not None and follows else [entry]
+    if lines:
+        yield lines[-1].step, lines
+
+
+def line_of(entry: Entry) -> str:
+    """One line of the history, without its time."""
+    place = " ".join(part for part in (entry.step, entry.act) if part)
+    more = ", ".join(
+        f"{key}={found}" for key, found in entry.details.items() if key not in ("before", "after", "file") and found
+    )
+    return f"{entry.event.value:<11} {place}{f' ({more})' if more else ''}"
+
+
+def counted(steps: Sequence[Step], progress: Progress) -> tuple[int, int]:
+    """How many steps are finished, of how many."""
+    return sum(progress.of(step.name).finished for step in steps), len(steps)

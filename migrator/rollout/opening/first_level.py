@@ -1,0 +1,67 @@
+"""The metadata.version of a rollout's controllers, decided once, as it begins.
+
+While a migration begins, a broker in ZooKeeper mode offers the quorum its ``inter.broker.protocol.version`` as its one
+metadata.version (``KafkaServer``), and the leader refuses a broker with another one than the quorum has
+(``ClusterControlManager.processRegistrationFeature``): nobody would come back from the first restart.
+"""
+
+from __future__ import annotations
+
+from migrator.errors import OperatorError
+from migrator.preflight.protocol_versions import KEY, Said, told, version_of_brokers
+from migrator.records.versions import parse_version
+from migrator.rollout.engine.looks import has_data
+from migrator.rollout.inventory import Inventory
+from migrator.rollout.ports import BrokerMode, Observation
+
+WHERE = "controllers.release_version"
+TYPE_IT = f"set {WHERE} in the inventory"
+OF_QUORUM = (
+    f"Set {KEY}={{}} on all brokers, and restart them. If nothing was copied yet, you may instead stop the controllers "
+    f"and move their directories away: they are then formatted with what the brokers have"
+)
+
+
+def first_level(inventory: Inventory, seen: Observation) -> str:
+    """What the controllers of a rollout have or get: the quorum's own; else what the inventory says; else what the
+    brokers have, as with ``migrator format``. "" where a quorum has one, and it cannot be seen.
+
+    :raises OperatorError: brokers could not register with it, or they have none in common.
+    """
+    typed = inventory.controllers.release_version
+    if has_data(seen):
+        _refuse_others(seen, seen.metadata_version, "the quorum", OF_QUORUM.format(seen.metadata_version))
+        return seen.metadata_version
+    if not typed:
+        return version_of_brokers(_said(seen), TYPE_IT).name
+    _refuse_others(
+        seen, typed, WHERE, f"Leave {WHERE} out of the inventory: the controllers then get what brokers have"
+    )
+    return typed
+
+
+def _said(seen: Observation) -> dict[int, Said]:
+    """By broker that is not in KRaft mode, where none has such a version."""
+    found = {}
+    for number, broker in (seen.brokers or {}).items():
+        if broker.mode in (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):
+            text = (broker.settings or {}).get(KEY)
+            found[number] = Said(text) if text else Said(fault=f"it does not say its {KEY}")
+    return found
+
+
+def _refuse_others(seen: Observation, level: str, who: str, remedy: str) -> None:
+    others = {number: it for number, it in _said(seen).items() if it.text and level and not _same(it.text, level)}
+    if others:
+        raise OperatorError(
+            f"brokers could not register with metadata.version {level}, which {who} has: {told(others)}",
+            where=KEY,
+            remedy=remedy,
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return parse_version(one).level == parse_version(other).level
+    except ValueError:  # a release without metadata.version
+        return False

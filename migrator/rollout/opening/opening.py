@@ -1,0 +1,259 @@
+"""How a rollout begins, and how it is turned back: the first lines of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_hex
+
+from migrator.config.properties import encoded
+from migrator.errors import OperatorError
+from migrator.observe.printable import printable
+from migrator.rollout.files.examined import remove_left_copies
+from migrator.rollout.files.property_files import text_of
+from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
+from migrator.rollout.gates.gates import FINISHED
+from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.journal.journal import FORMAT, Entry, Event, RolloutJournal
+from migrator.rollout.journal.progress import Progress, progress_of
+from migrator.rollout.journal.summary import of_last
+from migrator.rollout.lock.lock import held
+from migrator.rollout.nodes import Node
+from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
+from migrator.rollout.opening.first_level import first_level
+from migrator.rollout.opening.way_back import refuse_back, refuse_ended
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.jobs import REASON_MAX
+from migrator.rollout.plan.modes import digest, file_mode, parsed
+from migrator.rollout.plan.plan import is_same_canary, refuse_canary
+from migrator.rollout.plan.steps import Direction, Phase
+from migrator.rollout.ports import LockedError
+
+ID_BYTES = 4
+
+
+async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
+    """Begin a rollout, unless one is under way: then that one is gone on with. One that goes back, although the
+    migration has ended, goes forward again.
+
+    The journal knows every property file from then on, so that a change by somebody else is seen.
+
+    One that has changed nothing yet begins anew with another canary.
+
+    :raises OperatorError: as `refuse_canary_of`; the one under way goes back, or a file cannot be read.
+    """
+    refuse_canary_of(parts.inventory, journal.entries, canary)
+    progress = progress_of(journal.entries)
+    seen = await parts.observer.observe()  # whether the migration is over, and so where the lock is
+    if progress.rollout and not progress.closed:
+        await parts.lock.acquire(progress.rollout)
+        if progress.direction is Direction.BACK and seen.is_finished:
+            parts.tell(f"the migration {FINISHED}. So the rollout goes forward again")
+            journal.append(parts.clock.wall_ms(), Event.FORWARD)
+            await _note_baseline(parts, journal)
+        elif progress.direction is Direction.BACK:
+            raise OperatorError(
+                "a rollback is under way",
+                where=str(journal.path),
+                remedy="Bring it to its end with 'migrator rollout resume'; then a new rollout can begin",
+            )
+        if not canary or is_same_canary(parts.inventory, canary, progress.canary):
+            return
+        await remove_left_copies(parts, progress)
+        rollout = progress.rollout
+    else:
+        await _refuse_held(parts)
+        rollout = token_hex(ID_BYTES)
+    await _note_opened(parts, journal, canary, rollout)
+
+
+async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str, rollout: str) -> None:
+    files, texts = {}, {}
+    for node in parts.inventory.nodes:
+        texts[node.name] = text = await text_of(parts.executor, node)
+        parsed(node, text)
+        files[node.name] = digest(encoded(text))
+    seen = await parts.observer.observe()
+    refuse_lost_brokers(parts.inventory, seen, texts)
+    level = first_level(parts.inventory, seen)
+    now = parts.clock.wall_ms()
+    direction = Direction.FORWARD.value
+    more: dict[str, str | int] = {"canary": canary, "release_version": level, "format": FORMAT}
+    journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, **more)
+    await _note_baseline(parts, journal)
+    for name, found in files.items():
+        journal.append(now, Event.FILE, node=name, file=found)
+    await _lock_opened(parts, journal, rollout)
+
+
+def refuse_canary_of(inventory: Inventory, entries: Sequence[Entry], canary: str) -> None:
+    """
+    :param entries: of the journal.
+    :param canary: as the operator has typed it just now; "" for none.
+    :raises OperatorError: there is no such broker, or the rollout under way has changed something with another canary.
+    """
+    refuse_canary(inventory, canary)
+    progress = progress_of(entries)
+    if not canary or not progress.rollout or progress.closed or is_same_canary(inventory, canary, progress.canary):
+        return
+    if _has_changed_something(entries):
+        has = f"the canary {progress.canary}" if progress.canary else "no canary"
+        raise OperatorError(
+            f"the rollout that is under way has {has}",
+            where="--canary",
+            remedy="Go on without --canary. Another one can be chosen only before a step has changed something",
+        )
+
+
+def _has_changed_something(entries: Sequence[Entry]) -> bool:
+    """Whether the last rollout has begun to change a node or the cluster, or has turned."""
+    return any(
+        entry.event in (Event.TURNED, Event.FORWARD, Event.BACK_IN)
+        or (entry.event is Event.BEGUN and entry.step not in (Phase.PREFLIGHT.value, Phase.REHEARSE.value))
+        for entry in of_last(entries)
+    )
+
+
+async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """
+    Takes the lock: nothing is written for a rollout that somebody else works on.
+
+    :raises OperatorError: the rollout goes back, and the migration has ended meanwhile; or somebody has the lock.
+    """
+    progress = progress_of(journal.entries)
+    seen = await parts.observer.observe()  # whether the migration is over, and so where the lock is
+    await parts.lock.acquire(progress.rollout)
+    if _goes_back(progress):
+        refuse_ended(seen, is_complete=False)
+
+
+async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
+    """
+    :returns: the metadata.version that the quorum has now; "" where nobody says it.
+    :raises OperatorError: there is no way back any more, or nobody can say whether there is.
+    """
+    progress = progress_of(journal.entries)
+    if _goes_back(progress):
+        await may_go_on(parts, journal)
+        return ""
+    files = [
+        file_mode(node.role, parsed(node, await text_of(parts.executor, node)))
+        for node in parts.inventory.controllers.nodes
+    ]
+    one_ends_it = parts.inventory.controllers.kind is ControllerKind.STOCK
+    seen = await parts.observer.observe()
+    refuse_back(seen, files, one_ends_it=one_ends_it, is_complete=progress.closed)
+    return seen.metadata_version
+
+
+async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: str) -> None:
+    """From here on the rollout goes back. One that came to its end, or never began, can be taken back, too.
+
+    It comes right behind the operator's yes, and nothing that may take long comes before the line: whoever is killed
+    now, and goes on, goes back. Whether there is a way back, `may_turn_back` has said before.
+
+    :raises LockedError: somebody has the lock.
+    """
+    progress = progress_of(journal.entries)
+    if _goes_back(progress):
+        return
+    is_new = not progress.rollout or progress.direction is Direction.BACK
+    if is_new:
+        await _refuse_held(parts)
+    else:
+        await parts.lock.acquire(progress.rollout)
+    level = seen_level or progress.release_version or parts.inventory.controllers.release_version
+    now = parts.clock.wall_ms()
+    if is_new:
+        rollout, direction = token_hex(ID_BYTES), Direction.BACK.value
+        journal.append(now, Event.OPENED, rollout=rollout, direction=direction, release_version=level, format=FORMAT)
+        await _note_baseline(parts, journal)
+        await _lock_opened(parts, journal, rollout)
+    else:
+        journal.append(now, Event.TURNED, release_version=level)
+        await _note_baseline(parts, journal)
+
+
+async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """The operator is told of those that were left out before, and serve again.
+
+    :raises OperatorError: a node serves that the rollout has to go on without from now on.
+    """
+    known, gone = progress_of(journal.entries).left_out, parts.inventory.gone
+    if not gone:
+        return
+    seen = await parts.observer.observe()
+    refuse_gone([node for node in gone if node.name not in known], seen)
+    for name in back_again(gone, seen):
+        parts.tell(f"{name} was left out and is there again. {TAKE_IN.format(name)}")
+
+
+def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> None:
+    """The nodes that the rollout goes on without, until they are back."""
+    known = progress_of(journal.entries).left_out
+    for node in parts.inventory.gone:
+        if node.name not in known:
+            journal.append(parts.clock.wall_ms(), Event.LEFT_OUT, node=node.name, reason=printable(reason[:REASON_MAX]))
+
+
+async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """
+    :raises OperatorError: a node that is to be taken in again is not there; or it comes too late: the way back has
+        begun to stop the controllers.
+    """
+    progress = progress_of(journal.entries)
+    for node in _returned(parts, progress):
+        if any(progress.of(name).done for name in progress.steps if name.startswith(f"{Phase.STOP_QUORUM.value}/")):
+            raise OperatorError(
+                f"{node.name} comes too late: the controllers are being stopped, and only with them it comes back",
+                where="--with-node",
+                remedy="Leave the option out. After the way back, set its file to ZooKeeper mode by hand, and start it",
+            )
+        parsed(node, await text_of(parts.executor, node))
+        await parts.executor.incarnation(node)
+
+
+async def note_with(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """The nodes that were left out, and that the rollout goes on with again; their files are taken as they are.
+
+    :raises OperatorError: a file cannot be read.
+    """
+    for node in _returned(parts, progress_of(journal.entries)):
+        now = digest(encoded(await text_of(parts.executor, node)))
+        journal.append(parts.clock.wall_ms(), Event.FILE, node=node.name, file=now)
+        journal.append(parts.clock.wall_ms(), Event.BACK_IN, node=node.name)
+        parts.tell(f"{node.name} is not left out any more: what it has missed comes first")
+
+
+def _returned(parts: RolloutParts, progress: Progress) -> list[Node]:
+    return [node for node in parts.inventory.nodes if node.name in progress.left_out]
+
+
+async def _refuse_held(parts: RolloutParts) -> None:
+    """Before the first line of a rollout: its id is in no lock yet, and a lock that no journal knows would stay.
+
+    :raises LockedError: somebody has the lock.
+    """
+    holder = await parts.lock.holder()
+    if holder is not None:
+        raise held(holder)
+
+
+async def _lock_opened(parts: RolloutParts, journal: RolloutJournal, rollout: str) -> None:
+    """Where somebody else was faster after all, the rollout is closed: it would go on with what the files were now."""
+    try:
+        await parts.lock.acquire(rollout)
+    except LockedError:
+        journal.append(parts.clock.wall_ms(), Event.CLOSED)
+        raise
+
+
+async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """What was not well before does not hold the rollout up; the operator is told."""
+    for brokers, names in by_brokers(baseline_of(await parts.observer.observe())).items():
+        ids, partitions = " ".join(map(str, sorted(brokers))), " ".join(names)
+        journal.append(parts.clock.wall_ms(), Event.BASELINE, brokers=ids, partitions=partitions)
+        parts.tell(f"not in sync on broker {ids} before the rollout, and not waited for: {partitions}")
+
+
+def _goes_back(progress: Progress) -> bool:
+    return bool(progress.rollout) and progress.direction is Direction.BACK and not progress.closed

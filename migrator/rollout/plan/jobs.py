@@ -1,0 +1,149 @@
+"""The commands that a rollout runs on a controller's machine: which words, and what their exit codes mean. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import orjson
+
+from migrator.config.types import split_list
+from migrator.errors import ExitCode
+from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.nodes import Node
+from migrator.rollout.plan.steps import Job
+from migrator.rollout.ports import Output
+
+REASON_MAX = 200
+"""Characters of an order's reason."""
+VERSION = "{release_version}"
+META_PROPERTIES = "meta.properties"
+CAUSES = ("migrator: ", "Error: ")
+"""How the line begins in which a command of this program says why it failed."""
+MEANINGS: Mapping[Job, Mapping[int, str]] = {
+    Job.PREFLIGHT: {
+        ExitCode.DIFFERENT: "preflight has found blockers",
+        ExitCode.REFUSED: "preflight could not examine everything",
+    },
+    Job.REHEARSE: {ExitCode.DIFFERENT: "the rehearsal has found blockers"},
+    Job.VERIFY: {ExitCode.DIFFERENT: "ZooKeeper and the metadata log differ"},
+}
+REMEDIES: Mapping[Job, str] = {
+    Job.PREFLIGHT: "Mend what it names (docs/checks.md), then 'migrator rollout resume'",
+    Job.REHEARSE: "Mend what it names, then 'migrator rollout resume'",
+    Job.VERIFY: "'migrator verify --repair' mends ZooKeeper; then 'migrator rollout resume'",
+    Job.FORMAT: "Do what it says, then 'migrator rollout resume'",
+    Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume': it starts the controllers, waits until ZooKeeper "
+    "has everything, and stops them again",
+    Job.UNREGISTER: "Remove it with 'kafka-cluster.sh unregister --id {}', then 'migrator rollout resume'",
+    Job.LEAVE_OUT: "Do what it says, then 'migrator rollout resume': it gives the order again. If the node is there "
+    "again: 'migrator rollout resume --with-node NODE'",
+    Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
+}
+
+
+def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequence[str]) -> list[str]:
+    """The words of preflight, given property files."""
+    kind = "stock" if inventory.controllers.kind is ControllerKind.STOCK else "ours"
+    files = [word for path in controllers for word in ("-c", path)]
+    of_brokers = [word for path in brokers for word in ("--brokers", path)]
+    return [inventory.controllers.program, Job.PREFLIGHT.value, *files, *of_brokers, "--controllers", kind, "--json"]
+
+
+def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str, release_version: str) -> list[str]:
+    """The words of a job that is one command, for the files where they are. Preflight itself gets copies.
+
+    :param release_version: of the controllers; "" for that of the inventory, which may leave it to the command.
+    """
+    if job is Job.PREFLIGHT:
+        return preflight_of(
+            inventory,
+            [each.properties for each in inventory.controllers.nodes],
+            [each.properties for each in inventory.brokers.nodes],
+        )
+    controllers = inventory.controllers
+    release_version = release_version or controllers.release_version
+    stock = controllers.kind is ControllerKind.STOCK
+    file = ["-c", node.properties]
+    if job is Job.FORMAT and stock:
+        return _stock_format(controllers.format, path=node.properties, cluster_id=cluster_id, version=release_version)
+    version = ["--release-version", release_version] if release_version else []
+    more = {
+        Job.REHEARSE: [*file, *version, "--no-spark", "--json"],
+        Job.FORMAT: [*file, "-t", cluster_id, *version, "--ignore-formatted"],
+        Job.VERIFY: [*file, "--json"],
+        Job.GIVE_BACK: [*file, "--yes"],
+    }[job]
+    return [controllers.program, job.value, *more]
+
+
+def _stock_format(words: Sequence[str], *, path: str, cluster_id: str, version: str) -> list[str]:
+    """Where nobody knows the version, its option is left out, too."""
+    if not version:
+        words = [
+            word for word, following in zip(words, (*words[1:], ""), strict=True) if VERSION not in (word, following)
+        ]
+    return [
+        word.replace("{path}", path).replace("{cluster_id}", cluster_id).replace(VERSION, version) for word in words
+    ]
+
+
+def finish_without(leader: Node, inventory: Inventory, gone: Sequence[int], reason: str) -> list[str]:
+    """The words of the order to the leader: the migration ends without controllers that are gone for good."""
+    ids = [word for node_id in gone for word in ("--without", str(node_id))]
+    words = [*Job.LEAVE_OUT.value.split(), "-c", leader.properties, *ids, f"--reason={reason}", "--yes"]
+    return [inventory.controllers.program, *words]
+
+
+def move_aside(directory: str, rollout: str) -> list[str]:
+    """The words that keep a directory under another name."""
+    return ["mv", "-n", "-T", "--", directory, f"{directory}.rolled-back-{rollout}"]
+
+
+def directories_of(properties: Mapping[str, str]) -> list[str]:
+    """Those of a controller that hold its identity."""
+    named = [
+        properties.get("metadata.log.dir", ""),
+        *split_list(properties.get("log.dirs") or properties.get("log.dir", "")),
+    ]
+    return list(dict.fromkeys(str(PurePosixPath(name)) for name in named if name))
+
+
+def meaning(job: Job, output: Output) -> str:
+    """Why a job failed, in words; "" if it did not."""
+    if output.exit_code == 0:
+        return ""
+    return MEANINGS.get(job, {}).get(output.exit_code, f"{job.value} ended with exit code {output.exit_code}")
+
+
+def printed(output: Output) -> dict[str, Any] | None:
+    """The JSON object that a command printed; None if it printed none."""
+    start, end = output.text.find("{"), output.text.rfind("}")
+    try:
+        found = orjson.loads(output.text[start : end + 1]) if 0 <= start < end else None
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def figures(job: Job, report: Mapping[str, Any] | None) -> dict[str, int]:
+    """What of a report is kept in the journal: numbers only."""
+    found: dict[str, int] = {}
+    if report is None:
+        return found
+    if job is Job.REHEARSE:
+        forecast = (report.get("forecast") or {}).get("dual_write") or {}
+        for name in ("seconds", "error"):
+            if isinstance(forecast.get(name), int | float):
+                found[f"forecast_{name}"] = round(forecast[name])
+    elif job is Job.VERIFY and isinstance(report.get("differences"), int):
+        found["differences"] = report["differences"]
+    return found
+
+
+def tail(output: Output, lines: int = 12) -> Sequence[str]:
+    """The last lines of what a command said, for the terminal. The cause that it gives comes last, warnings before."""
+    said = [line for line in f"{output.text}\n{output.errors}".splitlines() if line.strip()]
+    causes = [line for line in said if line.startswith(CAUSES)]
+    return [*(line for line in said if line not in causes), *causes][-lines:]

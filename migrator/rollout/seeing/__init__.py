@@ -1,0 +1,1 @@
+"""How a cluster is looked at: ZooKeeper, controllers and brokers. Changes nothing."""

@@ -1,0 +1,254 @@
+"""What brokers say of themselves and of partitions, over Kafka's own protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from migrator.config.settings import Settings
+from migrator.errors import MigratorError, PeerError
+from migrator.image.model import MetadataImage
+from migrator.records.metadata import Endpoint
+from migrator.rollout.gates.placements import Placements
+from migrator.rollout.plan.modes import SESSION_TIMEOUT
+from migrator.rollout.ports import PartitionsSeen
+from migrator.values import value
+from migrator.wire.broker_settings import TOPIC, BrokerConfigs, Refused, describe_broker, describe_configs
+from migrator.wire.client import KafkaConnection
+from migrator.wire.encode import encode_entity
+from migrator.wire.listener_settings import broker_security
+from migrator.wire.schemas import FETCH, METADATA, VersionRange, build, request_type
+
+ASK_SECONDS = 4.0
+PARTITIONS_SECONDS = 30.0
+"""For the names and states of all partitions: tens of megabytes on a large cluster."""
+MAX_RESPONSE_BYTES = 1 << 29
+CLIENT_ID = "migrator-rollout"
+PRODUCE, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 46, 9
+METADATA_VERSION = 7
+CONFIGS_AT_ONCE = 500
+MIN_ISR = "min.insync.replicas"
+DIGITS_MAX = 10
+FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
+ASKED_KEYS = (FLAG, ROLES, MIN_ISR, "inter.broker.protocol.version", "controller.listener.names", SESSION_TIMEOUT)
+"""Of a broker's settings in force; none of them is a secret."""
+RELEASES: Mapping[tuple[int, int, int], str] = {
+    (9, 13, 8): "3.4",
+    (9, 15, 8): "3.5",
+    (9, 15, 9): "3.6",
+    (10, 16, 9): "3.7",
+    (11, 16, 9): "3.8",
+    (11, 17, 9): "3.9",
+}
+"""By the newest versions of Produce, Fetch and OffsetFetch that a broker serves, in either mode."""
+INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
+PARTITION = struct.Struct(">iiii")
+"""Index, leader, leader epoch, number of replicas."""
+
+
+@value
+class BrokerAnswer:
+    """``settings`` are None where the broker does not let us see them, for the reason ``hidden``, or holds its answer
+    back. ``file`` as `BrokerSeen` has it."""
+
+    settings: Mapping[str, str] | None
+    release: str
+    file: Mapping[str, str | None] | None = None
+    hidden: str = ""
+
+
+class State(NamedTuple):
+    """Of one partition; ``leader`` is below 0 without one."""
+
+    topic: str
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+class BrokerEyes:
+    """
+    :param settings: name the brokers' listener, and how to log in.
+    :param placed: whether somebody asks where the replicas of partitions are that are well.
+    :param watched: keys of property files, none of them a secret or its value is not shown.
+    :raises OperatorError: the settings cannot be used.
+    """
+
+    def __init__(self, settings: Settings, *, placed: bool = False, watched: Sequence[str] = ()) -> None:
+        self.placed = placed
+        self._watched = frozenset(watched)
+        self._keys = tuple(dict.fromkeys((*ASKED_KEYS, *watched)))
+        self._listener = settings.broker_rpc_listener
+        self._security = broker_security(settings)
+
+    async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> BrokerAnswer | str:
+        """What a broker says of itself, or why nobody knows."""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                connection = await self._open(endpoints)
+                try:
+                    found = await describe_broker(connection, broker_id, self._keys)
+                    return self._answer(found, _release(connection.apis))
+                finally:
+                    await connection.close()
+        except (MigratorError, TimeoutError) as error:
+            return f"broker {broker_id} does not answer: {str(error) or f'not within {ASK_SECONDS:g} s'}"
+
+    def _answer(self, found: BrokerConfigs | Refused | None, release: str) -> BrokerAnswer:
+        if not isinstance(found, BrokerConfigs):
+            return BrokerAnswer(None, release, hidden="it holds its answer back" if found is None else found.error)
+        in_force = {key: text for key, text in found.in_force.items() if key in ASKED_KEYS}
+        in_file = {key: text for key, text in found.in_file.items() if key in self._watched}
+        return BrokerAnswer(in_force, release, in_file)
+
+    async def partitions(self, endpoints: Sequence[Endpoint], min_isr: int) -> PartitionsSeen | str:
+        """How one broker knows all partitions, or why nobody knows.
+
+        :param min_isr: of topics that have no ``min.insync.replicas`` of their own.
+        """
+        try:
+            async with asyncio.timeout(PARTITIONS_SECONDS):
+                connection = await self._open(endpoints)
+                try:
+                    return await _partitions(connection, min_isr, placed=self.placed)
+                finally:
+                    await connection.close()
+        except (MigratorError, TimeoutError) as error:
+            return f"no broker says how partitions are: {str(error) or f'not within {PARTITIONS_SECONDS:g} s'}"
+
+    async def _open(self, endpoints: Sequence[Endpoint]) -> KafkaConnection:
+        at = next((end for end in endpoints if end.name.upper() == self._listener), None)
+        if at is None:
+            raise PeerError(f"it has no listener {self._listener}")
+        return await KafkaConnection.open(at.host, at.port, CLIENT_ID, self._security, MAX_RESPONSE_BYTES)
+
+
+async def _configs(
+    connection: KafkaConnection, resource_type: int, names: Sequence[str], keys: Sequence[str]
+) -> dict[str, Mapping[str, str]]:
+    """By resource; those that may not be seen are left out."""
+    found = await describe_configs(connection, resource_type, names, keys)
+    return {name: said for name, said in found.items() if not isinstance(said, Refused)}
+
+
+async def _partitions(connection: KafkaConnection, min_isr: int, *, placed: bool) -> PartitionsSeen:
+    request = build(request_type(METADATA, METADATA_VERSION), topics=None, allow_auto_topic_creation=False)
+    frame, offset = await connection.request_encoded(METADATA, METADATA_VERSION, encode_entity(request))
+    topics = await asyncio.to_thread(
+        lambda: sorted({each.topic for each in partitions_in(frame, offset, placed=placed)})
+    )
+    minima: dict[str, int] = {}
+    for start in range(0, len(topics), CONFIGS_AT_ONCE):
+        asked = topics[start : start + CONFIGS_AT_ONCE]
+        some = await _configs(connection, TOPIC, asked, [MIN_ISR])
+        if placed and (hidden := set(asked) - set(some)):
+            raise PeerError(f"the login may not see {MIN_ISR} of {len(hidden)} topics, {min(hidden)} for one")
+        minima |= {name: least for name, keys in some.items() if (least := _least(keys))}
+
+    def count() -> Placements:
+        found = Placements(placed=placed)
+        for each in partitions_in(frame, offset, placed=placed):
+            found.add(*each, minima.get(each.topic, min_isr))
+        return found
+
+    found = (await asyncio.to_thread(count)).seen(await _reassigning(connection))
+    return replace(found, topics=_topics_at(frame, offset)[0])
+
+
+def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
+    """Of a Metadata response: partitions without a leader, or with replicas out of sync; all, where ``placed``.
+
+    Read by hand: the generic decoder takes some ten times as long, and a cluster may have millions of partitions.
+
+    :raises PeerError: it is malformed.
+    """
+    try:
+        yield from _partitions_in(frame, offset, placed=placed)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise PeerError(f"the list of partitions is malformed: {error}") from error
+
+
+def _partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
+    topics, at = _topics_at(frame, offset)
+    for _ in range(topics):
+        begin = at + 2
+        at = _behind_text(frame, begin)
+        name, (count,), at = frame[begin + 2 : at], INT32.unpack_from(frame, at + 1), at + 5
+        for _ in range(count):
+            number, leader, _, replicas = PARTITION.unpack_from(frame, at + 2)
+            first = at + 2 + PARTITION.size
+            at = first + 4 * max(replicas, 0)
+            (in_sync,) = INT32.unpack_from(frame, at)
+            second = at + 4
+            at = second + 4 * max(in_sync, 0)
+            at += 4 + 4 * max(INT32.unpack_from(frame, at)[0], 0)
+            if placed or leader < 0 or in_sync < replicas:
+                ids = _ids(frame, first, replicas), _ids(frame, second, in_sync)
+                yield State(name.decode(), number, leader, *ids)
+    if at > len(frame):
+        raise struct.error("it ends too early")
+
+
+def _topics_at(frame: bytes | bytearray, offset: int) -> tuple[int, int]:
+    """How many topics there are, and where the first one begins."""
+    brokers, at = INT32.unpack_from(frame, offset + 4)[0], offset + 8  # behind the throttle time
+    for _ in range(brokers):
+        at = _behind_text(frame, _behind_text(frame, at + 4) + 4)  # id, host, port, rack
+    at = _behind_text(frame, at) + 4  # cluster id, controller
+    return INT32.unpack_from(frame, at)[0], at + 4
+
+
+def _ids(frame: bytes | bytearray, at: int, count: int) -> tuple[int, ...]:
+    if at + 4 * count > len(frame):  # before memory is taken for them
+        raise struct.error("it ends too early")
+    return struct.unpack_from(f">{max(count, 0)}i", frame, at)
+
+
+def _behind_text(frame: bytes | bytearray, at: int) -> int:
+    (length,) = INT16.unpack_from(frame, at)
+    return int(at + 2 + max(length, 0))
+
+
+async def _reassigning(connection: KafkaConnection) -> int:
+    """A broker that is not the controller, and forwards nothing, refuses: its controller is asked first."""
+    request = build(request_type(LIST_REASSIGNMENTS, 0), timeout=dt.timedelta(seconds=ASK_SECONDS), topics=None)
+    answer = await connection.request(request)
+    if answer.error_code is not ErrorCode.none:
+        raise PeerError(f"reassignments are unknown: {answer.error_code.name}")
+    return sum(len(topic.partitions) for topic in answer.topics)
+
+
+def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> PartitionsSeen:
+    """The same from what the quorum has committed, where the quorum rules."""
+    minima = {
+        resource.name: least
+        for resource, keys in image.configs.items()
+        if resource.resource_type == TOPIC and (least := _least(keys))
+    }
+    found, reassigning = Placements(placed=placed), 0
+    for topic in image.topics.by_id.values():
+        least = minima.get(topic.name, min_isr)
+        for number, it in topic.partitions.items():
+            reassigning += bool(it.adding_replicas or it.removing_replicas)
+            if placed or it.leader < 0 or len(it.isr) < len(it.replicas):
+                found.add(topic.name, number, it.leader, it.replicas, it.isr, least)
+    return found.seen(reassigning)
+
+
+def _least(keys: Mapping[str, str]) -> int:
+    """A topic's own ``min.insync.replicas``; 0 without one, and for a text that a broker does not take either, as
+    somebody may have written it into ZooKeeper by hand."""
+    text = keys.get(MIN_ISR, "").strip()
+    return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else 0
+
+
+def _release(apis: Mapping[int, VersionRange]) -> str:
+    produce, fetch, offsets = (apis[key].max if key in apis else -1 for key in (PRODUCE, FETCH, OFFSET_FETCH))
+    return RELEASES.get((produce, fetch, offsets), "")

@@ -1,0 +1,252 @@
+"""Looks at a cluster: ZooKeeper, controllers and brokers, all at once, into one `Observation`. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from migrator.image.model import BrokerRegistration, MetadataImage
+from migrator.migration.machine.states import PublicState, State, public_state
+from migrator.records.metadata import Endpoint
+from migrator.records.versions import version_at
+from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen, QuorumSeen
+from migrator.rollout.seeing.brokers import FLAG, MIN_ISR, ROLES, BrokerAnswer, BrokerEyes, of_image
+from migrator.rollout.seeing.leader_says import LeaderSays, by_asker
+from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
+from migrator.rpc.ask_quorum import QuorumAsker
+
+QUORUM_RULES = (PublicState.DUAL_WRITE, PublicState.FINISHED)
+WRITES = (State.DUAL_WRITING.value, State.FINISHING.value, State.COMPLETING.value, State.FINISHED.value)
+"""Internal states in which ZooKeeper follows the log, or need not any more."""
+NO_STATUS = "the leader's status is not to be had: writes of others to ZooKeeper are not seen"
+Ask = Callable[[int], Awaitable[LeaderSays | None]]
+"""Asks the leader with this id on its own host."""
+
+
+class ClusterObserver:
+    """One cluster's observer (`migrator.rollout.ports.Observer`).
+
+    :param status_files: property files through which our controllers' status is asked; none for stock controllers.
+    :param zookeeper: None: there is none any more.
+    :param ask_there: where that gives nothing; None for stock controllers, which have no such status.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeperEyes | None,
+        quorum: QuorumEyes,
+        brokers: BrokerEyes,
+        status_files: Sequence[Path],
+        ask_there: Ask | None,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._quorum = quorum
+        self._brokers = brokers
+        self._askers = [QuorumAsker(path, None, None) for path in status_files]
+        self._ask_there = ask_there
+        self.is_finished = False
+        """Whether the migration was seen to be over: ZooKeeper may be away then."""
+        self.quorum: QuorumSeen | None = None
+        """As it was seen last."""
+
+    async def observe(self) -> Observation:
+        """Everything that can be seen now (see `Observer`)."""
+        zookeeper, quorum, status = await asyncio.gather(self._look_at_zookeeper(), self._quorum.look(), self._status())
+        leader = None if quorum.seen is None else quorum.seen.leader_id
+        self.quorum = quorum.seen
+        if status is None and leader is not None and self._ask_there is not None and not self.is_finished:
+            status = await self._ask_there(leader)
+        state = _state(quorum.image, status)
+        self.is_finished = self.is_finished or state is PublicState.FINISHED
+        registered = _registered(zookeeper, quorum)
+        known = dict(registered or {})
+        asked = dict(
+            zip(
+                known,
+                await asyncio.gather(*(self._brokers.ask(broker, ends) for broker, ends in known.items())),
+                strict=True,
+            )
+        )
+        answers = {broker: answer for broker, answer in asked.items() if isinstance(answer, BrokerAnswer)}
+        partitions = await self._partitions(zookeeper, quorum.image, state, known, answers)
+        return Observation(
+            cluster_id=zookeeper.cluster_id or ("" if status is None else status.cluster_id),
+            brokers=brokers_seen(zookeeper, quorum, answers, is_finished=self.is_finished),
+            partitions=partitions if isinstance(partitions, PartitionsSeen) else None,
+            quorum=quorum.seen,
+            migration=migration_seen(zookeeper, quorum, status, state),
+            controller_broker=zookeeper.controller_broker,
+            quorum_claims=zookeeper.quorum_rules,
+            zookeeper_answers=zookeeper.brokers is not None,
+            metadata_version="" if quorum.image is None else version_at(quorum.image.features.metadata_version).name,
+            unknown=(
+                *zookeeper.unknown,
+                *quorum.unknown,
+                *(answer for answer in asked.values() if isinstance(answer, str)),
+                *([partitions] if isinstance(partitions, str) else []),
+                *([NO_STATUS] if self._ask_there and status is None and state is PublicState.DUAL_WRITE else []),
+            ),
+        )
+
+    async def close(self) -> None:
+        """End sessions and channels."""
+        await self._quorum.close()
+
+    async def _look_at_zookeeper(self) -> ZooKeeperLook:
+        return ZooKeeperLook() if self._zookeeper is None else await asyncio.to_thread(self._zookeeper.look)
+
+    async def _status(self) -> LeaderSays | None:
+        """By gRPC; None where that reaches no leader."""
+        found = [each for each in await asyncio.gather(*map(by_asker, self._askers)) if each is not None]
+        return max(found, key=lambda says: says.leader_epoch, default=None)
+
+    async def _partitions(
+        self,
+        zookeeper: ZooKeeperLook,
+        image: MetadataImage | None,
+        state: PublicState | None,
+        known: Mapping[int, Sequence[Endpoint]],
+        answers: Mapping[int, BrokerAnswer],
+    ) -> PartitionsSeen | str:
+        """From whoever rules: the quorum's log, or brokers, of which the controller knows first."""
+        least = min_isr_of(answers)
+        if image is not None and state in QUORUM_RULES:
+            return await asyncio.to_thread(of_image, image, least, placed=self._brokers.placed)
+        if zookeeper.quorum_rules:
+            return "the quorum rules, and does not say how partitions are"
+        found: PartitionsSeen | str = "no broker says how partitions are"
+        for broker in sorted(answers, key=lambda broker: broker != zookeeper.controller_broker):
+            found = whole(await self._brokers.partitions(known[broker], least), zookeeper.topics)
+            if isinstance(found, PartitionsSeen):
+                break
+        return found
+
+
+def whole(seen: PartitionsSeen | str, topics: int) -> PartitionsSeen | str:
+    """A broker shows only topics that the login may describe; the partitions of others may be in any state.
+
+    :param topics: how many there are.
+    """
+    if isinstance(seen, PartitionsSeen) and 0 <= seen.topics < topics:
+        return (
+            f"the login of 'access' sees {seen.topics} of {topics} topics. Give it the right Describe of all topics, "
+            "or wait until brokers know a new topic"
+        )
+    return seen
+
+
+def _state(image: MetadataImage | None, status: LeaderSays | None) -> PublicState | None:
+    """What the log says; before the copy is committed only the leader knows more."""
+    labels = {state.label: state for state in PublicState}
+    if status is not None and status.public_state in labels:
+        told = labels[status.public_state]
+        if image is None or told is PublicState.MIGRATE_ZK_DATA:
+            return told
+    return None if image is None else public_state(image.features.zk_migration_state)
+
+
+def _registered(zookeeper: ZooKeeperLook, quorum: QuorumLook) -> dict[int, Sequence[Endpoint]]:
+    """Brokers that may serve, and where each is reached."""
+    live = {} if quorum.image is None else quorum.image.cluster.brokers
+    found: dict[int, Sequence[Endpoint]] = {
+        broker: registration.listeners for broker, registration in live.items() if not registration.fenced
+    }
+    return found | {broker: znode.endpoints for broker, znode in (zookeeper.brokers or {}).items()}
+
+
+def brokers_seen(
+    zookeeper: ZooKeeperLook, quorum: QuorumLook, answers: Mapping[int, BrokerAnswer], *, is_finished: bool
+) -> dict[int, BrokerSeen] | None:
+    """None where a broker that is seen nowhere may be registered all the same: that one would pass for a broker that is
+    down, whose restart harms nobody."""
+    quorum_is_known = quorum.image is not None or (
+        quorum.seen is None and zookeeper.brokers is not None and not zookeeper.quorum_rules
+    )
+    if quorum.seen is not None and quorum.image is None and not quorum.unknown:
+        quorum_is_known = True  # it leads, and has no metadata yet
+    if not quorum_is_known or (zookeeper.brokers is None and not is_finished):
+        return None
+    znodes = zookeeper.brokers or {}
+    registrations = {} if quorum.image is None else dict(quorum.image.cluster.brokers)
+    return {
+        broker: _broker(
+            broker,
+            znodes.get(broker),
+            registrations.get(broker),
+            answers.get(broker),
+            has_quorum=quorum.seen is not None,
+        )
+        for broker in sorted({*znodes, *registrations})
+    }
+
+
+def _broker(
+    broker_id: int,
+    znode: RegisteredBroker | None,
+    registration: BrokerRegistration | None,
+    answer: BrokerAnswer | None,
+    *,
+    has_quorum: bool,
+) -> BrokerSeen:
+    live = registration if registration is not None and not registration.fenced else None
+    settings = None if answer is None else answer.settings
+    kraft_in_log = registration is not None and not registration.is_migrating_zk_broker
+    if znode is None and live is None:
+        return BrokerSeen(broker_id, None, kraft_in_log=kraft_in_log)
+    mode = _mode(settings, znode, live)
+    stops = live is not None and live.in_controlled_shutdown
+    serves = answer is not None and not stops
+    if mode is BrokerMode.KRAFT:
+        serves = serves and live is not None and not live.is_migrating_zk_broker
+    else:
+        serves = serves and znode is not None
+        if mode is BrokerMode.MIGRATING and has_quorum:
+            serves = serves and live is not None and live.is_migrating_zk_broker
+    stamp = f"zookeeper:{znode.czxid}" if znode is not None else f"quorum:{live.epoch if live is not None else -1}"
+    rack = znode.rack if znode is not None else (live.rack or "") if live is not None else ""
+    found = BrokerSeen(broker_id, mode, stamp, serves, rack=rack, kraft_in_log=kraft_in_log)
+    if answer is None:
+        return found
+    return replace(found, release=answer.release, settings=settings, file=answer.file, hidden=answer.hidden)
+
+
+def _mode(
+    settings: Mapping[str, str] | None, znode: RegisteredBroker | None, live: BrokerRegistration | None
+) -> BrokerMode:
+    """As the broker itself says; where it does not, as it is registered."""
+    if settings is not None:
+        if settings.get(ROLES):
+            return BrokerMode.KRAFT
+        return BrokerMode.MIGRATING if settings.get(FLAG) == "true" else BrokerMode.ZOOKEEPER
+    if live is not None and not live.is_migrating_zk_broker and znode is None:
+        return BrokerMode.KRAFT
+    return BrokerMode.MIGRATING if live is not None and live.is_migrating_zk_broker else BrokerMode.ZOOKEEPER
+
+
+def migration_seen(
+    zookeeper: ZooKeeperLook, quorum: QuorumLook, status: LeaderSays | None, state: PublicState | None
+) -> MigrationSeen | None:
+    """None while nobody leads. Without the leader's status the lag is what was committed at the look before, and is
+    not in ``/migration`` yet: so it is with stock controllers."""
+    if state is None:
+        return None
+    lag = -1
+    if zookeeper.brokers is not None and zookeeper.written_offset >= 0 and quorum.committed_before >= 0:
+        lag = max(0, quorum.committed_before - 1 - zookeeper.written_offset)
+    if status is None:
+        return MigrationSeen(state.label, lag)
+    if status.lag_records is not None:
+        lag = status.lag_records
+    if status.internal_state not in WRITES:
+        lag = -1
+    finishing = status.internal_state == State.FINISHING.value
+    return MigrationSeen(state.label, lag, status.foreign_writes, status.problems, finishing)
+
+
+def min_isr_of(answers: Mapping[int, BrokerAnswer]) -> int:
+    """The brokers' default, the highest where they differ."""
+    found = [answer.settings.get(MIN_ISR, "") for answer in answers.values() if answer.settings is not None]
+    return max((int(text) for text in found if text.isdecimal()), default=1)
