@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import MIGRATOR
+from migrator.drill.kafka.cluster import until
 from migrator.parts.processes import ChildProcess
 from migrator.rollout.executors.local_process import find
 from migrator.rollout.journal.journal import Event, read_journal
@@ -41,7 +41,7 @@ def test_the_leader_ends_without_a_controller_and_it_is_taken_in_again(
         assert killed
         for process in killed:
             process.kill()
-        psutil.wait_procs(killed, timeout=PATIENCE_SECONDS)
+        until("it has ended", lambda: not find(str(lost.property_file), ("controller",)))
         said = typed(racks, "resume", "--yes", "--without-node", str(lost.node_id), "--reason", "its disk is broken")
         assert f"to end without {lost.node_id}" in said
         assert "the rollout is complete" in said
