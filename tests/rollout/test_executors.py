@@ -380,7 +380,6 @@ def _break_off(mark: str) -> None:
             "h",
             "no command is there for write, run, incarnation, stop and start",
         ),
-        ("local", {}, {}, "elsewhere", "is on elsewhere"),
         ("statefulset", {}, {}, "h", "nothing is given for {pod}"),
         ("ssh-systemd", {"stop": "ssh '{host}"}, {}, "h", "cannot be taken apart"),
         ("ssh-systemd", {}, {"path": "/x"}, "h", "the rollout gives these itself"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -200,6 +202,12 @@ def test_an_error_in_a_worker_is_the_operators_error(spark: SparkSession, log: P
     assert "\n" not in str(raised.value)
 
 
+def error_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Why there is no verdict, as scripts read it."""
+    error: dict[str, Any] = json.loads(done.stdout)["error"]
+    return error
+
+
 def verify_command(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from migrator.cli.main import main; main()", "verify", *arguments]
     return subprocess.run(
@@ -215,7 +223,7 @@ def verify_command(arguments: list[str], **environment: str) -> subprocess.Compl
 def test_without_java_the_command_says_so(tmp_path: Path, log: Path) -> None:
     arguments = ["--zookeeper", "127.0.0.1:1", "--metadata", str(log.parent), "--json"]
     done = verify_command(arguments, JAVA_HOME=str(tmp_path))
-    assert (done.returncode, done.stdout) == (ExitCode.REFUSED, "")
+    assert (done.returncode, error_of(done)["exit_code"]) == (ExitCode.REFUSED, ExitCode.REFUSED)
     assert "Java 17 or newer is needed" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -227,7 +235,7 @@ def test_the_command_tells_a_damaged_log_in_one_sentence(
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id("MkU3OEVBNTcwNTJENDM2Qg"), makepath=True)
     append(b"\x01\x02\x63\x00")(log)
     done = verify_command(["--zookeeper", zookeeper.hosts, "--metadata", str(log.parent), "--json"])
-    assert (done.returncode, done.stdout) == (ExitCode.REFUSED, ""), done.stderr
+    assert (done.returncode, error_of(done)["exit_code"]) == (ExitCode.REFUSED, ExitCode.REFUSED), done.stderr
     assert str(log / SEGMENT) in done.stderr
     assert "version 99" in done.stderr
     assert "Traceback" not in done.stderr
