@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ from migrator.drill.cluster import MIGRATOR
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import ChildProcess, free_port, port_is_open
 from tests.patience import PATIENCE_SECONDS
+
+HEARS_OF_SIGHUP = (
+    "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Whoever runs the tests may ignore it (nohup), and a drill keeps to that."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -103,7 +109,7 @@ def make_unreachable(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def interrupted(tmp_path: Path, number: signal.Signals, *options: str) -> dict[str, Any]:
     """The report of a drill that is interrupted when a controller runs, and that leaves nothing running."""
     directory = tmp_path / "drill"
-    command = [MIGRATOR, "drill", "--dir", str(directory), *options]
+    command = [sys.executable, "-c", HEARS_OF_SIGHUP, MIGRATOR, "drill", "--dir", str(directory), *options]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
         controller = directory / "cluster" / "controller-3001" / "controller.log"
         drill.wait_until(controller.exists, "a controller process", timeout_seconds=PATIENCE_SECONDS)
