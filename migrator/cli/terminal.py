@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -89,9 +89,14 @@ def without_reader(*, err: bool = False) -> Iterator[None]:
         yield
     except OSError:
         with suppress(OSError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, (sys.stderr if err else sys.stdout).fileno())
-            os.close(nowhere)
+            _send_nowhere(sys.stderr if err else sys.stdout)
+
+
+def _send_nowhere(stream: TextIO) -> None:
+    """From now on, whatever is written to it. Python does not try it again as it ends, either."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 class _Lasting(io.TextIOBase):
@@ -166,9 +171,7 @@ def refused_output() -> OSError | None:
         if sys.stdout is not None:  # the shell's >&-
             sys.stdout.flush()
     except OSError as error:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        _send_nowhere(sys.stdout)
         return error
     return None
 
