@@ -99,7 +99,8 @@ class BrokerSeen:
     """``mode`` is None for a broker that is registered nowhere. ``registration`` changes with each start that registers
     (czxid of its znode, KRaft broker epoch), so a restart that only pretends is found. ``serving``: registered, with
     heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack`` as far as can be seen.
-    ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not.
+    ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not. ``age_ms``: how long its znode has been
+    there at least, by ZooKeeper's clock.
     ``file``: what stood in its property file as it started, of the keys that a rollout changes; None for a value that
     it does not show. ``file`` is None where nobody could look, and ``hidden`` says why."""
 
@@ -113,6 +114,7 @@ class BrokerSeen:
     file: Mapping[str, str | None] | None = None
     hidden: str = ""
     kraft_in_log: bool = False
+    age_ms: int = 0
 
 
 @value

@@ -67,6 +67,24 @@ def test_brokers_claim_and_mark(eyes: ZooKeeperEyes, zookeeper_client: KazooClie
     assert eyes.look().written_offset == -1
 
 
+def test_what_is_written_later_says_how_old_a_registration_is(
+    eyes: ZooKeeperEyes, zookeeper_client: KazooClient
+) -> None:
+    """By ZooKeeper's own clock: that of this machine may be another."""
+    zookeeper_client.create(paths.broker(1), orjson.dumps(BROKER), makepath=True)
+    zookeeper_client.create(paths.ROLLOUT, b"")
+    written = zookeeper_client.exists(paths.broker(1)).mtime
+
+    def ages() -> list[int]:
+        return [each.age_ms for each in (eyes.look().brokers or {}).values()]
+
+    while (now := zookeeper_client.set(paths.ROLLOUT, b"").mtime) <= written:
+        pass
+    assert ages() == [now - written]
+    zookeeper_client.set(paths.broker(1), orjson.dumps(BROKER))
+    assert ages() == [0]
+
+
 @pytest.mark.parametrize("path", [paths.broker(1), paths.CONTROLLER, paths.MIGRATION, paths.CLUSTER_ID])
 def test_garbage_is_named_and_proves_nothing(eyes: ZooKeeperEyes, zookeeper_client: KazooClient, path: str) -> None:
     zookeeper_client.create(path, b"\xff{", makepath=True)

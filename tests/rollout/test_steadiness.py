@@ -16,10 +16,11 @@ from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 
-def seen(*stamps: str | None, controller: int | None = 1, timeout: str = "") -> Observation:
+def seen(*stamps: str | None, controller: int | None = 1, timeout: str = "", age_ms: int = 0) -> Observation:
     settings = {SESSION_TIMEOUT: timeout} if timeout else None
+    mode = BrokerMode.ZOOKEEPER
     brokers = {
-        number: BrokerSeen(number, BrokerMode.ZOOKEEPER if stamp else None, stamp or "", settings=settings)
+        number: BrokerSeen(number, mode if stamp else None, stamp or "", settings=settings, age_ms=age_ms)
         for number, stamp in enumerate(stamps, 1)
     }
     return Observation(brokers=brokers, controller_broker=controller)
@@ -35,6 +36,30 @@ def test_the_first_looks_last_for_a_session() -> None:
     assert shut(steadiness, seen("a", "b"), SESSION_TIMEOUT_MS - 1)
     assert not shut(steadiness, seen("a", "b"), SESSION_TIMEOUT_MS)
     assert not shut(steadiness, seen("a", "b"), SESSION_TIMEOUT_MS + 1)
+
+
+def test_brokers_that_are_registered_for_long_need_one_look() -> None:
+    assert not shut(Steadiness(), seen("a", "b", age_ms=SESSION_TIMEOUT_MS), 0)
+
+
+def test_a_young_registration_is_waited_for_until_it_is_as_old_as_a_session() -> None:
+    steadiness = Steadiness()
+    assert shut(steadiness, seen("a", "b", age_ms=SESSION_TIMEOUT_MS - 500), 0)
+    assert shut(steadiness, seen("a", "b", age_ms=SESSION_TIMEOUT_MS - 500), 499)
+    assert not shut(steadiness, seen("a", "b", age_ms=SESSION_TIMEOUT_MS - 500), 500)
+
+
+def test_a_new_registration_does_not_make_another_one_older() -> None:
+    steadiness = Steadiness()
+    assert shut(steadiness, seen("a", "b"), 0)
+    assert shut(steadiness, seen("a", "c", age_ms=SESSION_TIMEOUT_MS), 1)
+    assert not shut(steadiness, seen("a", "c"), SESSION_TIMEOUT_MS)
+
+
+def test_who_vanishes_is_young_again() -> None:
+    steadiness = Steadiness()
+    assert not shut(steadiness, seen("a", "b", age_ms=SESSION_TIMEOUT_MS), 0)
+    assert shut(steadiness, seen("a", None, age_ms=SESSION_TIMEOUT_MS), 1)
 
 
 def test_the_longest_session_of_the_brokers_counts() -> None:

@@ -200,15 +200,15 @@ class StepActs:
         known = progress.of(step.name)
         words = self._parts.inventory.words_for(node)
         while True:
-            seen = await self._parts.observer.observe()
             before = await self._parts.executor.incarnation(node)
             comparable = decisions.comparable(known, before, words)
             now = await self._digest(node)
             is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
+            seen = await self._parts.observer.observe()
             decision = decisions.decide_restart(step, known, seen, comparable, file_is_known=is_known)
             if decision is Decision.FILE_CHANGED:
                 raise self._changed(node, now)
-            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
+            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked, seen):
                 break
         if decision is Decision.FOUND:
             self._note(Event.FOUND, step.name, Act.RESTART)

@@ -131,6 +131,7 @@ class RolloutRun:
         self._abort_file.unlink(missing_ok=True)
         await self._parts.observer.observe()  # whether the migration is over, and so where the lock is
         await self._parts.lock.acquire(self._progress.rollout)
+        self._note(Event.RESUMED)
         if self._progress.canary and not has_canary(self._parts.inventory, self._progress.canary):
             self._parts.tell(f"the canary {self._progress.canary} is not there any more: no broker goes first")
         await remove_left_copies(self._parts, self._progress)
@@ -182,7 +183,7 @@ class RolloutRun:
                     if not await self._is_wanted(step, seen):
                         return False
                 else:
-                    await self._do(step, act)
+                    await self._do(step, act, seen if act is step.acts[0] else None)
         except (AbortedError, UnansweredError):
             raise
         except OperatorError as error:
@@ -252,9 +253,10 @@ class RolloutRun:
     def _open(self, step: Step) -> bool:
         return not self._progress.of(step.name).finished
 
-    async def _do(self, step: Step, act: Act) -> None:
+    async def _do(self, step: Step, act: Act, seen: Observation | None) -> None:
+        """:param seen: the look that was taken just now, before which nothing of the step was done."""
         if act is Act.CHECK_BEFORE:
-            await self._acts.gates.check(step, act, self._asked_before(step))
+            await self._acts.gates.check(step, act, self._asked_before(step), seen)
         elif act is Act.CHECK_AFTER:
             await self._check_after(step)
         else:

@@ -30,12 +30,13 @@ class StepGates:
         self._looked = "", 0
         """The step whose gate before it was open last in this run, and when."""
 
-    async def check(self, step: Step, act: Act, asked: Asked) -> None:
+    async def check(self, step: Step, act: Act, asked: Asked, seen: Observation | None = None) -> None:
         """Wait until all gates are open.
 
+        :param seen: the first look, if there was one just now.
         :raises GateTimeoutError: one stays shut.
         """
-        await self.wait(step, asked)
+        await self._gates.wait(asked, step.name, seen=seen)
         self._passed(step, act)
 
     async def wait(self, step: Step, asked: Asked) -> None:
@@ -64,13 +65,14 @@ class StepGates:
         known, words = progress.of(step.name), self._parts.inventory.words_for(step.node)
         return decisions.took_effect(step, known, seen, decisions.comparable(known, runs, words))
 
-    async def is_open_now(self, step: Step, progress: Progress, asked: Asked) -> bool:
+    async def is_open_now(self, step: Step, progress: Progress, asked: Asked, seen: Observation | None = None) -> bool:
         """The gate before a node is stopped, as the last thing before that. Where it was waited for, whoever asks looks
         again at all the rest.
 
+        :param seen: the first look, if there was one just now.
         :raises GateTimeoutError: it is shut.
         """
-        looks = await self._gates.wait(asked, step.name, partial(self._is_over, step, progress))
+        looks = await self._gates.wait(asked, step.name, partial(self._is_over, step, progress), seen)
         if looks > 1:
             self._passed(step, Act.CHECK_BEFORE)
         if looks != 1:

@@ -33,12 +33,12 @@ async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[st
 
     :raises OldLogError: there is one, and it stays.
     """
-    if not await _leaves_it_alone(parts, node):
-        return
     directory = properties.get("metadata.log.dir", "").strip() or broker_directories(properties)[0]
     path = str(PurePosixPath(directory) / DIRECTORY_NAME)
     try:
         if (await parts.executor.run(node, ["ls", "-d", "--", path], seconds=SECONDS)).exit_code:
+            return
+        if not await _leaves_it_alone(parts, node):
             return
         owner = _owner(await parts.executor.read(node, str(PurePosixPath(directory) / META_PROPERTIES)))
         if owner not in ("", str(node.node_id)):

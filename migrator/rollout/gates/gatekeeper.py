@@ -43,12 +43,13 @@ class Steadiness:
     """Since when the brokers of ZooKeeper's time have the registrations that they have. Pure.
 
     Who has ended without a word stays registered for a session time-out, and its partitions look well for as long. So
-    one good look is enough only if every registration is one that was seen before, or that this rollout has renewed.
+    one good look is enough only if every registration is as old as that, or was renewed by this rollout.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
-        self._since_ms: int | None = None
+        self._steady_ms: int | None = None
+        """When every registration is old enough."""
         self._renewed: set[int] = set()
 
     def renews(self, broker_id: int) -> None:
@@ -61,13 +62,14 @@ class Steadiness:
             return  # the quorum's leader hears of each broker, and a broker that does not answer opens no gate
         found = {broker: each.registration for broker, each in seen.brokers.items() if each.mode is not None}
         changed = {broker for broker in {*found, *self._known} if found.get(broker) != self._known.get(broker)}
-        if self._since_ms is None or changed - self._renewed:
-            self._since_ms = now_ms
+        session = _session_ms(seen)
+        ages = [seen.brokers[broker].age_ms if broker in found else 0 for broker in changed - self._renewed]
+        if ages or self._steady_ms is None:
+            self._steady_ms = max(self._steady_ms or now_ms, now_ms + session - min(ages, default=0))
         self._renewed -= {broker for broker in changed if broker in found}
         self._known = found
-        session = _session_ms(seen)
-        if now_ms - self._since_ms < session:
-            what = f"must be seen to serve for {session / 1000:.0f} s: who has just ended is still registered"
+        if now_ms < self._steady_ms:
+            what = f"must have been registered for {session / 1000:.0f} s: who has just ended is still registered"
             yield Waiting("brokers", what, "Wait for the time-out of their sessions")
 
 
@@ -99,9 +101,16 @@ class Gatekeeper:
         self._session_ms = 0
         """The longest one of the brokers that was seen: for a broker whose file cannot be read."""
 
-    async def wait(self, asked: Asked, step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never) -> int:
+    async def wait(
+        self,
+        asked: Asked,
+        step: str,
+        is_over: Callable[[Observation], Awaitable[bool]] = _never,
+        seen: Observation | None = None,
+    ) -> int:
         """
         :param is_over: whether the questions do not matter any more.
+        :param seen: the first look, if there was one just now.
         :returns: how many looks it took until the gate was open; 0: it is over.
         :raises GateTimeoutError: it stays shut.
         :raises GateShutError: it is shut for ever; nobody waits then.
@@ -113,7 +122,9 @@ class Gatekeeper:
         looks = 0
         files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
-            seen, looks = await self._parts.observer.observe(), looks + 1
+            if seen is None:
+                seen = await self._parts.observer.observe()
+            looks += 1
             self._shrink(seen)
             questions = [await self._with_file(question, seen, files) for question in asked(seen)]
             waiting = tuple(self._waiting(questions, seen))
@@ -138,6 +149,7 @@ class Gatekeeper:
                     f"not within {times.gate:.0f} s: {said_of(waiting)}", where=step, remedy=waiting[0].remedy
                 )
             await clock.sleep(times.poll)
+            seen = None
 
     async def until_gone(self, node: Node, step: str) -> None:
         """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is

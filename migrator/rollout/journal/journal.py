@@ -22,8 +22,9 @@ from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.plan.steps import Act
 from migrator.values import value
 
-FORMAT: Final = 2
-"""Of the journal; counts up with a kind of line that the release before cannot read. 1 had no number."""
+FORMAT: Final = 3
+"""Of the journal; counts up with a kind of line that the release before cannot read. 1 had no number, 2
+no `RESUMED`."""
 Detail = str | int | bool | None
 
 
@@ -35,6 +36,8 @@ class Event(StrEnum):
     FILE = "file"
     TURNED = "turned"
     """From here on it goes back."""
+    RESUMED = "resumed"
+    """A command goes on from here, the first one too: how long nobody did is not the rollout's time."""
     FORWARD = "forward"
     """From here on it goes forward again, and looks at every step anew: the way back was closed."""
     BEGUN = "begun"

@@ -106,14 +106,14 @@ def without_controller(entries: Sequence[Entry]) -> float | None:
 
 
 def _by_step(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    """Neighbouring lines of one step; the line before belongs to them, because the step began at its end."""
+    """Neighbouring lines of one step; the line before belongs to them, if the step began at its end."""
     lines: list[Entry] = []
     for before, entry in zip((None, *entries), entries, strict=False):
         if lines and entry.step != lines[-1].step:
             yield lines[-1].step, lines
             lines = []
         if entry.step:
-            follows = not lines and before is not None and before.event in (Event.DONE, Event.SKIPPED)
+            follows = not lines and before is not None and before.event in (Event.DONE, Event.SKIPPED, Event.RESUMED)
             lines += [before, entry] if before is not None and follows else [entry]
     if lines:
         yield lines[-1].step, lines

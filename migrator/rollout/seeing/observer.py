@@ -100,8 +100,12 @@ class ClusterObserver:
 
     async def _status(self) -> LeaderSays | None:
         """By gRPC; None where that reaches no leader."""
-        found = [each for each in await asyncio.gather(*map(by_asker, self._askers)) if each is not None]
-        return max(found, key=lambda says: says.leader_epoch, default=None)
+        first, rest = self._askers[:1], self._askers[1:]  # each file names all controllers: the first one mostly tells
+        for askers in (first, rest):
+            found = [each for each in await asyncio.gather(*map(by_asker, askers)) if each is not None]
+            if found:
+                return max(found, key=lambda says: says.leader_epoch)
+        return None
 
     async def _partitions(
         self,
@@ -207,7 +211,8 @@ def _broker(
             serves = serves and live is not None and live.is_migrating_zk_broker
     stamp = f"zookeeper:{znode.czxid}" if znode is not None else f"quorum:{live.epoch if live is not None else -1}"
     rack = znode.rack if znode is not None else (live.rack or "") if live is not None else ""
-    found = BrokerSeen(broker_id, mode, stamp, serves, rack=rack, kraft_in_log=kraft_in_log)
+    age_ms = 0 if znode is None else znode.age_ms
+    found = BrokerSeen(broker_id, mode, stamp, serves, rack=rack, kraft_in_log=kraft_in_log, age_ms=age_ms)
     if answer is None:
         return found
     return replace(found, release=answer.release, settings=settings, file=answer.file, hidden=answer.hidden)

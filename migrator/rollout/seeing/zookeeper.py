@@ -19,16 +19,18 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import decode_migration
 
 ASK_SECONDS = 3.0
-READ = (paths.TOPICS, paths.DELETE_TOPICS, paths.CLUSTER_ID, paths.CONTROLLER, paths.MIGRATION)
+READ = (paths.TOPICS, paths.DELETE_TOPICS, paths.CLUSTER_ID, paths.CONTROLLER, paths.MIGRATION, paths.ROLLOUT)
 
 
 @value
 class RegisteredBroker:
-    """``czxid`` is of its znode: another one for each start."""
+    """``czxid`` is of its znode: another one for each start. ``age_ms``: how long that has been there at least, as
+    ZooKeeper's own clock has stamped what was written since."""
 
     czxid: int
     endpoints: tuple[Endpoint, ...]
     rack: str = ""
+    age_ms: int = 0
 
 
 @value
@@ -63,14 +65,14 @@ class ZooKeeperEyes:
             self._reader.catch_up()
             (names,) = self._reader.children([paths.BROKER_IDS])
             ids = [int(name) for name in names or () if name.isdecimal()]
-            topics, deleted, cluster, controller, migration, *brokers = self._reader.read(
-                [*READ, *map(paths.broker, ids)]
-            )
+            znodes = tuple(self._reader.read([*READ, *map(paths.broker, ids)]))
         except MigratorError as error:
             return ZooKeeperLook(unknown=(f"ZooKeeper: {error}",))
+        topics, deleted, cluster, controller, migration, _, *brokers = znodes
+        now_ms = max((znode.stat.mtime_ms for znode in znodes if znode is not None), default=0)
         unknown: list[str] = []
         found = {
-            broker_id: _registered(znode, unknown)
+            broker_id: _registered(znode, now_ms, unknown)
             for broker_id, znode in zip(ids, brokers, strict=True)
             if znode is not None
         }
@@ -105,10 +107,12 @@ def _children(znode: Znode | None) -> int:
     return 0 if znode is None else znode.stat.children_count
 
 
-def _registered(znode: Znode, unknown: list[str]) -> RegisteredBroker:
+def _registered(znode: Znode, now_ms: int, unknown: list[str]) -> RegisteredBroker:
+    """:param now_ms: on ZooKeeper's clock, or earlier: the lock is written by each command that touches anything."""
+    age_ms = max(0, now_ms - znode.stat.mtime_ms)
     try:
         broker = decode_broker(znode.path, znode.data)
     except ZnodeError as error:
         unknown.append(str(error))
-        return RegisteredBroker(znode.stat.czxid, ())
-    return RegisteredBroker(znode.stat.czxid, broker.endpoints, broker.rack or "")
+        return RegisteredBroker(znode.stat.czxid, (), age_ms=age_ms)
+    return RegisteredBroker(znode.stat.czxid, broker.endpoints, broker.rack or "", age_ms)
