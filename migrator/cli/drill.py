@@ -19,6 +19,7 @@ from migrator.cli.interrupted import INTERRUPTED, terminated_as_interrupted
 from migrator.cli.terminal import lasting_console, say_json, without_reader
 from migrator.config.load import read_properties
 from migrator.drill.cluster import ClusterOptions
+from migrator.drill.place import refuse_taken
 from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport
 from migrator.drill.run import run_drill
 from migrator.drill.scenario.steps import DrillOptions
@@ -137,6 +138,8 @@ def command(
         _refuse_what_needs_our_own(kill_leader_at, rollback_at, secure=secure)
     shape = None if inventory is None else _shape(inventory, kafka)
     terminal = lasting_console(quiet=as_json)
+    if directory is not None:
+        refuse_taken(directory)
     find_java()
     release, chosen = _brokers(KAFKA_VERSION if shape is not None and kafka is None else kafka, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)

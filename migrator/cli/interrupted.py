@@ -25,7 +25,8 @@ LEFT = {
     "rollback": "Run the command again: it goes on where it was. If the claim is deleted, brokers elect a controller",
     "rehearse": "ZooKeeper was not changed",
     "verify": "Neither side was changed, unless a repair was ordered: see 'migrator status'",
-    "rollout": "If a rollout was under way, 'migrator rollout resume' goes on from where it was",
+    "rollout": "If a rollout was under way, 'migrator rollout resume' goes on from where it was. A node that was being "
+    "restarted may be down until then, and with too many controllers down nobody leads: see 'migrator rollout status'",
     "handover": "Run the command again: it looks where the handover is, and goes on from there",
     "quorum": _QUORUM,
     "drill": "The data of the drill are deleted, unless you gave a directory",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,11 +28,10 @@ def made(directory: Path) -> Iterator[Callable[[], None]]:
     """
     data = directory / DATA
     was_there = directory.is_dir()
+    refuse_taken(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with _taken_if_there(data):
-            data.mkdir(mode=0o700)
-        lock = os.open(data / LOCK, os.O_RDWR | os.O_CREAT, mode=0o600)
+        lock = _locked(data)
     except OSError as error:
         raise OperatorError(
             f"the drill's directory cannot be made: {error.strerror or error}",
@@ -45,19 +45,39 @@ def made(directory: Path) -> Iterator[Callable[[], None]]:
             directory.rmdir()
 
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.write(lock, b"%d\n" % os.getpid())
         yield forget
     finally:
         os.close(lock)
 
 
-@contextmanager
-def _taken_if_there(data: Path) -> Iterator[None]:
+def refuse_taken(directory: Path) -> None:
+    """Before anything is fetched or started.
+
+    :raises OperatorError: another drill has the directory, or had it.
+    """
+    if os.path.lexists(directory / DATA):
+        raise _taken(directory / DATA)
+
+
+def _locked(data: Path) -> int:
+    """Make the directory; it appears under its name with the lock in it and held, so nobody sees it unlocked.
+
+    :returns: the descriptor that holds the lock.
+    :raises OperatorError: somebody was faster.
+    """
+    new = Path(tempfile.mkdtemp(prefix=f".{data.name}-", dir=data.parent))
+    lock = os.open(new / LOCK, os.O_RDWR | os.O_CREAT, mode=0o600)
     try:
-        yield
-    except FileExistsError:
-        raise _taken(data) from None
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, b"%d\n" % os.getpid())
+        new.rename(data)  # takes the place of nothing, or of an empty directory
+    except BaseException as error:
+        os.close(lock)
+        shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError) and os.path.lexists(data):
+            raise _taken(data) from None
+        raise
+    return lock
 
 
 def _taken(data: Path) -> OperatorError:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
+from migrator.observe.printable import number_of
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import DEFAULT_PROTOCOLS, PROTOCOLS
@@ -61,7 +62,8 @@ class Shape:
     def figures(self) -> dict[str, str]:
         """What is rehearsed, for people."""
         racks = {each.rack for each in self.brokers if each.rack}
-        nodes = f"{len(self.controllers)} controllers, {len(self.brokers)} brokers, {len(racks)} racks"
+        numbers = {"controller": len(self.controllers), "broker": len(self.brokers), "rack": len(racks)}
+        nodes = ", ".join(number_of(count, what) for what, count in numbers.items())
         listeners = ", ".join(f"{name} {protocol}" for name, protocol in self.listeners.items())
         return {
             f"as in the inventory of {self.cluster}": nodes,
@@ -139,8 +141,8 @@ def refuse_too_large(shape: Shape, available_bytes: int, source: str) -> None:
     wanted = bytes_of(shape)
     if wanted > available_bytes:
         raise OperatorError(
-            f"{len(shape.brokers)} brokers and {len(shape.controllers)} controllers take about "
-            f"{_gigabytes(wanted)} of memory, and this machine has {_gigabytes(available_bytes)} left",
+            f"{number_of(len(shape.brokers), 'broker')} and {number_of(len(shape.controllers), 'controller')} take "
+            f"about {_gigabytes(wanted)} of memory, and this machine has {_gigabytes(available_bytes)} left",
             where=source,
             remedy="Take a larger machine, or leave brokers out of a copy of the inventory, as many of each rack",
         )

@@ -31,6 +31,13 @@ def printable_lines(text: str) -> str:
     return f"\n{_INDENT}".join(map(printable, text.split("\n")))
 
 
+def number_of(count: int, what: str) -> str:
+    """
+    :param what: of which there are so many; its plural has an ``s``.
+    """
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def utc(milliseconds: int, zone: str = " UTC") -> str:
     """The time of day, to the second. What others have written may be no time of any calendar: it is shown as it is.
 

@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from migrator.cli import drill as drill_command
 from migrator.cli.drill import command
 from migrator.drill import zookeeper_place
-from migrator.drill.place import made
+from migrator.drill.place import made, refuse_taken
+from migrator.drill.report import DATA
 from migrator.errors import OperatorError
 from migrator.parts.processes import free_port
 
@@ -80,3 +83,48 @@ def test_a_drill_that_does_not_begin_leaves_nothing(tmp_path: Path) -> None:
     with made(tmp_path) as forget:
         forget()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_appears_with_its_lock_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes in between finds nothing, or a drill that runs."""
+    said = []
+    rename = Path.rename
+
+    def look_before(new: Path, data: Path) -> Path:
+        refuse_taken(tmp_path)
+        moved = rename(new, data)
+        with pytest.raises(OperatorError) as error:
+            refuse_taken(tmp_path)
+        said.append(error.value.what)
+        return moved
+
+    monkeypatch.setattr(Path, "rename", look_before)
+    with made(tmp_path):
+        assert said == [f"a drill runs there, as process {os.getpid()}"]
+        assert [path.name for path in tmp_path.iterdir()] == [DATA]
+        assert (tmp_path / DATA).stat().st_mode & 0o777 == 0o700
+
+
+def test_who_is_slower_is_told_of_the_one_who_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+    with ExitStack() as stack:
+
+        def too_late(new: Path, data: Path) -> Path:
+            monkeypatch.setattr(Path, "rename", rename)
+            stack.enter_context(made(tmp_path))
+            return rename(new, data)
+
+        monkeypatch.setattr(Path, "rename", too_late)
+        with pytest.raises(OperatorError, match="a drill runs there, as process"), made(tmp_path):
+            pass
+        assert [path.name for path in tmp_path.iterdir()] == [DATA]
+
+
+def test_a_directory_that_is_taken_is_refused_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drill_command, "find_java", pytest.fail)
+    with made(tmp_path):
+        done = CliRunner().invoke(command, ["--dir", str(tmp_path)])
+    assert isinstance(done.exception, OperatorError)
+    assert done.exception.what.startswith("a drill runs there")

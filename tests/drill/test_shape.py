@@ -130,7 +130,7 @@ def test_a_protocol_that_kafka_does_not_have_is_refused() -> None:
 def test_a_machine_that_is_too_small_is_told() -> None:
     found = shape(content(30))
     refuse_too_large(found, bytes_of(found), "inventory.yaml")
-    with pytest.raises(OperatorError, match=r"30 brokers and 1 controllers take about 18\.3 GB of memory, and this ma"):
+    with pytest.raises(OperatorError, match=r"30 brokers and 1 controller take about 18\.3 GB of memory, and this ma"):
         refuse_too_large(found, bytes_of(found) - 1, "inventory.yaml")
 
 

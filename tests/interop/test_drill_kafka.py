@@ -97,7 +97,7 @@ def test_the_shape_of_an_inventory(kafka_391: StockKafka, tmp_path: Path, protoc
         f"listener.security.protocol.map=QUORUM:{protocol},INSIDE:{protocol},OUTSIDE:{protocol}\n"
     )
     report = drilled(tmp_path / "drill", "--inventory", str(tmp_path / "inventory.yaml"), *back)
-    assert report["steps"][0]["figures"]["as in the inventory of payments"] == "1 controllers, 6 brokers, 3 racks"
+    assert report["steps"][0]["figures"]["as in the inventory of payments"] == "1 controller, 6 brokers, 3 racks"
 
 
 @LONG

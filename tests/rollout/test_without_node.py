@@ -179,7 +179,7 @@ def test_a_partition_with_no_replica_elsewhere_is_lost_with_its_broker() -> None
 
 @pytest.mark.parametrize(
     ("replicas", "min_isr", "said"),
-    [(2, 1, "without this broker, 1 partitions would go offline: orders-3"), (3, 2, "would fall below min.insync")],
+    [(2, 1, "without this broker, 1 partition would go offline: orders-3"), (3, 2, "would fall below min.insync")],
 )
 def test_no_broker_stops_for_which_one_that_is_gone_cannot_take_over(
     tmp_path: Path, replicas: int, min_isr: int, said: str

@@ -21,6 +21,7 @@ from migrator.node.migration.farewell import Farewell
 from migrator.node.migration.left_out import LeavingOut
 from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.write_gate import WriteGate
+from migrator.observe.printable import number_of
 from migrator.observe.status import (
     UNKNOWN_LAG,
     ClaimStatus,
@@ -360,7 +361,7 @@ def _lag_gate(view: MigrationInsight) -> Gate:
     what = (
         "it is not known yet how far ZooKeeper is behind"
         if lag == UNKNOWN_LAG
-        else f"ZooKeeper is {lag} records behind"
+        else f"ZooKeeper is {number_of(lag, 'record')} behind"
     )
     remedy = "Wait until ZooKeeper has caught up"
     if lag:

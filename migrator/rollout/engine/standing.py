@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from migrator.observe.printable import number_of
 from migrator.rollout.engine.order import next_step
 from migrator.rollout.gates.gates import named
 from migrator.rollout.inventory import Inventory
@@ -133,7 +134,7 @@ def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
             f"{partitions.reassigning} being reassigned"
         )
     if migration is not None and migration.write_behind_lag >= 0:
-        lines.append(f"ZooKeeper is {migration.write_behind_lag} records behind")
+        lines.append(f"ZooKeeper is {number_of(migration.write_behind_lag, 'record')} behind")
     lines += [f"foreign write: {path}" for path in (() if migration is None else migration.foreign_writes)]
     lines += [f"waits: {problem}" for problem in (() if migration is None else migration.problems)]
     return [*lines, *(f"unknown: {each}" for each in seen.unknown)]

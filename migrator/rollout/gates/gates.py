@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
+from migrator.observe.printable import number_of
 from migrator.rollout.gates.placements import harmed, without_replicas_on
 from migrator.rollout.ports import (
     BrokerMode,
@@ -99,9 +100,9 @@ def _may_stop(question: GateQuestion, seen: Observation) -> Found:
         found = [each for each, offline in harmed(partitions, _ids(question)) if offline is goes_offline]
         if found:
             some = named(tuple(each.names[0] for each in found if each.names))
-            count = sum(each.count for each in found)
+            count = number_of(sum(each.count for each in found), "partition")
             remedy = _move_away(found, question, seen) or _together(question)
-            yield Waiting(names, f"without {_them(question)}, {count} partitions {what}: {some}", remedy)
+            yield Waiting(names, f"without {_them(question)}, {count} {what}: {some}", remedy)
 
 
 def _move_away(found: Sequence[Placement], question: GateQuestion, seen: Observation) -> str:
@@ -182,7 +183,7 @@ def _behind(voter: ControllerSeen) -> Found:
     if voter.program is None:
         yield Waiting(who, "does not answer", SEE_CONTROLLER)
     elif voter.lag_records > 0:
-        yield Waiting(who, f"is {voter.lag_records} records behind", SEE_CONTROLLER)
+        yield Waiting(who, f"is {number_of(voter.lag_records, 'record')} behind", SEE_CONTROLLER)
     elif voter.lag_records < 0:
         yield Waiting(who, "nobody says how far it is behind", SEE_STATUS)
 
@@ -347,7 +348,7 @@ def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
         remedy = REACH_CONTROLLERS if seen.migration is None else SEE_STATUS
         yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), remedy)
     elif lag:
-        yield Waiting("ZooKeeper", f"is {lag} records behind the log", SEE_STATUS)
+        yield Waiting("ZooKeeper", f"is {number_of(lag, 'record')} behind the log", SEE_STATUS)
 
 
 def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
