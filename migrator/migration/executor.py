@@ -383,7 +383,8 @@ class MigrationExecutor:
             self._full = None
             return ev.RpcsQueued(self._full_ticket) if queued else None
 
-        self._writes.audit_from(self._writes.mark_zxid)
+        claim = self.coordinator.write_behind.claim
+        self._writes.audit_from(claim)
         self._background.spawn(work())
 
     def _stop(self) -> None:

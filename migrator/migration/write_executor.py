@@ -26,6 +26,7 @@ from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.audit import FAMILIES, ForeignWrites, slices
 from migrator.migration.write_behind.core import WriteBehind
+from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.ops import Applied, Stat
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -58,8 +59,8 @@ class WriteExecutor:
         self._room = asyncio.Event()
         self._audit: ForeignWrites | None = None
         self._slices: Iterator[list[str]] = iter(())
-        self.mark_zxid = -1
-        """The transaction of our last write."""
+        self._mark_zxid = -1
+        """The transaction of our last write with a mark, under any claim."""
 
     def attach(self, write_behind: Callable[[], WriteBehind]) -> None:
         """Where to find the write-behind; each leadership has a new one."""
@@ -77,9 +78,10 @@ class WriteExecutor:
             case never:
                 assert_never(never)
 
-    def audit_from(self, zxid: int | None) -> None:
-        """What is written from now on and not by us is foreign; None: nothing is watched."""
-        self._audit = None if zxid is None else ForeignWrites(zxid)
+    def audit_from(self, claim: Claim | None) -> None:
+        """What is written from now on, under our claim and not by us, is foreign; None: nothing is watched. A takeover
+        that finds both sides equal writes nothing but the claim."""
+        self._audit = None if claim is None else ForeignWrites(max(claim.zxid, self._mark_zxid))
         self._strays = Strays(self._voters)
 
     async def until_room(self, queued_max: int) -> None:
@@ -127,9 +129,9 @@ class WriteExecutor:
                 return messages.Refused(effect.number, str(error))
             if isinstance(outcome, Applied) and isinstance(outcome.results[1], Stat):
                 self._on_written(monotonic_ms() - begun_ms)
-                self.mark_zxid = outcome.results[1].mzxid
+                self._mark_zxid = outcome.results[1].mzxid
                 if self._audit is not None:
-                    self._audit.wrote(self.mark_zxid)
+                    self._audit.wrote(self._mark_zxid)
             self._room.set()
             return messages.MultiEnded(effect.number, outcome)
 

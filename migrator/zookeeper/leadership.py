@@ -58,17 +58,21 @@ class ClaimView:
     """None also for a znode without data."""
     migration_version: int | None
     """None when the znode is missing."""
+    epoch_mzxid: int = -1
+    """The transaction that wrote ``/controller_epoch`` last."""
 
 
 @value
 class Claim:
-    """What a held claim is: every later write checks ``epoch_version`` and sets ``/migration`` at its version."""
+    """What a held claim is: every later write checks ``epoch_version`` and sets ``/migration`` at its version.
+    ``zxid``: the transaction that made it; whoever held the claim before wrote earlier."""
 
     zk_epoch: int
     epoch_version: int
     controller_version: int
     migration: MigrationState
     migration_version: int
+    zxid: int = -1
 
 
 @value
@@ -115,6 +119,7 @@ def read_view(read: Callable[[list[str]], Iterator[Znode | None]]) -> ClaimView:
         controller_version=controller.stat.version if controller else -1,
         migration=decode_migration(migration.path, migration.data) if migration else None,
         migration_version=migration.stat.version if migration else None,
+        epoch_mzxid=epoch.stat.mzxid if epoch else -1,
     )
 
 
@@ -178,6 +183,7 @@ def conclude_claim(plan: ClaimPlan, outcome: MultiOutcome) -> Claim | LostRace:
                 controller_version=controller.version if isinstance(controller, Stat) else 0,
                 migration=plan.migration,
                 migration_version=migration.version if isinstance(migration, Stat) else 0,
+                zxid=epoch.mzxid if isinstance(epoch, Stat) else -1,
             )
         case Failed(index, error, identity):
             return _lost(plan.ops, index, error, identity)
@@ -233,7 +239,14 @@ def _already_ours(view: ClaimView, controller_id: int, kraft_epoch: int) -> Clai
         return None
     if (migration.kraft_controller_id, migration.kraft_controller_epoch) != (controller_id, kraft_epoch):
         return None
-    return Claim(view.epoch, view.epoch_version, view.controller_version, migration, view.migration_version)
+    return Claim(
+        view.epoch,
+        view.epoch_version,
+        view.controller_version,
+        migration,
+        view.migration_version,
+        view.epoch_mzxid,
+    )
 
 
 def _lost(ops: tuple[Op, ...], index: int, error: ZkError, identity: str) -> LostRace:

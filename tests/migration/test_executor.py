@@ -37,6 +37,7 @@ from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import STALL_MS, Identity
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
+from migrator.migration.write_behind.audit import FAMILIES
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import iter_batches
 from migrator.records.metadata import (
@@ -173,9 +174,13 @@ class Rig:
         self.transitions: list[ef.JournalTransition] = []
         self.copies_to_fail = 0
         self.moved = asyncio.Event()
-        options = Options(Identity(3001, CLUSTER_ID), directory, PASSWORDS, batch_records=2, max_deletes=10)
-        self.executor = MigrationExecutor(
-            options,
+        self.options = Options(Identity(3001, CLUSTER_ID), directory, PASSWORDS, batch_records=2, max_deletes=10)
+        self.executor = self.new_process()
+
+    def new_process(self) -> MigrationExecutor:
+        """On the same ZooKeeper and log; it hears of what is published from now on."""
+        self.executor = self.controller.executor = MigrationExecutor(
+            self.options,
             self.controller,
             self.brokers,
             FakeZooKeeper(self.model),
@@ -183,7 +188,12 @@ class Rig:
             on_transition=self.told,
             on_failure=self.failures.append,
         )
-        self.controller.executor = self.executor
+        return self.executor
+
+    def foreign_writes(self) -> tuple[str, ...]:
+        audit = self.executor._writes._audit
+        assert audit is not None
+        return audit.foreign(self.model.read([*FAMILIES, paths.topic("t"), paths.topic_config("t")]))
 
     def told(self, effect: News) -> None:
         if isinstance(effect, ef.JournalTransition):
@@ -325,6 +335,34 @@ async def test_a_takeover_repairs_what_was_changed_behind_the_last_leader(rig: R
     await rig.until_state(State.DUAL_WRITING)
     assert list(reconcile(rig.model, Target(rig.controller.image, passwords=PASSWORDS, controller_epoch=5))) == []
     assert rig.brokers.told == ["take over 4", "full 4", "stop", "take over 5", "full 5"]
+
+
+async def test_a_new_process_that_finds_both_sides_equal_has_seen_no_foreign_write(rig: Rig) -> None:
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    await rig.until(lambda: rig.brokers.reached.offset == len(rig.controller.epochs) - 1)
+    await rig.executor.close()
+    rig.new_process().lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.foreign_writes() == ()
+    rig.model.set(paths.topic_config("t"), b'{"version":1,"config":{"retention.ms":"6"}}')
+    assert rig.foreign_writes() == (paths.topic_config("t"),)
+
+
+async def test_what_a_leader_in_between_wrote_is_not_foreign(rig: Rig) -> None:
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    first = rig.executor
+    first.feed(ev.LostLeadership(EPOCH))
+    rig.new_process().lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until_state(State.DUAL_WRITING)
+    rig.controller.write([ConfigRecord(2, "t", "retention.ms", "7")])
+    await rig.until(lambda: rig.brokers.reached.offset == len(rig.controller.epochs) - 1)
+    await rig.executor.close()
+    rig.executor = rig.controller.executor = first
+    first.lead(ev.BecameLeader(EPOCH + 2, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.foreign_writes() == ()
 
 
 async def test_the_end_is_written_once_everybody_agrees(rig: Rig) -> None:
