@@ -66,13 +66,15 @@ def _locked(data: Path) -> int:
     :raises OperatorError: somebody was faster.
     """
     new = Path(tempfile.mkdtemp(prefix=f".{data.name}-", dir=data.parent))
-    lock = os.open(new / LOCK, os.O_RDWR | os.O_CREAT, mode=0o600)
+    lock = -1
     try:
+        lock = os.open(new / LOCK, os.O_RDWR | os.O_CREAT, mode=0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, b"%d\n" % os.getpid())
         new.rename(data)  # takes the place of nothing, or of an empty directory
     except BaseException as error:
-        os.close(lock)
+        if lock >= 0:
+            os.close(lock)
         shutil.rmtree(new, ignore_errors=True)
         if isinstance(error, OSError) and os.path.lexists(data):
             raise _taken(data) from None
