@@ -141,8 +141,10 @@ class WriteExecutor:
         async def read() -> AnyEvent:
             view = await self._background.blocking(self._zookeeper.view)
             (node,) = await self._background.blocking(lambda: list(self._zookeeper.reader.read([paths.MIGRATION])))
-            if self._audit is not None and node is not None:
-                self._audit.wrote(node.stat.mzxid)
+            if node is not None:  # under the claim, only we write the mark: an answer of ours got lost
+                self._mark_zxid = max(self._mark_zxid, node.stat.mzxid)
+                if self._audit is not None:
+                    self._audit.wrote(node.stat.mzxid)
             epoch = view.epoch_version if view.epoch is not None else None
             return messages.MarkRead(effect.number, epoch, view.migration, view.migration_version)
 

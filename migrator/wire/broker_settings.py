@@ -56,10 +56,14 @@ async def describe_broker(
 ) -> BrokerConfigs | Refused | None:
     """Of the broker at the other end; None where it holds its answer back. Parameters and errors as above.
 
+    :raises PeerError: also if another broker answers there (``ConfigHelper``: "Unexpected broker id").
+
     Kafka tells each place that a value comes from (``DescribeConfigsSynonym``), also if another one counts.
     """
     answer = await _ask(connection, BROKER, [str(broker_id)], keys, synonyms=True)
     found = next((result for result in answer.results if result.resource_name == str(broker_id)), None)
+    if found is not None and found.error_code is ErrorCode.invalid_request:
+        raise PeerError("another broker answers at its address")
     if found is None or found.error_code is not ErrorCode.none:
         return None if found is None else _refused(found)
     in_file = {

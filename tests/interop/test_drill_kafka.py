@@ -72,32 +72,55 @@ def test_back_to_a_zookeeper_controller_that_works(
     assert "A forgotten quorum wakes up and keeps away" in names
 
 
+def an_inventory(directory: Path, protocol: str, *, brokers: int, controllers: int) -> str:
+    """The path of an operator's inventory: brokers on three racks, each listener with the protocol."""
+    voters = ",".join(f"{3001 + at}@c{at}.example.com:9093" for at in range(controllers))
+    content = {
+        "cluster": "payments",
+        "access": "operator.properties",
+        "controllers": {
+            "nodes": [
+                {"id": 3001 + at, "host": f"c{at}.example.com", "properties": "/etc/kafka/c.properties"}
+                for at in range(controllers)
+            ]
+        },
+        "brokers": {
+            "roll": "rack",
+            "settings": {"controller.listener.names": "QUORUM", "controller.quorum.voters": voters},
+            "nodes": [
+                {
+                    "id": 11 + at,
+                    "rack": "abc"[at * 3 // brokers],
+                    "host": f"broker-{at}.example.com",
+                    "properties": "/etc/kafka/server.properties",
+                }
+                for at in range(brokers)
+            ],
+        },
+        "executors": {"default": {"preset": "ssh-systemd"}},
+    }
+    (directory / "inventory.yaml").write_text(json.dumps(content))
+    (directory / "operator.properties").write_text(
+        "controller.listener.names=QUORUM\ninter.broker.listener.name=INSIDE\n"
+        f"listener.security.protocol.map=QUORUM:{protocol},INSIDE:{protocol},OUTSIDE:{protocol}\n"
+    )
+    return str(directory / "inventory.yaml")
+
+
 @LONG
 @pytest.mark.parametrize("back", [(), ("--rollback-at", "DualWrite")], ids=["forward", "back"])
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_the_shape_of_an_inventory(kafka_391: StockKafka, tmp_path: Path, protocol: str, back: tuple[str, ...]) -> None:
-    """Racks are restarted as a whole, and each listener has the protocol."""
-    nodes = [{"id": 11 + at, "rack": "aabbcc"[at], "properties": "/etc/kafka/server.properties"} for at in range(6)]
-    for at, node in enumerate(nodes):
-        node |= {"host": f"broker-{at}.example.com"}
-    content = {
-        "cluster": "payments",
-        "access": "operator.properties",
-        "controllers": {"nodes": [{"id": 3001, "host": "c1.example.com", "properties": "/etc/kafka/c.properties"}]},
-        "brokers": {
-            "roll": "rack",
-            "settings": {"controller.listener.names": "QUORUM", "controller.quorum.voters": "3001@c1.example.com:9093"},
-            "nodes": nodes,
-        },
-        "executors": {"default": {"preset": "ssh-systemd"}},
-    }
-    (tmp_path / "inventory.yaml").write_text(json.dumps(content))
-    (tmp_path / "operator.properties").write_text(
-        "controller.listener.names=QUORUM\ninter.broker.listener.name=INSIDE\n"
-        f"listener.security.protocol.map=QUORUM:{protocol},INSIDE:{protocol},OUTSIDE:{protocol}\n"
-    )
-    report = drilled(tmp_path / "drill", "--inventory", str(tmp_path / "inventory.yaml"), *back)
+    """Racks are restarted as a whole."""
+    inventory = an_inventory(tmp_path, protocol, brokers=6, controllers=1)
+    report = drilled(tmp_path / "drill", "--inventory", inventory, *back)
     assert report["steps"][0]["figures"]["as in the inventory of payments"] == "1 controller, 6 brokers, 3 racks"
+
+
+@LONG
+def test_voters_move_after_a_migration_by_an_inventory(kafka_391: StockKafka, tmp_path: Path) -> None:
+    inventory = an_inventory(tmp_path, "SASL_SSL", brokers=3, controllers=3)
+    drilled(tmp_path / "drill", "--inventory", inventory, "--reassign")
 
 
 @LONG

@@ -54,7 +54,7 @@ from migrator.records.metadata import (
 from migrator.records.uuid import ZERO_UUID
 from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.leadership import ClaimView, read_view
-from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.ops import MultiOutcome, Op, Unknown
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
@@ -68,10 +68,11 @@ EPOCH = 5
 
 
 class FakeZooKeeper:
-    """One session on a model; answers to multis come at once."""
+    """One session on a model; answers to multis come at once, but for one that writes ``loses``: that gets lost."""
 
     def __init__(self, model: ModelZooKeeper) -> None:
         self.model = model
+        self.loses = ""
 
     @property
     def reader(self) -> ModelZooKeeper:
@@ -85,7 +86,10 @@ class FakeZooKeeper:
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
         future: Future[MultiOutcome] = Future()
-        future.set_result(self.model.multi(ops))
+        outcome = self.model.multi(ops)
+        if any(op.path == self.loses for op in ops):
+            outcome, self.loses = Unknown("the connection broke"), ""
+        future.set_result(outcome)
         return future
 
     def wake_brokers(self) -> bool:
@@ -175,6 +179,7 @@ class Rig:
         self.copies_to_fail = 0
         self.moved = asyncio.Event()
         self.options = Options(Identity(3001, CLUSTER_ID), directory, PASSWORDS, batch_records=2, max_deletes=10)
+        self.zookeeper = FakeZooKeeper(self.model)
         self.executor = self.new_process()
 
     def new_process(self) -> MigrationExecutor:
@@ -183,7 +188,7 @@ class Rig:
             self.options,
             self.controller,
             self.brokers,
-            FakeZooKeeper(self.model),
+            self.zookeeper,
             self.start,
             on_transition=self.told,
             on_failure=self.failures.append,
@@ -362,6 +367,18 @@ async def test_what_a_leader_in_between_wrote_is_not_foreign(rig: Rig) -> None:
     rig.executor = rig.controller.executor = first
     first.lead(ev.BecameLeader(EPOCH + 2, ZkMigrationState.MIGRATION, enabled=True))
     await rig.until_state(State.DUAL_WRITING)
+    assert rig.foreign_writes() == ()
+
+
+async def test_a_write_of_a_takeover_whose_answer_was_lost_is_not_foreign(rig: Rig) -> None:
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    rig.executor.feed(ev.LostLeadership(EPOCH))
+    rig.model.set(paths.topic_config("t"), b'{"version":1,"config":{"retention.ms":"6"}}')
+    rig.zookeeper.loses = paths.topic_config("t")
+    rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.zookeeper.loses == ""
     assert rig.foreign_writes() == ()
 
 

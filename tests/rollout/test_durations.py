@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.journal.journal import Entry, Event
-from migrator.rollout.journal.summary import Durations, durations_of
+from migrator.rollout.journal.summary import Durations, durations_of, failure_of
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Act, Direction, Phase
 from migrator.rollout.ports import Observation
@@ -51,6 +52,39 @@ def test_how_long_nobody_goes_on_is_not_counted(pause_ms: int, last: Event) -> N
     ]
     assert durations_of(entries, STEPS) == Durations(restarts=8.0, own=1.0)
     assert durations_of(entries, STEPS).share == 12.5
+
+
+def interrupted(after_ms: int, resumed_ms: int) -> Iterator[Entry]:
+    """A restart that is begun; its command ends, and another one goes on later."""
+    lines = list(restarted("kraft/broker-1", 0))
+    yield from (line for line in lines if line.time_ms <= after_ms)
+    yield Entry(20, resumed_ms, Event.RESUMED)
+    yield from (
+        replace(line, time_ms=line.time_ms - after_ms + resumed_ms) for line in lines if line.time_ms > after_ms
+    )
+
+
+@pytest.mark.parametrize("killed_ms", [300, 400, 500, 2_500])
+def test_a_step_that_another_command_goes_on_with_is_one_step(killed_ms: int) -> None:
+    entries = [Entry(1, 0, Event.RESUMED), *interrupted(killed_ms, killed_ms + DAY_MS)]
+    assert durations_of(entries, STEPS) == Durations(restarts=4.0, own=0.5)
+
+
+def test_how_long_a_person_thinks_is_not_counted() -> None:
+    entries = [
+        Entry(1, 0, Event.RESUMED),
+        Entry(2, DAY_MS, Event.CONFIRMED),
+        Entry(3, DAY_MS, Event.PASSED, "finish/controller-3001", Act.CONFIRM),
+        *restarted("finish/controller-3001", DAY_MS),
+    ]
+    assert durations_of(entries, STEPS) == Durations(restarts=4.0, own=0.5)
+
+
+def test_what_failed_last_is_told_until_something_else_happens() -> None:
+    """A command that goes on, and is killed before it has done anything, says nothing new."""
+    failed = Entry(1, 0, Event.FAILED, "kraft/broker-1", Act.CHECK_AFTER, {"what": "not within 600 s"})
+    assert failure_of([failed, Entry(2, 5, Event.RESUMED)]) == failure_of([failed])
+    assert failure_of([failed, Entry(2, 5, Event.RESUMED), Entry(3, 6, Event.PASSED, "kraft/broker-1")]) is None
 
 
 class Counting(ModelCluster):

@@ -98,3 +98,24 @@ def test_a_host_where_nothing_can_be_run_holds_nothing_up(operator: Operator) ->
     operator.resume_until(Phase.MIGRATE)
     operator.cluster.fault = nothing
     assert any("could not be looked at" in line for line in operator.said)
+
+
+@pytest.mark.parametrize("breaks", ["incarnation", "rm"])
+def test_a_log_that_is_there_is_not_left_because_a_connection_breaks(operator: Operator, breaks: str) -> None:
+    operator.resume_until(Phase.START)
+    operator.cluster.crash(operator.node(BROKER))
+    found: list[str] = []
+
+    def fails(action: str, node: Node) -> None:
+        if node.name == BROKER and action == "ls":
+            found.append(action)
+        if node.name == BROKER and action == breaks and found:
+            raise UnreachableError("the connection broke", where=BROKER)
+
+    operator.cluster.fault = fails
+    with pytest.raises(UnreachableError):
+        operator.resume_until(Phase.MIGRATE)
+    assert SEGMENT in operator.cluster.files
+    operator.cluster.fault = nothing
+    operator.resume_until(Phase.MIGRATE)
+    assert SEGMENT not in operator.cluster.files

@@ -32,23 +32,23 @@ async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[st
     """Before a broker is restarted into migration mode. In ZooKeeper mode it does not open this log.
 
     :raises OldLogError: there is one, and it stays.
+    :raises ExecutorError: there is one, and the node cannot be asked further.
     """
     directory = properties.get("metadata.log.dir", "").strip() or broker_directories(properties)[0]
     path = str(PurePosixPath(directory) / DIRECTORY_NAME)
     try:
-        if (await parts.executor.run(node, ["ls", "-d", "--", path], seconds=SECONDS)).exit_code:
-            return
-        if not await _leaves_it_alone(parts, node):
-            return
-        owner = _owner(await parts.executor.read(node, str(PurePosixPath(directory) / META_PROPERTIES)))
-        if owner not in ("", str(node.node_id)):
-            parts.tell(f"{node.name}: {path} stays: its meta.properties says that it belongs to node {owner}")
-            return
-        parts.tell(f"{node.name}: removes {path}, the metadata log of an earlier attempt")
-        code = (await parts.executor.run(node, ["rm", "-rf", "--", path], seconds=SECONDS)).exit_code
+        is_there = (await parts.executor.run(node, ["ls", "-d", "--", path], seconds=SECONDS)).exit_code == 0
     except ExecutorError as error:
         parts.tell(f"{node.name}: {path} could not be looked at. If it is there, the broker may not register: {error}")
         return
+    if not is_there or not await _leaves_it_alone(parts, node):
+        return
+    owner = _owner(await parts.executor.read(node, str(PurePosixPath(directory) / META_PROPERTIES)))
+    if owner not in ("", str(node.node_id)):
+        parts.tell(f"{node.name}: {path} stays: its meta.properties says that it belongs to node {owner}")
+        return
+    parts.tell(f"{node.name}: removes {path}, the metadata log of an earlier attempt")
+    code = (await parts.executor.run(node, ["rm", "-rf", "--", path], seconds=SECONDS)).exit_code
     if code:
         raise OldLogError(
             f"the metadata log of an earlier attempt cannot be removed: rm ended with exit code {code}. With it the "

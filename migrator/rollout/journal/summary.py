@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from migrator.rollout.journal.journal import Entry, Event
 from migrator.rollout.journal.progress import Progress
@@ -75,7 +76,7 @@ def forecast_of(entries: Sequence[Entry]) -> Forecast | None:
 
 def failure_of(entries: Sequence[Entry]) -> Failure | None:
     """Why the last command of the rollout ended."""
-    last = entries[-1] if entries else None
+    last = next((entry for entry in reversed(entries) if entry.event is not Event.RESUMED), None)
     if last is None or last.event is not Event.FAILED:
         return None
     details = last.details
@@ -85,10 +86,11 @@ def failure_of(entries: Sequence[Entry]) -> Failure | None:
 
 
 def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
-    """Of all steps that restarted, started or stopped something; the time of day may jump, and then it is wrong."""
+    """Of all steps that restarted, started or stopped something. What a person took does not count: the time between
+    two commands, and before an answer. The time of day may jump, and then it is wrong."""
     touching = {step.name for step in steps if any(act in TOUCHES for act in step.acts)}
     restarts = total = 0
-    for step, lines in _by_step(entries):
+    for step, lines in _by_step(list(_without_people(entries))):
         begun = next((entry.time_ms for entry in lines if entry.event is Event.BEGUN and entry.act in TOUCHES), None)
         if step not in touching or begun is None:
             continue
@@ -105,16 +107,25 @@ def without_controller(entries: Sequence[Entry]) -> float | None:
     return max(0, elected[-1] - stops[-1]) / 1000 if stops and elected else None
 
 
+def _without_people(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The same lines, as if nobody had waited for a person."""
+    waited_ms = 0
+    for before, entry in zip((*entries[:1], *entries), entries, strict=False):
+        if entry.event in (Event.RESUMED, Event.CONFIRMED):
+            waited_ms += max(0, entry.time_ms - before.time_ms)
+        yield replace(entry, time_ms=entry.time_ms - waited_ms)
+
+
 def _by_step(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    """Neighbouring lines of one step; the line before belongs to them, if the step began at its end."""
+    """The lines of one step until another one's; the line before belongs to them, because the step began at its end."""
     lines: list[Entry] = []
-    for before, entry in zip((None, *entries), entries, strict=False):
+    for before, entry in zip((*entries[:1], *entries), entries, strict=False):
+        if not entry.step:
+            continue
         if lines and entry.step != lines[-1].step:
             yield lines[-1].step, lines
             lines = []
-        if entry.step:
-            follows = not lines and before is not None and before.event in (Event.DONE, Event.SKIPPED, Event.RESUMED)
-            lines += [before, entry] if before is not None and follows else [entry]
+        lines += [entry] if lines else [before, entry]
     if lines:
         yield lines[-1].step, lines
 

@@ -100,12 +100,8 @@ class ClusterObserver:
 
     async def _status(self) -> LeaderSays | None:
         """By gRPC; None where that reaches no leader."""
-        first, rest = self._askers[:1], self._askers[1:]  # each file names all controllers: the first one mostly tells
-        for askers in (first, rest):
-            found = [each for each in await asyncio.gather(*map(by_asker, askers)) if each is not None]
-            if found:
-                return max(found, key=lambda says: says.leader_epoch)
-        return None
+        found = [each for each in await asyncio.gather(*map(by_asker, self._askers)) if each is not None]
+        return max(found, key=lambda says: says.leader_epoch, default=None)
 
     async def _partitions(
         self,

@@ -32,6 +32,9 @@ from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelClock, ModelCluster, Points, nothing
 from tests.rollout.support.model_lock import ModelLock
 
+Begins = Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, None]]
+"""What a command does before it goes on with the steps."""
+
 
 class CountingJournal(RolloutJournal):
     """Passes a boundary before and after each line."""
@@ -105,41 +108,22 @@ class Operator:
     def apply(self, stop: StopAt = StopAt(), *, canary: str = "") -> Ending:  # noqa: B008 - a value that nobody changes
         """Begin, or go on forward."""
 
-        async def work(journal: RolloutJournal) -> Ending:
-            await refuse_without(self.parts(), journal)
-            await refuse_with(self.parts(), journal)
-            await open_rollout(self.parts(), journal, canary)
-            note_without(self.parts(), journal, "its disk is broken")
-            await note_with(self.parts(), journal)
-            return await self._run(journal).run(stop)
+        async def begins(parts: RolloutParts, journal: RolloutJournal) -> None:
+            await open_rollout(parts, journal, canary)
 
-        return self._with_journal(work)
+        return self._command(begins, stop)
 
     def rollback(self) -> Ending:
         """Turn, and go all the way back."""
 
-        async def work(journal: RolloutJournal) -> Ending:
-            await refuse_without(self.parts(), journal)
-            await refuse_with(self.parts(), journal)
-            await turn_back(self.parts(), journal, await may_turn_back(self.parts(), journal))
-            note_without(self.parts(), journal, "its disk is broken")
-            await note_with(self.parts(), journal)
-            return await self._run(journal).run()
+        async def turns(parts: RolloutParts, journal: RolloutJournal) -> None:
+            await turn_back(parts, journal, await may_turn_back(parts, journal))
 
-        return self._with_journal(work)
+        return self._command(turns)
 
     def resume(self) -> Ending:
         """Go on, whichever way."""
-
-        async def work(journal: RolloutJournal) -> Ending:
-            await refuse_without(self.parts(), journal)
-            await refuse_with(self.parts(), journal)
-            await may_go_on(self.parts(), journal)
-            note_without(self.parts(), journal, "its disk is broken")
-            await note_with(self.parts(), journal)
-            return await self._run(journal).run()
-
-        return self._with_journal(work)
+        return self._command(may_go_on)
 
     def resume_until(self, phase: Phase) -> None:
         """Go on forward, to the end of a phase."""
@@ -161,13 +145,25 @@ class Operator:
         """Of the inventory."""
         return next(node for node in self.cluster.inventory.nodes if node.name == name)
 
-    def _run(self, journal: RolloutJournal) -> RolloutRun:
+    def _command(self, begins: Begins, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
+        async def work(journal: RolloutJournal) -> Ending:
+            parts = self.parts()
+            await refuse_without(parts, journal)
+            await refuse_with(parts, journal)
+            await begins(parts, journal)
+            note_without(parts, journal, "its disk is broken")
+            await note_with(parts, journal)
+            return await self._run(parts, journal).run(stop)
+
+        return self._with_journal(work)
+
+    def _run(self, parts: RolloutParts, journal: RolloutJournal) -> RolloutRun:
         async def confirm(left: Sequence[str]) -> bool:
             self.asked.append(tuple(left))
             self.clock.now_ms += self.thinks_ms
             return self.confirms
 
-        return RolloutRun(self.parts(), journal, self.state, confirm)
+        return RolloutRun(parts, journal, self.state, confirm)
 
     @property
     def entries(self) -> list[Entry]:
