@@ -15,6 +15,7 @@ from tests.differential.scenarios import (
     raft,
     rights,
     strangers,
+    timeouts,
     tokens,
     topics,
 )
@@ -36,6 +37,7 @@ MAIN = (
     Scenario("topics are deleted", (*topics.DELETION, *tokens.EXPIRED)),
     Scenario("limits", topics.LIMITS),
     Scenario("negative ids", brokers.NEGATIVE),
+    Scenario("timeouts", timeouts.STEPS),
 )
 GUARDED = (Scenario("guarded", guarded.STEPS),)
 OLD = (Scenario("before brokers", cluster.BEFORE_BROKERS), Scenario("old", old.STEPS))

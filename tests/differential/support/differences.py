@@ -55,6 +55,10 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "Above 10,000 stock answers UNKNOWN_SERVER_ERROR, and creates the first 10,000; we answer POLICY_VIOLATION, "
         "and create none."
     ),
+    "no time for what is asked": (
+        "With a time-out of 0 ms or less, stock does nothing and answers REQUEST_TIMED_OUT, which librdkafka takes for "
+        "success; we do what is asked, as brokers in ZooKeeper mode do."
+    ),
     "a topic with configurations is deleted": (
         "We delete its configurations by records of their own, before the topic's: brokers of Kafka that restart would "
         "else give them to the next topic of that name."
