@@ -105,5 +105,14 @@ def asked_to_stop(ask: Callable[[], None], words: str) -> Iterator[None]:
             loop.remove_signal_handler(each)
 
 
+@contextmanager
+def at_a_question() -> Iterator[None]:
+    """Whoever is asked may end the command instead of an answer, at once: nothing is under way. The event loop stands
+    still meanwhile, so the question is asked on the main thread: a thread of its own would wait for a line after the
+    end."""
+    with at_once(), terminated_as_interrupted():
+        yield
+
+
 def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt

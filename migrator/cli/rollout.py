@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.interrupted import asked_to_stop
+from migrator.cli.interrupted import asked_to_stop, at_a_question
 from migrator.cli.options import Command
 from migrator.cli.rollout_text import (
     ending_lines,
@@ -36,7 +36,7 @@ from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.leaving_zookeeper import keep, refuse_name, refuse_removal, remove_all
-from migrator.rollout.opening.address import check_address
+from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
 from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
 from migrator.rollout.opening.opening import (
@@ -229,6 +229,8 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
             shown = await _previews(parts, progress, Direction.FORWARD, canary)
             if not any(one.changes_a_node for one in shown):
                 return Ending.ALREADY
+        if not progress.rollout or progress.closed:
+            refuse_without_zookeeper(parts.zookeeper_connect, await parts.observer.observe())
         await open_rollout(parts, journal, canary)
         return None
 
@@ -276,7 +278,8 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
             say(line)
         if not yes:
-            await asyncio.to_thread(ask, "Go back?", abort=True)
+            with at_a_question():
+                ask("Go back?", abort=True)
             await turn_back(parts, journal, level)
 
     _run(_site(inventory, named), turn, StopAt(), lambda _: None, yes=yes, reason=named.reason)
@@ -323,7 +326,8 @@ def _run(
     """
 
     async def confirm(left: Sequence[str]) -> bool:
-        return yes or await asyncio.to_thread(ask, *finish_question(site.inventory, left))
+        with at_a_question():
+            return yes or ask(*finish_question(site.inventory, left))
 
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (parts, world):
@@ -368,6 +372,9 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
     _refuse_second(site)
     site.make_state()
     with DirectoryLock(site.state):
+        (site.state / ABORT_FILE).unlink(
+            missing_ok=True
+        )  # of an earlier command; whoever asks from now on means this one
         journal = RolloutJournal(site.state)
         try:
             yield journal
@@ -448,9 +455,8 @@ def unlock(inventory: Path, yes: bool) -> None:
                 return
             say(f"lock: {holder_line(holder)}")
             if not yes:
-                await asyncio.to_thread(
-                    ask, "Does no command of that rollout run any more? Break its lock?", abort=True
-                )
+                with at_a_question():
+                    ask("Does no command of that rollout run any more? Break its lock?", abort=True)
             left = await parts.lock.break_open(holder.rollout)
             if progress_of(journal.entries).rollout:
                 journal.append(parts.clock.wall_ms(), Event.LOCK_BROKEN, of=holder.rollout, host=holder.host)
@@ -475,7 +481,9 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
             refuse_removal(await parts.observer.observe())
             where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
-            refuse_name(cluster or await asyncio.to_thread(ask_for, question), site.inventory.cluster)
+            with at_a_question():
+                typed = cluster or ask_for(question)
+            refuse_name(typed, site.inventory.cluster)
             file = site.state / "zookeeper-before-removal.jsonl"
             why_not = await keep(world.zookeeper, file)
             if why_not or world.zookeeper is None:

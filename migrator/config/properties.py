@@ -41,8 +41,17 @@ def shown(text: str) -> str:
 def read_decoded(path: Path) -> str:
     """
     :raises OSError: it can't be read.
+    :raises ValueError: it is no property file, by its size.
     """
-    return decoded(path.read_bytes())
+    with path.open("rb") as file:
+        content = file.read(BYTES_MAX + 1)
+    if len(content) > BYTES_MAX:
+        raise ValueError(f"it has more than {BYTES_MAX:,} bytes")
+    return decoded(content)
+
+
+BYTES_MAX = 1 << 24
+"""Of a property file: more is another file, or a device."""
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ MERGES_MAX = 100
 """Mappings that one mapping takes in."""
 KEYS_MAX = 10_000
 DEFAULT_EXECUTOR = "default"
+OWN_KEYS = ("zookeeper.metadata.migration.enable", "zookeeper.connect", "process.roles", "node.id", "broker.id")
+"""Of a broker's file: what it says decides in which mode the broker runs, and who it is."""
 KAFKA_FORMAT = (
     *("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}"),
     *("--release-version", "{release_version}"),
@@ -204,6 +207,13 @@ class _Loader(yaml.SafeLoader):
         super().__init__(stream)
         self._flat: set[int] = set()
 
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        number: float = super().construct_yaml_float(node)
+        if not math.isfinite(number):
+            where = f"line {node.start_mark.line + 1}"
+            raise _Trouble(where, f"{_shown(node.value)} is no number of anything", "Write a number with an end")
+        return number
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Called before a mapping is read, or merged into another one; again for each of them."""
         if id(node) in self._flat:
@@ -222,6 +232,9 @@ class _Loader(yaml.SafeLoader):
             found.add(key)
         super().flatten_mapping(node)
         _bounded(f"line {node.start_mark.line + 1}", len(node.value), KEYS_MAX)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 
 def _bounded(where: str, count: int, most: int) -> None:
@@ -387,12 +400,26 @@ def _contradictory_brokers(inventory: Inventory) -> Iterator[_Trouble]:
     if not any(brokers.settings.get(key) for key in FIND_QUORUM):
         what = f"neither {FIND_QUORUM[0]} nor {FIND_QUORUM[1]} is there"
         yield _Trouble("brokers.settings", what, "Brokers need one of them to find the controllers")
+    for key in (key for key in OWN_KEYS if key in brokers.settings):
+        what = "the rollout itself sets and removes this key, at the right time for each broker"
+        yield _Trouble(f"brokers.settings.{key}", what, "Remove it from the inventory")
+    yield from _other_voters(inventory)
     for key in brokers.settings:
         kind = broker_type(key)
         if is_sensitive(kind):
             what = "a password does" if kind == PASSWORD else "Kafka has no such key, and what may be a password does"
             remedy = "Put it into the brokers' own files before the rollout; the rollout leaves it there"
             yield _Trouble(f"brokers.settings.{key}", f"{what} not belong into an inventory", remedy)
+
+
+def _other_voters(inventory: Inventory) -> Iterator[_Trouble]:
+    """Brokers would look for controllers that are not those of the rollout."""
+    voters = inventory.brokers.settings.get(FIND_QUORUM[0], "").split(",")
+    named = {text.strip().partition("@")[0] for text in voters} - {""}
+    others = named - {str(node.node_id) for node in inventory.controllers.nodes}
+    if others:
+        what = f"controllers.nodes has no controller with the id {', '.join(map(_shown, sorted(others)))}"
+        yield _Trouble(f"brokers.settings.{FIND_QUORUM[0]}", what, "Name the controllers of the inventory")
 
 
 def _secrets(inventory: Inventory) -> Iterator[_Trouble]:

@@ -61,7 +61,14 @@ def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> S
         raise OperatorError(f"the inventory cannot be read: {error.strerror or error}", where=str(path)) from error
     inventory = parse_inventory(text, str(path))
     state = path.parent / (inventory.state or path.stem + STATE_SUFFIX)
-    left_out = progress_of(read_journal(state)).left_out
+    progress = progress_of(read_journal(state))
+    left_out = progress.left_out
+    if progress.cluster not in ("", inventory.cluster):
+        raise OperatorError(
+            f"the journal there is of the cluster {progress.cluster}, and the inventory is of {inventory.cluster}",
+            where=str(state),
+            remedy="Name another directory with 'state' in the inventory; or the name of the cluster as it was",
+        )
     known = {node.name for node in inventory.nodes}  # a node may have left the inventory, too
     returned = {node.name for node in inventory.named(back, "--with-node")}
     for name in sorted(returned - left_out.keys()):

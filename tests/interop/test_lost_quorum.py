@@ -61,6 +61,8 @@ def test_a_broker_is_elected_and_leads_again(
             with stage("without the settings of the migration"):
                 cluster.restart_broker(1, KafkaBrokerMode.ZOOKEEPER)
                 until("the broker is the controller", lambda: broker_is_controller(zookeeper_client))
+                # A client that asks just before the broker has heard of itself does not ask again for minutes.
+                until("the broker says so", lambda: admin.client.list_topics(timeout=10).controller_id == 1)
                 admin.create("after-all", 1, 1)
                 until("the new topic has a leader", lambda: admin.topics().get("after-all") == [1])
                 until("messages are acknowledged", traffic.goes_on)

@@ -23,7 +23,7 @@ from migrator.rollout.engine.apply import ABORT_FILE
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import BrokerMode, LockHolder
+from migrator.rollout.ports import BrokerMode, LockHolder, Observation
 from migrator.rollout.world import World
 from tests.rollout.support.model import ModelClock, ModelCluster
 from tests.rollout.support.model_files import SECRET, inventory_text, model_inventory
@@ -54,6 +54,7 @@ class Desk:
         self.inventory.write_text(inventory_text())
         self.state = directory / "model.rollout"
         self.cluster, self.lock, self.clock = Cluster(model_inventory()), ModelLock(), ModelClock()
+        self.zookeeper_connect = "zk:2181/kafka"
         self.shown = ""
 
     def type(self, words: str, *, answer: str = "") -> Result:
@@ -89,7 +90,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
             judge=judge,
             lock=desk.lock,
             clock=desk.clock,
-            zookeeper_connect="zk:2181/kafka",
+            zookeeper_connect=desk.zookeeper_connect,
             notes=(),
             unregister=desk.cluster.unregister,
         )
@@ -104,6 +105,48 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 def test_a_journal_that_is_not_there_is_said(desk: Desk) -> None:
     assert "no rollout has begun" in desk.printed("history")
     assert desk.type("history --json").stdout == ""
+
+
+def test_nothing_begins_without_the_lock_in_zookeeper(desk: Desk) -> None:
+    """Once the migration has ended, it need not be there."""
+    desk.zookeeper_connect = ""
+    assert "zookeeper.connect is not set" in desk.refused("apply --yes")
+    assert "no rollout has begun" in desk.printed("history")
+    desk.zookeeper_connect = "zk:2181/kafka"
+    desk.printed("apply --yes --until Finished")
+    desk.zookeeper_connect = ""
+    desk.printed("resume --yes")
+
+
+def test_a_journal_of_another_cluster_is_no_journal_of_this_one(desk: Desk) -> None:
+    """An inventory was copied with all that lay beside it."""
+    desk.printed("apply --yes --until DualWrite")
+    text = desk.inventory.read_text()
+    desk.inventory.write_text(text.replace("cluster: model", "cluster: other"))
+    for words in ("plan", "status", "resume", "rollback --yes"):
+        assert "the journal there is of the cluster model, and the inventory is of other" in desk.refused(words)
+    desk.inventory.write_text(text)
+    desk.cluster.cluster_id = "AAAAAAAAAAAAAAAAAAAAAA"
+    assert "this cluster has the id AAAAAAAAAAAAAAAAAAAAAA" in desk.refused("resume")
+
+
+def test_an_order_to_stop_counts_from_the_first_moment_of_a_command(desk: Desk) -> None:
+    """It takes seconds until the first step; an order for an earlier command is none for this one."""
+    desk.state.mkdir()
+    (desk.state / ABORT_FILE).touch()
+    desk.printed("apply --until rehearse")
+    looks: list[str] = []
+    observe = desk.cluster.observe
+
+    async def asked_meanwhile() -> Observation:
+        if not looks:
+            looks.append(ABORT_FILE)
+            (desk.state / ABORT_FILE).touch()
+        return await observe()
+
+    desk.cluster.observe = asked_meanwhile  # type: ignore[method-assign]
+    assert "as was asked for" in desk.printed("resume")
+    assert not (desk.state / ABORT_FILE).exists()
 
 
 def test_from_plan_to_archive(desk: Desk) -> None:
@@ -333,7 +376,7 @@ def test_a_lock_of_a_lost_host_is_broken_only_by_the_command_for_it(desk: Desk) 
 
 
 def test_znodes_are_removed_only_when_nobody_needs_them(desk: Desk) -> None:
-    assert "is in state unknown, not finished" in desk.refused("remove-znodes --cluster model")
+    assert "nobody says how far the migration is" in desk.refused("remove-znodes --cluster model")
     desk.printed("apply --until kraft")
     assert "is in state DualWrite, not finished" in desk.refused("remove-znodes --cluster model")
     desk.printed("apply --yes")

@@ -17,7 +17,7 @@ from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.processes import UntrueRestartError
 from migrator.rollout.files.archive import VERDICTS
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
-from migrator.rollout.journal.journal import Event
+from migrator.rollout.journal.journal import LINE_MAX, Event, read_journal
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import (
@@ -221,6 +221,23 @@ def test_a_damaged_journal_is_refused_and_looking_replaces_it(tmp_path: Path) ->
     assert operator.cluster.state == "Finished"
     brokers = {node.name for node in operator.cluster.inventory.brokers.nodes}
     assert not brokers & set(operator.cluster.restarts - restarts)
+
+
+def test_a_last_line_that_somebody_has_changed_is_damaged_and_not_torn(tmp_path: Path) -> None:
+    """What it said counts: it may be the one that turns the rollout."""
+    operator = operator_at(tmp_path)
+    operator.apply(StopAt(Phase.MIGRATE))
+    journal = operator.state / COMMAND_FILE
+    kept = journal.read_bytes()
+    journal.write_bytes(kept[:-20] + bytes([kept[-20] ^ 1]) + kept[-19:])
+    with pytest.raises(OperatorError, match=r"line \d+: the journal is damaged"):
+        operator.resume()
+    for torn in (b'{"n":9', b'{"n":9\0\0\0\n', b"\0" * 4096):
+        journal.write_bytes(kept + torn)
+        assert len(read_journal(operator.state)) == kept.count(b"\n")
+    journal.write_bytes(b"x" * (LINE_MAX + 1))
+    with pytest.raises(OperatorError, match="line 1: the journal is damaged"):
+        read_journal(operator.state)
 
 
 def test_the_clock_jumps(tmp_path: Path) -> None:

@@ -101,6 +101,20 @@ def test_a_good_one() -> None:
         (changed("variables: {unit", "variables: {1: a, unit"), "line 16", "the key 1 is not text"),
         (changed("preset: ssh-systemd", "commands: {sotp: a}, preset: x"), "commands", "'sotp' is not one of read"),
         (changed("cluster: payments", "cluster: payments\ngates: {seconds: 0}"), "gates.seconds", "more than 0"),
+        *(
+            (changed("cluster: p", f"gates: {{seconds: {n}}}\ncluster: p"), "line 2", "no number")
+            for n in (".inf", ".nan")
+        ),
+        (changed("cluster: p", "gates: {seconds: 1.0e+300}\ncluster: p"), "gates.seconds", "31536000"),
+        *(
+            (
+                changed("    controller.listener.names: C", f"    {key}: x\n    controller.listener.names: C"),
+                f"brokers.settings.{key}",
+                "the rollout itself sets and removes this key",
+            )
+            for key in ("process.roles", "zookeeper.connect", "zookeeper.metadata.migration.enable", "node.id")
+        ),
+        (changed("3002@c2:9093", "3009@c2:9093"), "controller.quorum.voters", "no controller with the id '3009'"),
         (changed("variables: {unit", "variables: {password: x, unit"), "executors.default", "password is a secret"),
         (changed("id: 2,", "id: 2, variables: {vault_token: x},"), "broker-2", "vault_token is a secret"),
     ],

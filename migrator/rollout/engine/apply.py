@@ -128,8 +128,8 @@ class RolloutRun:
         refuse_step(self._steps, stop.step)
         if stop.step and self._progress.of(stop.step).finished:
             return Ending.PAUSED
-        self._abort_file.unlink(missing_ok=True)
-        await self._parts.observer.observe()  # whether the migration is over, and so where the lock is
+        seen = await self._parts.observer.observe()  # whether the migration is over, and so where the lock is
+        self._refuse_other_cluster(seen)
         await self._parts.lock.acquire(self._progress.rollout)
         self._note(Event.RESUMED)
         if self._progress.canary and not has_canary(self._parts.inventory, self._progress.canary):
@@ -139,6 +139,18 @@ class RolloutRun:
             return await self._run(stop)
         except AbortedError:
             return self._aborted()
+
+    def _refuse_other_cluster(self, seen: Observation) -> None:
+        """
+        :raises OperatorError: the journal is of another cluster, as that of a copied inventory is.
+        """
+        known = self._progress.cluster_id
+        if known and seen.cluster_id and seen.cluster_id != known:
+            raise OperatorError(
+                f"the journal is of the cluster with the id {known}, and this cluster has the id {seen.cluster_id}",
+                where=str(self._state),
+                remedy="Correct 'access' of the inventory, or name another directory with 'state'",
+            )
 
     async def _run(self, stop: StopAt) -> Ending:
         while True:

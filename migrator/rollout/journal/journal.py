@@ -25,6 +25,8 @@ from migrator.values import value
 FORMAT: Final = 3
 """Of the journal; counts up with a kind of line that the release before cannot read. 1 had no number, 2
 no `RESUMED`."""
+LINE_MAX: Final = 1 << 20
+"""Bytes of a torn first line; more is no journal."""
 Detail = str | int | bool | None
 
 
@@ -173,7 +175,12 @@ def _crc(content: Mapping[str, object]) -> str:
 
 
 def _read(data: bytes, path: Path) -> tuple[list[Entry], int]:
-    """The entries, and how many bytes they take: what follows is a torn line."""
+    """The entries, and how many bytes they take: what follows is a torn line.
+
+    :raises OperatorError: a line is damaged, or of another release; or the file is no journal.
+    """
+    if b"\n" not in data and len(data) > LINE_MAX:
+        raise _damaged(path, 1)
     entries: list[Entry] = []
     size = 0
     lines = data.splitlines(keepends=True)
@@ -182,19 +189,29 @@ def _read(data: bytes, path: Path) -> tuple[list[Entry], int]:
             entry = _entry(line) if line.endswith(b"\n") else None
         except ValueError as error:
             raise by_another_release(str(error), f"{path}: line {number}") from None
-        if entry is None and number == len(lines):
+        if entry is None and number == len(lines) and _is_torn(line):
             break
         if entry is None or entry.number != number:
-            raise OperatorError(
-                "the journal is damaged here, and what it said is unknown",
-                where=f"{path}: line {number}",
-                remedy="The lines before it are JSON, and can be read. To begin anew, move the file away, and free its "
-                "lock with 'migrator rollout unlock'. Then 'migrator rollout apply' goes forward, or 'migrator rollout "
-                "rollback' back: it finds out by looking what is done already",
-            )
+            raise _damaged(path, number)
         entries.append(entry)
         size += len(line)
     return entries, size
+
+
+def _damaged(path: Path, number: int) -> OperatorError:
+    return OperatorError(
+        "the journal is damaged here, and what it said is unknown",
+        where=f"{path}: line {number}",
+        remedy="The lines before it are JSON, and can be read. To begin anew, move the file away, and free its "
+        "lock with 'migrator rollout unlock'. Then 'migrator rollout apply' goes forward, or 'migrator rollout "
+        "rollback' back: it finds out by looking what is done already",
+    )
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a last line did not reach the disk as a whole: it has no end, or a hole. Nobody was told that it was
+    written. One that is whole, and wrong, was changed later, and what it said counts."""
+    return not line.endswith(b"\n") or b"\0" in line
 
 
 def by_another_release(what: str, where: str) -> OperatorError:

@@ -41,11 +41,14 @@ class Progress:
     ``written``: by node, the digest of a write that was begun and whose end is not known. ``verified_ms``: when both
     sides were found equal last, by the wall clock. ``last_stopped``: the controller that was stopped last.
     ``left_out``: by node that is gone for good, the reason. ``returned``: nodes that were, and that the rollout starts.
+    ``cluster``: as the inventory called it, and its id; "" where the journal does not say.
     ``baseline``: by partition, the brokers whose replicas were out of sync before, and have not been in sync
     since. ``release_version``: the metadata.version of the controllers,
     "" where nobody knows it."""
 
     rollout: str = ""
+    cluster: str = ""
+    cluster_id: str = ""
     release_version: str = ""
     direction: Direction = Direction.FORWARD
     canary: str = ""
@@ -89,6 +92,8 @@ def after(progress: Progress, entry: Entry) -> Progress:
     if entry.event is Event.OPENED:
         return Progress(
             rollout=str(details["rollout"]),
+            cluster=str(details.get("cluster", "")),
+            cluster_id=str(details.get("cluster_id", "")),
             direction=Direction(str(details["direction"])),
             canary=str(details.get("canary", "")),
             release_version=str(details.get("release_version", "")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from migrator.errors import OperatorError
 from migrator.rollout.ports import Observation
 from migrator.zookeeper.clusters import read_cluster_id
 from migrator.zookeeper.session import ZooKeeperSession
@@ -21,3 +22,18 @@ async def check_address(session: ZooKeeperSession | None, seen: Observation) -> 
         return f"ZooKeeper could not be looked at, so the plan does not know what is done already: {why}"
     await asyncio.to_thread(read_cluster_id, session)
     return ""
+
+
+def refuse_without_zookeeper(connect: str, seen: Observation) -> None:
+    """Before a rollout begins: its lock is in ZooKeeper until the migration has ended.
+
+    :param connect: as 'access' has it; "" without it.
+    :raises OperatorError: it is not there, and nobody says that the migration has ended.
+    """
+    if not connect and not seen.is_finished:
+        raise OperatorError(
+            "zookeeper.connect is not set, and nobody says that the migration has ended. Without ZooKeeper a rollout "
+            "has no lock, and does not see the brokers",
+            where="access",
+            remedy="Copy zookeeper.connect from a broker's property file",
+        )

@@ -78,6 +78,7 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
     now = parts.clock.wall_ms()
     direction = Direction.FORWARD.value
     more: dict[str, str | int] = {"canary": canary, "release_version": level, "format": FORMAT}
+    more |= {"cluster": parts.inventory.cluster, "cluster_id": seen.cluster_id}
     journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, **more)
     await _note_baseline(parts, journal)
     for name, found in files.items():
@@ -165,7 +166,8 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: st
     now = parts.clock.wall_ms()
     if is_new:
         rollout, direction = token_hex(ID_BYTES), Direction.BACK.value
-        journal.append(now, Event.OPENED, rollout=rollout, direction=direction, release_version=level, format=FORMAT)
+        more: dict[str, str | int] = {"format": FORMAT, "cluster": parts.inventory.cluster}
+        journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, release_version=level, **more)
         await _note_baseline(parts, journal)
         await _lock_opened(parts, journal, rollout)
     else:

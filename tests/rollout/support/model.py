@@ -111,6 +111,7 @@ class ModelCluster:
         self.violations: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         self.formatted: set[str] = set()
+        self.cluster_id = "XkYOzJkUQQ-rHVYhnWGvTg"
         self.level = ""
         """metadata.version that the controllers were formatted with."""
         self.state = ""
@@ -239,7 +240,7 @@ class ModelCluster:
         quorum = self._quorum()
         leads = quorum is not None and quorum.leader_id is not None
         return Observation(
-            cluster_id="XkYOzJkUQQ-rHVYhnWGvTg",
+            cluster_id=self.cluster_id,
             brokers={
                 node.node_id: self._seen(node)
                 for node in self.inventory.brokers.nodes
