@@ -247,6 +247,13 @@ def test_owner_and_mode_stay_or_nothing_is_written(tmp_path: Path) -> None:
     assert (hands.names, hands.read()) == (["closed", "server.properties", "server.properties.before"], b"new")
 
 
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev"])
+def test_what_is_no_file_is_not_read(tmp_path: Path, path: str) -> None:
+    """A device has no end."""
+    with pytest.raises(ExecutorError, match="not a regular file"):
+        Hands(node(tmp_path / "server.properties")).read(path)
+
+
 def test_a_local_process_stops_and_starts(tmp_path: Path) -> None:
     hands = Hands(node(tmp_path / "server 1.properties"))
     assert hands.incarnation() is None

@@ -13,7 +13,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-NO_SUCH_FILE, OTHER_DIGEST, CUT_OFF, NOT_KEPT, NO_SUCH_UNIT, MAY_NOT_LOOK, NOT_NAMED, NOT_AS_ROOT = range(81, 89)
+(
+    NO_SUCH_FILE,
+    OTHER_DIGEST,
+    CUT_OFF,
+    NOT_KEPT,
+    NO_SUCH_UNIT,
+    MAY_NOT_LOOK,
+    NOT_NAMED,
+    NOT_AS_ROOT,
+    NO_FILE,
+) = range(81, 90)
 """Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
 
 DIGEST_LINE = b"migrator-sha256 "
@@ -61,7 +71,7 @@ as() {
     set -- su -s /bin/sh -c "$script" "$user" migrator "$@"
   fi
   env -i PATH="$PATH" "$@" || code=$?
-  case $code in 0|81|82|83|86) return "$code" ;; esac
+  case $code in 0|81|82|83|86|89) return "$code" ;; esac
   echo "others than root may change $unsafe, so only user $user works there" >&2
   return 88
 }
@@ -83,6 +93,7 @@ if [ ! -e "$path" ]; then
   if [ ! -x "${above:-/}" ]; then echo "$above may not be looked into" >&2; exit 86; fi
   exit 81
 fi
+if [ ! -f "$path" ]; then echo "$path is not a regular file" >&2; exit 89; fi
 digest=$(sha256sum <"$path")
 printf 'migrator-sha256 %s\n' "${digest%% *}"
 exec cat "$path"
