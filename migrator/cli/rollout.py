@@ -57,11 +57,11 @@ from migrator.rollout.site import Site, parts_at, site_of
 from migrator.values import value
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
+"""Exit codes of a run that did not fail; 0 where none is given."""
 _STOPS = (
     "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at once, "
     "'resume' goes on then"
 )
-"""Exit codes of a run that did not fail; 0 where none is given."""
 
 
 @click.group("rollout")
@@ -214,7 +214,6 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
 
     Before the migration is finished, the command says that there is no way back after it, and asks.
     """
-
     site, stop = _site(inventory, named), _stop_at(until, pause_after)
 
     def check(entries: Sequence[Entry]) -> None:
@@ -482,8 +481,7 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
             where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
             with at_a_question():
-                typed = cluster or ask_for(question)
-            refuse_name(typed, site.inventory.cluster)
+                refuse_name(cluster or ask_for(question), site.inventory.cluster)
             file = site.state / "zookeeper-before-removal.jsonl"
             why_not = await keep(world.zookeeper, file)
             if why_not or world.zookeeper is None:
