@@ -70,7 +70,8 @@ class Eyes:
         text = (
             f"cluster: c\naccess: access.properties\ncontrollers:\n  kind: {kind}\n  program: {MIGRATOR}\n"
             f"  nodes:\n{controllers}"
-            "brokers:\n  settings: {controller.listener.names: CONTROLLER, controller.quorum.voters: '1@h:1'}\n"
+            "brokers:\n  settings: {controller.listener.names: CONTROLLER, "
+            f"controller.quorum.voters: '{first.node_id}@h:1'}}\n"
             f"  nodes:\n{brokers}executors: {{default: {{preset: local}}}}\n"
         )
         self.inventory = parse_inventory(text, "i.yaml")
