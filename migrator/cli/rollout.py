@@ -228,8 +228,8 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
             shown = await _previews(parts, progress, Direction.FORWARD, canary)
             if not any(one.changes_a_node for one in shown):
                 return Ending.ALREADY
-        if not progress.rollout or progress.closed:
-            refuse_without_zookeeper(parts.zookeeper_connect, await parts.observer.observe())
+        if not parts.zookeeper_connect and (not progress.rollout or progress.closed):
+            refuse_without_zookeeper(await parts.observer.observe())
         await open_rollout(parts, journal, canary)
         return None
 
@@ -371,9 +371,8 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
     _refuse_second(site)
     site.make_state()
     with DirectoryLock(site.state):
-        (site.state / ABORT_FILE).unlink(
-            missing_ok=True
-        )  # of an earlier command; whoever asks from now on means this one
+        # Whoever has asked an earlier command to stop does not mean this one.
+        (site.state / ABORT_FILE).unlink(missing_ok=True)
         journal = RolloutJournal(site.state)
         try:
             yield journal

@@ -13,6 +13,8 @@ from pathlib import Path
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 BLANKS = " \t\f"
+BYTES_MAX = 1 << 24
+"""Of a property file: more is another file, or a device."""
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -48,10 +50,6 @@ def read_decoded(path: Path) -> str:
     if len(content) > BYTES_MAX:
         raise ValueError(f"it has more than {BYTES_MAX:,} bytes")
     return decoded(content)
-
-
-BYTES_MAX = 1 << 24
-"""Of a property file: more is another file, or a device."""
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:

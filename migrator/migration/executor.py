@@ -383,8 +383,7 @@ class MigrationExecutor:
             self._full = None
             return ev.RpcsQueued(self._full_ticket) if queued else None
 
-        claim = self.coordinator.write_behind.claim
-        self._writes.audit_from(claim)
+        self._writes.audit_from(self.coordinator.write_behind.claim)
         self._background.spawn(work())
 
     def _stop(self) -> None:

@@ -180,6 +180,7 @@ def parse_inventory(text: str, source: str) -> Inventory:
     :param source: the file's name, for messages.
     :raises OperatorError: it is no YAML, does not keep to the schema, or contradicts itself.
     """
+    refuse_large(text.encode(), source)
     try:
         content = _load(text)
         _valid(content)
@@ -242,9 +243,16 @@ def _bounded(where: str, count: int, most: int) -> None:
         raise _Trouble(where, f"'<<' brings more than {most} entries together here", "Write the keys out")
 
 
+def refuse_large(content: bytes, source: str) -> None:
+    """
+    :raises OperatorError: an inventory is never so large.
+    """
+    if len(content) > BYTES_MAX:
+        what, remedy = f"it is larger than {BYTES_MAX} bytes", "Name the inventory, not another file"
+        raise OperatorError(what, where=source, remedy=remedy)
+
+
 def _load(text: str) -> Any:
-    if len(text) > BYTES_MAX:
-        raise _Trouble("", f"it is larger than {BYTES_MAX} bytes", "Name the inventory, not another file")
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe one
     except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_DIRECTORY, sync_directory
-from migrator.rollout.inventory import BYTES_MAX, Inventory, parse_inventory
+from migrator.rollout.inventory import BYTES_MAX, Inventory, parse_inventory, refuse_large
 from migrator.rollout.journal.journal import read_journal
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.leaving_zookeeper import keep
@@ -51,7 +51,9 @@ def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> S
     """
     try:
         with path.open("rb") as file:  # no more of another file, or of a device, than it takes to refuse it
-            text = file.read(BYTES_MAX + 1).decode("utf-8")
+            content = file.read(BYTES_MAX + 1)
+        refuse_large(content, str(path))  # before it is decoded: the last character may be cut
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise OperatorError(

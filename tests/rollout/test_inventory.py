@@ -127,6 +127,14 @@ def test_a_bad_one_says_where_and_what(text: str, where: str, what: str) -> None
     assert raised.value.remedy
 
 
+def test_an_inventory_that_is_too_large_is_not_read_in_part(tmp_path: Path) -> None:
+    """Its size counts in bytes: of fewer characters, the last brokers would be missing without a word."""
+    file = tmp_path / "inventory.yaml"
+    file.write_text(GOOD + "#" + "ü" * (BYTES_MAX // 2 + 1), encoding="utf-8")
+    with pytest.raises(OperatorError, match="it is larger than"):
+        site_of(file)
+
+
 @pytest.mark.parametrize("rack", ["Räck №1, süd=1", "/dc1/r1", "us east 1", "r" * 255])
 def test_a_rack_that_kafka_takes_is_taken(rack: str) -> None:
     assert parse_inventory(changed("rack: r2", f'rack: "{rack}"'), "inventory.yaml").brokers.nodes[1].rack == rack

@@ -24,13 +24,12 @@ async def check_address(session: ZooKeeperSession | None, seen: Observation) -> 
     return ""
 
 
-def refuse_without_zookeeper(connect: str, seen: Observation) -> None:
-    """Before a rollout begins: its lock is in ZooKeeper until the migration has ended.
+def refuse_without_zookeeper(seen: Observation) -> None:
+    """Before a rollout begins whose 'access' names no ZooKeeper: its lock is there until the migration has ended.
 
-    :param connect: as 'access' has it; "" without it.
-    :raises OperatorError: it is not there, and nobody says that the migration has ended.
+    :raises OperatorError: nobody says that the migration has ended.
     """
-    if not connect and not seen.is_finished:
+    if not seen.is_finished:
         raise OperatorError(
             "zookeeper.connect is not set, and nobody says that the migration has ended. Without ZooKeeper a rollout "
             "has no lock, and does not see the brokers",
