@@ -15,7 +15,7 @@ from migrator.verify.verdict import Verdict
 from tests.verify.support.sample_pages import DIFFERENT, EQUAL, UNDECIDED
 
 FILE = Sources(metadata="/meta data", config="c.properties")
-NO_FILE = Sources(zookeeper="zk1:2181/kafka", metadata="host1:9093")
+NOT_REGULAR = Sources(zookeeper="zk1:2181/kafka", metadata="host1:9093")
 FILES = Sources(zookeeper_files=("/zk",), metadata="/meta", config="c.properties")
 MOVING = replace(UNDECIDED, why="")
 NOBODY = replace(DIFFERENT, lag=None)
@@ -25,14 +25,14 @@ NOBODY = replace(DIFFERENT, lag=None)
     ("verdict", "sources", "command"),
     [
         (EQUAL, FILE, "migrator status -c c.properties"),
-        (EQUAL, NO_FILE, "migrator status -c controller.properties"),
+        (EQUAL, NOT_REGULAR, "migrator status -c controller.properties"),
         (EQUAL, FILES, "migrator verify -c c.properties"),
         (DIFFERENT, FILES, "migrator verify -c c.properties"),
         (DIFFERENT, Sources(archive="/kept"), "migrator verify -c controller.properties"),
         (DIFFERENT, FILE, "migrator verify --metadata '/meta data' -c c.properties --repair"),
         (
             DIFFERENT,
-            NO_FILE,
+            NOT_REGULAR,
             "migrator verify --zookeeper zk1:2181/kafka --metadata host1:9093 -c controller.properties --repair",
         ),
         (replace(DIFFERENT, stock=True), FILE, "migrator verify --metadata '/meta data' -c c.properties"),

@@ -22,12 +22,12 @@ from migrator.rollout.executors.scripts import (
     CUT_OFF,
     DIGEST_LINE,
     MAY_NOT_LOOK,
-    NO_FILE,
     NO_SUCH_FILE,
     NO_SUCH_UNIT,
     NOT_AS_ROOT,
     NOT_KEPT,
     NOT_NAMED,
+    NOT_REGULAR,
     OTHER_DIGEST,
     SCRIPTS,
 )
@@ -67,7 +67,7 @@ SAID = {
         "See 'systemctl status' there; the unit needs a process that systemd follows (Type=simple, or PIDFile)",
     ),
     MAY_NOT_LOOK: ("the directory may not be looked into", "Give the executor's user the right to it, or use sudo"),
-    NO_FILE: ("the path is not a regular file", "Correct the path in the inventory"),
+    NOT_REGULAR: ("the path is not a regular file", "Correct the path in the inventory"),
     NOT_AS_ROOT: (
         "root touches no file that another user could replace by a link, and with the rights of that user it failed",
         "Give the file to the owner of the directory, or the directory to root, and let nobody else write to it",

@@ -22,7 +22,7 @@ from collections.abc import Mapping
     MAY_NOT_LOOK,
     NOT_NAMED,
     NOT_AS_ROOT,
-    NO_FILE,
+    NOT_REGULAR,
 ) = range(81, 90)
 """Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
 
