@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -149,10 +150,26 @@ def main() -> None:
         raise
 
 
+def _refuse_without_directory() -> None:
+    """Every path of a command line or a property file may be relative.
+
+    :raises OperatorError: the working directory is gone, as after a new release was put in its place.
+    """
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise OperatorError(
+            f"the working directory cannot be used: {error.strerror or error}",
+            where="the shell that started the command",
+            remedy="Change to a directory that is there, and run the command again",
+        ) from error
+
+
 def _run() -> NoReturn:
     sys.excepthook = show_defect
     set_up_command_logging()
     try:
+        _refuse_without_directory()
         ended = migrator(standalone_mode=False)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])

@@ -8,14 +8,13 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
 from migrator.cli.interrupted import asked_to_stop, at_a_question
-from migrator.cli.options import Command
+from migrator.cli.rollout_options import Named, inventory_option, named_site, nodes_options, not_empty, stop_options
 from migrator.cli.rollout_text import (
     ending_lines,
     finish_question,
@@ -54,7 +53,6 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import plan, refuse_canary, refuse_step
 from migrator.rollout.plan.steps import Direction
 from migrator.rollout.site import Site, parts_at, site_of
-from migrator.values import value
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 """Exit codes of a run that did not fail; 0 where none is given."""
@@ -74,84 +72,10 @@ def command() -> None:
     """
 
 
-def _inventory(function: Command) -> Command:
-    return click.option(
-        "-i",
-        "--inventory",
-        metavar="FILE",
-        required=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="The inventory of the rollout.",
-    )(function)
-
-
-def _not_empty(_: click.Context, parameter: click.Parameter, given: str | None) -> str:
-    """A variable of a script that is not set makes an empty word: then nothing is known of what was meant.
-
-    :raises OperatorError: the option is given, and says nothing.
-    """
-    if given is not None and not given.strip():
-        remedy = "Give it a value, or leave the option out"
-        raise OperatorError("the option is empty", where=parameter.opts[0], remedy=remedy)
-    return given or ""
-
-
-@value
-class Named:
-    """What an operator says of nodes: ``gone`` for good, with a reason; or ``back``."""
-
-    gone: tuple[str, ...]
-    back: tuple[str, ...]
-    reason: str
-
-
-def _nodes(function: Callable[..., None]) -> Callable[..., None]:
-    """Nodes that are gone for good, or back; the function gets them as ``named``."""
-
-    @wraps(function)
-    def called(*, gone: tuple[str, ...], back: tuple[str, ...], reason: str, **others: Any) -> None:
-        function(named=Named(gone, back, reason), **others)
-
-    called = click.option(
-        "--with-node",
-        "back",
-        metavar="NODE",
-        multiple=True,
-        help="Name or id of a node that was left out, and is there again: do what it has missed. Repeatable.",
-    )(called)
-    called = click.option(
-        "--reason",
-        metavar="TEXT",
-        callback=_not_empty,
-        help="Why --without-node is right. The journal keeps the reason.",
-    )(called)
-    return click.option(
-        "--without-node",
-        "gone",
-        metavar="NODE",
-        multiple=True,
-        help="Name or id of a broker or controller that is gone for good: go on without it, to the end. Repeatable.",
-    )(called)
-
-
-def _stops(function: Command) -> Command:
-    """Where a run ends before its plan does."""
-    function = click.option(
-        "--pause-after", metavar="STEP", callback=_not_empty, help="Stop after this step; 'plan' lists the steps."
-    )(function)
-    function = click.option(
-        "--until",
-        metavar="STATE",
-        callback=_not_empty,
-        help="Stop when this state is reached: MigrationIneligible, DualWrite, Finished, or a phase of the plan.",
-    )(function)
-    return click.option("--yes", is_flag=True, help="Don't ask, not even before the end of the migration.")(function)
-
-
 @command.command("plan")
-@_inventory
+@inventory_option
 @click.option(
-    "--canary", metavar="BROKER", callback=_not_empty, help="Name or id of the broker that goes first in every roll."
+    "--canary", metavar="BROKER", callback=not_empty, help="Name or id of the broker that goes first in every roll."
 )
 @click.option("--back", is_flag=True, help="Show the way back instead, as without the option during a rollback.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
@@ -200,13 +124,13 @@ async def _previews(
 
 
 @command.command("apply")
-@_inventory
-@_stops
-@_nodes
+@inventory_option
+@stop_options
+@nodes_options
 @click.option(
     "--canary",
     metavar="BROKER",
-    callback=_not_empty,
+    callback=not_empty,
     help="This broker goes first in every roll; then the rollout waits.",
 )
 def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Named, yes: bool) -> None:
@@ -214,7 +138,7 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
 
     Before the migration is finished, the command says that there is no way back after it, and asks.
     """
-    site, stop = _site(inventory, named), _stop_at(until, pause_after)
+    site, stop = named_site(inventory, named), _stop_at(until, pause_after)
 
     def check(entries: Sequence[Entry]) -> None:
         refuse_canary_of(site.inventory, entries, canary)
@@ -237,12 +161,12 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
 
 
 @command.command("resume")
-@_inventory
-@_stops
-@_nodes
+@inventory_option
+@stop_options
+@nodes_options
 def resume(inventory: Path, until: str, pause_after: str, named: Named, yes: bool) -> None:
     """Go on where the journal ends, forward or back, however the last command ended."""
-    site, stop = _site(inventory, named), _stop_at(until, pause_after)
+    site, stop = named_site(inventory, named), _stop_at(until, pause_after)
 
     def check(entries: Sequence[Entry]) -> None:
         progress = progress_of(entries)
@@ -260,8 +184,8 @@ def resume(inventory: Path, until: str, pause_after: str, named: Named, yes: boo
 
 
 @command.command("rollback")
-@_inventory
-@_nodes
+@inventory_option
+@nodes_options
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def rollback(inventory: Path, named: Named, yes: bool) -> None:
     """Return the cluster to its ZooKeeper brokers, from any state before the end of the migration.
@@ -281,24 +205,7 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
                 ask("Go back?", abort=True)
             await turn_back(parts, journal, level)
 
-    _run(_site(inventory, named), turn, StopAt(), lambda _: None, yes=yes, reason=named.reason)
-
-
-def _site(inventory: Path, named: Named) -> Site:
-    """
-    :raises OperatorError: nodes are left out without a reason, or a reason is given without nodes; or as `site_of`.
-    """
-    if named.gone and not named.reason:
-        raise OperatorError(
-            "the option needs a reason", where="--without-node", remedy="Give --reason TEXT: the journal keeps it"
-        )
-    if named.reason and not named.gone:
-        raise OperatorError(
-            "a reason belongs to --without-node",
-            where="--reason",
-            remedy="Name the node that is gone for good, or leave the reason out",
-        )
-    return site_of(inventory, named.gone, named.back)
+    _run(named_site(inventory, named), turn, StopAt(), lambda _: None, yes=yes, reason=named.reason)
 
 
 def _say_with_time(line: str) -> None:
@@ -381,7 +288,7 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
 
 
 @command.command("status")
-@_inventory
+@inventory_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(inventory: Path, as_json: bool) -> None:
     """Show how far the rollout is, what failed, who holds the lock, and what the cluster says.
@@ -411,7 +318,7 @@ async def _standing(site: Site) -> Standing:
 
 
 @command.command("history")
-@_inventory
+@inventory_option
 @click.option("--json", "as_json", is_flag=True, help="Print each line of the journal as JSON.")
 def history(inventory: Path, as_json: bool) -> None:
     """Show the journal: what was begun, done and found, oldest first."""
@@ -423,7 +330,7 @@ def history(inventory: Path, as_json: bool) -> None:
 
 
 @command.command("abort")
-@_inventory
+@inventory_option
 def abort(inventory: Path) -> None:
     """Let the command that runs stop after its step, at a gate that is shut, or in its soak. 'resume' goes on later.
 
@@ -438,7 +345,7 @@ def abort(inventory: Path) -> None:
 
 
 @command.command("unlock")
-@_inventory
+@inventory_option
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def unlock(inventory: Path, yes: bool) -> None:
     """Break the lock of a rollout whose host or journal is lost. Never do this while its command runs."""
@@ -465,7 +372,7 @@ def unlock(inventory: Path, yes: bool) -> None:
 
 
 @command.command("remove-znodes")
-@_inventory
+@inventory_option
 @click.option("--cluster", metavar="NAME", default="", help="The cluster's name, for scripts. Default: you are asked.")
 def remove_znodes(inventory: Path, cluster: str) -> None:
     """Remove what Kafka has in ZooKeeper, after the migration. The znodes are kept in a file before.

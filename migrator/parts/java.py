@@ -73,3 +73,8 @@ def java_command(
     """The argument list that runs a Java class; ``properties`` become ``-D`` options."""
     defines = [f"-D{key}={text}" for key, text in (properties or {}).items()]
     return [str(find_java()), f"-Xmx{jvm.heap}", *jvm.flags, *defines, "-cp", classpath, main_class, *arguments]
+
+
+def java_environment() -> dict[str, str]:
+    """This process's own, for `java_command`: in another locale Java loses what is not ASCII in names of files."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from migrator.config.property_edits import file_of
 from migrator.errors import require
-from migrator.parts.java import Jvm, java_command
+from migrator.parts.java import Jvm, java_command, java_environment
 from migrator.parts.kafka_jars import cache_directory, fetch_jars, no_such_release
 from migrator.parts.processes import ChildProcess, run_to_end
 
@@ -84,8 +85,8 @@ class StockKafka:
         :raises OperatorError: exit code other than 0, or not ended in time; with the output's tail.
         """
         command = self.command(main_class, *arguments, directory=directory, jvm=Jvm(), log_level="ERROR")
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # or Java loses what is not ASCII in its arguments
-        return run_to_end(main_class.rsplit(".", 1)[-1], command, timeout_seconds=timeout_seconds, env=environment)
+        name = main_class.rsplit(".", 1)[-1]
+        return run_to_end(name, command, timeout_seconds=timeout_seconds, env=java_environment())
 
     def format(self, properties_file: Path, cluster_id: str, *, release_version: str | None = None) -> str:
         """``kafka-storage format``; ``release_version`` e.g. ``3.9-IV0``, None for the release's newest."""
@@ -146,7 +147,7 @@ class StockNode:
     def write_properties(self) -> Path:
         """Write the property file anew from ``properties``."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.properties_file.write_text("".join(f"{key}={_escape(text)}\n" for key, text in self.properties.items()))
+        self.properties_file.write_text(file_of(self.properties))
         return self.properties_file
 
     def format(self, cluster_id: str, *, release_version: str | None = None) -> None:
@@ -161,7 +162,7 @@ class StockNode:
     def run(self) -> None:
         """As `launch`, with the property file as it is: somebody else may have written it."""
         command = self.kafka.command("kafka.Kafka", str(self.properties_file), directory=self.directory, jvm=self._jvm)
-        self._process = ChildProcess(self.name, command, output=self.directory / "node.log")
+        self._process = ChildProcess(self.name, command, output=self.directory / "node.log", env=java_environment())
 
     def wait_until_started(self, *, timeout_seconds: float = START_SECONDS) -> None:
         """Wait until it logs that it serves.
@@ -218,14 +219,3 @@ def start_together(nodes: Sequence[StockNode]) -> None:
         for node in nodes:
             node.kill()
         raise
-
-
-def _escape(text: str) -> str:
-    r"""As Java properties, which are ISO 8859-1: a path may hold more."""
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return "".join(char if char <= "~" else _units(char) for char in text)
-
-
-def _units(char: str) -> str:
-    raw = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{raw[at : at + 2].hex()}" for at in range(0, len(raw), 2))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from migrator.config.property_edits import file_of
 from migrator.errors import require
-from migrator.parts.java import Jvm, java_command, pyspark_jars
+from migrator.parts.java import Jvm, java_command, java_environment, pyspark_jars
 from migrator.parts.processes import ChildProcess, free_port
 from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
 
@@ -126,7 +127,8 @@ class EmbeddedZooKeeper:
                 **self.options.system_properties,
             },
         )
-        self._process = ChildProcess("zookeeper", command, output=self.directory / "zookeeper.log")
+        output = self.directory / "zookeeper.log"
+        self._process = ChildProcess("zookeeper", command, output=output, env=java_environment())
 
     def wait_until_serving(self) -> None:
         """Wait until the server says that it takes part; errors as `start`."""
@@ -184,7 +186,7 @@ class EmbeddedZooKeeper:
             properties |= {f"server.{number}": address for number, address in self._members.items()}
         (self.directory / "log4j2.properties").write_text(_LOG4J)
         file = self.directory / "zoo.cfg"
-        file.write_text("".join(f"{key}={text}\n" for key, text in properties.items()))
+        file.write_text(file_of(properties))
         return file
 
     def _port_properties(self) -> dict[str, str]:

@@ -380,12 +380,17 @@ def _contradictions(inventory: Inventory) -> Iterator[_Trouble]:
             names = ", ".join(each.name for each in inventory.nodes if each.node_id == node.node_id)
             what = f"{names} have one id, {node.node_id}"
             yield _Trouble(f"{_room(node)}.nodes", what, "Give every controller and broker an id of its own")
+    owners = {str(node.node_id): node for node in inventory.nodes}
     named = Counter(node.name for node in everybody)
     files = Counter((node.executor, node.host, node.properties) for node in everybody)
     for node in everybody:
         where = f"{_room(node)}.nodes, {node.name}"
         if named[node.name] > 1:
             yield _Trouble(where, "two nodes have this name", "Give every node a name of its own")
+        owner = owners.get(node.name)
+        if owner is not None and owner.node_id != node.node_id:
+            what = f"the name of this node is the id of {owner.name}"
+            yield _Trouble(where, what, "Give the node another name: commands take names and ids")
         if files[node.executor, node.host, node.properties] > 1 and not node.variables:
             what = f"another node has {node.properties} on {node.host}, too"
             yield _Trouble(where, what, "Name each node's own property file, or give variables that tell them apart")

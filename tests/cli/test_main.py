@@ -54,6 +54,16 @@ def test_help_names_every_command() -> None:
     assert all(name in answer.stdout for name in ("format", "controller", "status", "verify", "log", "drill"))
 
 
+def test_a_deleted_working_directory_is_one_sentence(tmp_path: Path) -> None:
+    deleted = 'mkdir "$1" && cd "$1" && rmdir "$1" && exec "$2" status --json'
+    ended = subprocess.run(
+        ["sh", "-c", deleted, "sh", tmp_path / "gone", MIGRATOR], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == ExitCode.REFUSED
+    assert "the working directory cannot be used: No such file or directory" in ended.stderr
+    assert "Change to a directory that is there" in json.loads(ended.stdout)["error"]["remedy"]
+
+
 def test_format_prepares_once_and_refuses_twice(tmp_path: Path) -> None:
     file = property_file(tmp_path)
     first = run("format", "-c", str(file), "-t", CLUSTER_ID, "--release-version", "3.9")

@@ -57,6 +57,12 @@ def test_jute_maxbuffer_bounds_a_request(tmp_path: Path) -> None:
             disconnect(client)
 
 
+def test_a_directory_may_have_letters_beyond_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    with EmbeddedZooKeeper(tmp_path / "größe") as server:
+        assert server.transaction_logs or server.snapshots
+
+
 def test_an_ensemble_survives_its_leader(tmp_path: Path) -> None:
     with ZooKeeperEnsemble(tmp_path) as ensemble:
         client = connect(ensemble.hosts)

@@ -107,6 +107,14 @@ def test_a_journal_that_is_not_there_is_said(desk: Desk) -> None:
     assert desk.type("history --json").stdout == ""
 
 
+def test_a_file_in_the_place_of_the_journals_directory_is_not_taken_for_an_empty_one(desk: Desk) -> None:
+    desk.state.write_text("mine")
+    for words in ("history", "status", "apply --yes"):
+        assert "Not a directory" in desk.refused(words)
+    assert desk.state.read_text() == "mine"
+    desk.state.unlink()
+
+
 def test_nothing_begins_without_the_lock_in_zookeeper(desk: Desk) -> None:
     """Once the migration has ended, it need not be there."""
     desk.zookeeper_connect = ""

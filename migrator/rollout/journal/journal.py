@@ -160,7 +160,9 @@ def read_journal(directory: Path) -> list[Entry]:
     """
     path = directory / COMMAND_FILE
     try:
-        return _read(path.read_bytes(), path)[0] if path.exists() else []
+        return _read(path.read_bytes(), path)[0]
+    except FileNotFoundError:
+        return []
     except OSError as error:
         raise OperatorError(f"the journal cannot be read: {error.strerror or error}", where=str(path)) from error
 

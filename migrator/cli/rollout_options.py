@@ -1,0 +1,106 @@
+"""Options that several commands of `migrator rollout` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator.cli.options import Command
+from migrator.errors import OperatorError
+from migrator.rollout.site import Site, site_of
+from migrator.values import value
+
+
+def inventory_option(function: Command) -> Command:
+    return click.option(
+        "-i",
+        "--inventory",
+        metavar="FILE",
+        required=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The inventory of the rollout.",
+    )(function)
+
+
+def not_empty(_: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """A variable of a script that is not set makes an empty word: then nothing is known of what was meant.
+
+    :raises OperatorError: the option is given, and says nothing.
+    """
+    if given is not None and not given.strip():
+        remedy = "Give it a value, or leave the option out"
+        raise OperatorError("the option is empty", where=parameter.opts[0], remedy=remedy)
+    return given or ""
+
+
+@value
+class Named:
+    """What an operator says of nodes: ``gone`` for good, with a reason; or ``back``."""
+
+    gone: tuple[str, ...]
+    back: tuple[str, ...]
+    reason: str
+
+
+def nodes_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Nodes that are gone for good, or back; the function gets them as ``named``."""
+
+    @wraps(function)
+    def called(*, gone: tuple[str, ...], back: tuple[str, ...], reason: str, **others: Any) -> None:
+        function(named=Named(gone, back, reason), **others)
+
+    called = click.option(
+        "--with-node",
+        "back",
+        metavar="NODE",
+        multiple=True,
+        help="Name or id of a node that was left out, and is there again: do what it has missed. Repeatable.",
+    )(called)
+    called = click.option(
+        "--reason",
+        metavar="TEXT",
+        callback=not_empty,
+        help="Why --without-node is right. The journal keeps the reason.",
+    )(called)
+    return click.option(
+        "--without-node",
+        "gone",
+        metavar="NODE",
+        multiple=True,
+        help="Name or id of a broker or controller that is gone for good: go on without it, to the end. Repeatable.",
+    )(called)
+
+
+def stop_options(function: Command) -> Command:
+    """Where a run ends before its plan does."""
+    function = click.option(
+        "--pause-after", metavar="STEP", callback=not_empty, help="Stop after this step; 'plan' lists the steps."
+    )(function)
+    function = click.option(
+        "--until",
+        metavar="STATE",
+        callback=not_empty,
+        help="Stop when this state is reached: MigrationIneligible, DualWrite, Finished, or a phase of the plan.",
+    )(function)
+    return click.option("--yes", is_flag=True, help="Don't ask, not even before the end of the migration.")(function)
+
+
+def named_site(inventory: Path, named: Named) -> Site:
+    """
+    :raises OperatorError: nodes are left out without a reason, or a reason is given without nodes; or as `site_of`.
+    """
+    if named.gone and not named.reason:
+        raise OperatorError(
+            "the option needs a reason", where="--without-node", remedy="Give --reason TEXT: the journal keeps it"
+        )
+    if named.reason and not named.gone:
+        raise OperatorError(
+            "a reason belongs to --without-node",
+            where="--reason",
+            remedy="Name the node that is gone for good, or leave the reason out",
+        )
+    return site_of(inventory, named.gone, named.back)
