@@ -195,7 +195,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "Brokers in ZooKeeper mode that are up and cannot be told of changes, or do not take them",
         lambda r: r.brokers_not_told,
     ),
-    ("migrator_verify_last_verdict", "1 equal, 0 different, -1 never verified", lambda r: r.last_verdict),
+    ("migrator_verify_last_verdict", "1 equal, 0 different, -1 nobody told this leader", lambda r: r.last_verdict),
 )
 """Name, help, and how it is read."""
 

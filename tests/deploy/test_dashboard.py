@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import combinations
 from pathlib import Path
 
 import yaml
 
 from migrator.observe.metrics import METRICS
-from tests.deploy.support.dashboard import COLUMNS, FILE, PANELS, SOURCE, dashboard, text
+from tests.deploy.support.dashboard import COLUMNS, FILE, JOB, PANELS, SOURCE, dashboard, text
 from tests.deploy.test_alert_series import needs_promtool, promtool
-from tests.deploy.test_files import DEPLOY, METRIC
+from tests.deploy.test_files import DEPLOY, METRIC, rules
 
 NOT_SHOWN = {
     "kafka_controller_kafkacontroller_zkwritebehindlag",  # the lag, by its other name
@@ -33,6 +34,7 @@ NOT_SHOWN = {
     "migrator_change_propagation_seconds_sum",
     "migrator_change_propagation_seconds_count",
 }
+OF_JOB = re.compile(r"\bkafka_[a-z_]+\{job=~")
 QUERIES = [query for panel in PANELS for query in panel.queries.values()]
 
 
@@ -45,6 +47,15 @@ def test_every_metric_is_on_it_or_left_out_on_purpose() -> None:
     shown = {name for query in QUERIES for name in METRIC.findall(query)}
     assert shown <= METRICS
     assert METRICS - shown == NOT_SHOWN
+
+
+def test_no_query_takes_brokers_in_zookeeper_mode_or_another_cluster_for_controllers() -> None:
+    """They have metrics of the same names."""
+    for query in QUERIES:
+        assert len(METRIC.findall(query)) == query.count(JOB), query
+    for rule in rules():
+        names = [name for name in METRIC.findall(rule["expr"]) if name.startswith("kafka_")]
+        assert len(names) == len(OF_JOB.findall(rule["expr"])), rule["alert"]
 
 
 def test_panels_lie_beside_one_another() -> None:

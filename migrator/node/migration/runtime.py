@@ -362,6 +362,11 @@ class MigrationRuntime:
             return None
         return self.verdicts.cover(self._core.controller.epoch)
 
+    @property
+    def last_verdict(self) -> int:
+        """For the metric: 1 equal, 0 different, -1 nobody told this leader, or this node does not lead."""
+        return self.verdicts.last(self._core.controller.epoch)
+
     def note(self, kind: str, text: str, **details: str) -> None:
         """Put something into the journal.
 

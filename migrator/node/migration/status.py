@@ -243,8 +243,8 @@ class MigrationInsight:
 
     @property
     def last_verdict(self) -> int:
-        """1 equal, 0 different, -1 never verified."""
-        return self._runtime.verdicts.last
+        """1 equal, 0 different, -1 nobody told this leader."""
+        return self._runtime.last_verdict
 
 
 def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:

@@ -11,11 +11,11 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._last: VerdictReport | None = None
-        self._covers = -1
+        self._told_in = self._covers = -1
 
     def take(self, report: VerdictReport, standing: VerdictContext) -> VerdictAnswer:
         """Judge a verdict; the newest is the one that counts, or not."""
-        self._last = report
+        self._last, self._told_in = report, standing.leader_epoch
         against = objection(report, standing)
         self._covers = -1 if against else standing.leader_epoch
         if against:
@@ -32,7 +32,7 @@ class Verdicts:
         """Whether the newest verdict allows the leader of that epoch to finish."""
         return leader_epoch is not None and self._covers == leader_epoch
 
-    @property
-    def last(self) -> int:
-        """For the metric: 1 equal, 0 different, -1 never verified."""
-        return -1 if self._last is None else int(self._last.equal)
+    def last(self, leader_epoch: int | None) -> int:
+        """For the metric: 1 equal, 0 different, -1 nothing was told to the leader of that epoch. Who was deposed hears
+        of no repair: his verdict would stand for ever."""
+        return int(self._last.equal) if self._last is not None and self._told_in == leader_epoch else -1

@@ -126,10 +126,11 @@ def test_which_verdict_counts(report: VerdictReport, standing: VerdictContext, w
 
 def test_only_the_newest_verdict_counts_and_only_in_its_epoch() -> None:
     verdicts = Verdicts()
-    assert (verdicts.last, verdicts.cover(5)) == (-1, False)
+    assert (verdicts.last(5), verdicts.cover(5)) == (-1, False)
     assert verdicts.take(REPORT, STANDING).counts
     assert verdicts.cover(5)
     assert not verdicts.cover(6)
     assert not verdicts.cover(None)
     assert not verdicts.take(replace(REPORT, equal=False), STANDING).counts
-    assert (verdicts.last, verdicts.cover(5)) == (0, False)
+    assert (verdicts.last(5), verdicts.cover(5)) == (0, False)
+    assert (verdicts.last(6), verdicts.last(None)) == (-1, -1)
