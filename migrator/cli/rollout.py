@@ -34,7 +34,7 @@ from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.journal.progress import Progress, progress_of
-from migrator.rollout.leaving_zookeeper import keep, refuse_name, refuse_removal, remove_all
+from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
 from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
@@ -375,9 +375,10 @@ def unlock(inventory: Path, yes: bool) -> None:
 @inventory_option
 @click.option("--cluster", metavar="NAME", default="", help="The cluster's name, for scripts. Default: you are asked.")
 def remove_znodes(inventory: Path, cluster: str) -> None:
-    """Remove what Kafka has in ZooKeeper, after the migration. The znodes are kept in a file before.
+    """Remove what Kafka has in ZooKeeper, after the migration. The znodes are kept in a new file before.
 
     The command is refused while the migration is not finished, or a broker is not in KRaft mode. Znodes of others stay.
+    If the command breaks off, repeat it: what is still there then goes into another file.
     """
     site = site_of(inventory)
 
@@ -388,13 +389,7 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
             with at_a_question():
                 refuse_name(cluster or ask_for(question), site.inventory.cluster)
-            file = site.state / "zookeeper-before-removal.jsonl"
-            why_not = await keep(world.zookeeper, file)
-            if why_not or world.zookeeper is None:
-                remedy = "Nothing was removed. Correct this problem, and run the command again"
-                raise OperatorError(f"the znodes cannot be kept: {why_not}", where=str(file), remedy=remedy)
-            say(f"kept: {file}")
-            say(f"removed: {await asyncio.to_thread(remove_all, world.zookeeper)} znodes")
+            await keep_and_remove(world.zookeeper, site.state, parts.tell)
 
     with _journal(site):
         asyncio.run(work())

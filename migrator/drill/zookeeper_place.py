@@ -18,6 +18,8 @@ from migrator.observe.printable import printable
 from migrator.values import value
 from migrator.zookeeper import kafka_tree
 from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.ops import Delete
+from migrator.zookeeper.removal import remove
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, ZooKeeperUnavailableError
 from migrator.zookeeper.znodes import paths
 
@@ -98,7 +100,8 @@ class ClaimedPlace:
         """
         with self._connected(self.place.hosts) as session:
             self._refuse_if_not_ours(session.client)
-            kafka_tree.remove(session, list(kafka_tree.every_path(BulkReader(session))))
+            found = list(kafka_tree.every_path(BulkReader(session)))
+            remove(session, map(Delete, reversed(found)))
         with self._connected(self.place.server) as session:
             self._unmake(session.client)
             left = self._found(session.client)

@@ -1,46 +1,151 @@
-"""What Kafka leaves in ZooKeeper after a migration: kept in a file, and removed by a command of its own."""
+"""What Kafka leaves in ZooKeeper after a migration: kept in a file, and removed by a command of its own.
+
+Only what the file has is removed, so nothing is lost that somebody writes meanwhile; and no file takes the place of
+another one, because behind a removal that broke off there is less to keep than before.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+from migrator.clock import monotonic_ms
 from migrator.errors import MigratorError, OperatorError
 from migrator.log.errors import storage_errors
 from migrator.log.files import PRIVATE_FILE, TEMPORARY_SUFFIX, sync_directory
 from migrator.rollout.ports import BrokerMode, Observation
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.kafka_tree import every_path, lines_of, remove
+from migrator.zookeeper.kafka_tree import delete_of, lines_of
+from migrator.zookeeper.ops import Delete
+from migrator.zookeeper.removal import nobody, remove
 from migrator.zookeeper.session import ZooKeeperSession
 
 CONNECT_SECONDS = 10.0
+BEFORE_REMOVAL = "zookeeper-before-removal"
+COPIES_MAX = 99
+PROGRESS_MS = 10_000
+"""So often somebody who waits is told how far it is."""
+BLOCK_BYTES = 1 << 20
+NO_ZOOKEEPER = "'access' of the inventory names no ZooKeeper"
+NO_ZNODES = "ZooKeeper has no znodes of Kafka"
 
 
 async def keep(session: ZooKeeperSession | None, file: Path) -> str:
     """Write all znodes of Kafka to a file; gives why that was not possible, or ""."""
     if session is None:
-        return "'access' of the inventory names no ZooKeeper"
+        return NO_ZOOKEEPER
     try:
-        await asyncio.to_thread(_keep, session, file)
+        return "" if await asyncio.to_thread(_keep, session, file, nobody) else NO_ZNODES
     except MigratorError as error:
         return str(error)
-    return ""
 
 
-def _keep(session: ZooKeeperSession, file: Path) -> None:
-    """Line by line: there may be millions."""
+async def keep_and_remove(session: ZooKeeperSession | None, state: Path, tell: Callable[[str], None]) -> None:
+    """Write all znodes of Kafka to a new file, and remove those that are in it.
+
+    :param state: the directory of the file.
+    :raises OperatorError: nothing is removed, because the znodes cannot be kept; or some are still there, as ``tell``
+        has said. It may be repeated.
+    """
+    file = _next_copy(state)
+    try:
+        if session is None:
+            raise OperatorError(NO_ZOOKEEPER)
+        progress = _Progress(tell, "kept so far: {} znodes")
+        znodes = await asyncio.to_thread(_keep, session, file, progress.reach)
+    except MigratorError as error:
+        remedy = "Nothing was removed. Correct this problem, and run the command again"
+        raise OperatorError(f"the znodes cannot be kept: {error}", where=str(file), remedy=remedy) from error
+    if not znodes:
+        tell(f"{NO_ZNODES}: there is nothing to remove")
+        return
+    tell(f"kept: {file}")
+    progress = _Progress(tell, f"removed so far: {{}} of {znodes} znodes")
+    try:
+        tell(f"removed: {await asyncio.to_thread(remove, session, _deletes(file), progress.reach)} znodes")
+    except MigratorError:
+        tell(f"removed: {progress.reached} of {znodes} znodes. The others are still in ZooKeeper")
+        raise
+
+
+def _next_copy(state: Path) -> Path:
+    """A name behind those of all copies that are there.
+
+    :raises OperatorError: there is none.
+    """
+    numbers = ["", *(f"-{number}" for number in range(2, COPIES_MAX + 1))]
+    files = [state / f"{BEFORE_REMOVAL}{number}.jsonl" for number in numbers]
+    free = next((at for at in range(len(files), 0, -1) if os.path.lexists(files[at - 1])), 0)
+    if free == len(files):
+        what = f"{files[-1].name} is there already, and no later name is left for a copy of the znodes"
+        remedy = "Nothing was removed. Move the copies to another directory, and run the command again"
+        raise OperatorError(what, where=str(state), remedy=remedy)
+    return files[free]
+
+
+class _Progress:
+    """Says from time to time how far a long work is."""
+
+    def __init__(self, tell: Callable[[str], None], sentence: str) -> None:
+        self._tell = tell
+        self._sentence = sentence
+        self._next_ms = monotonic_ms() + PROGRESS_MS
+        self.reached = 0
+
+    def reach(self, count: int) -> None:
+        self.reached = count
+        if monotonic_ms() >= self._next_ms:
+            self._next_ms = monotonic_ms() + PROGRESS_MS
+            self._tell(self._sentence.format(count))
+
+
+def _keep(session: ZooKeeperSession, file: Path, told: Callable[[int], None]) -> int:
+    """Line by line, for there may be millions; gives how many. The file is whole, or not there; without znodes, too."""
     temporary = file.with_name(file.name + TEMPORARY_SUFFIX)
+    count = 0
     with storage_errors("cannot keep ZooKeeper's znodes", file):
         temporary.unlink(missing_ok=True)
-        temporary.touch(PRIVATE_FILE, exist_ok=False)
-        with temporary.open("wb") as out:
-            out.writelines(lines_of(_reader(session)))
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(file)
+        try:
+            temporary.touch(PRIVATE_FILE, exist_ok=False)
+            with temporary.open("wb") as out:
+                for count, line in enumerate(lines_of(_reader(session)), 1):
+                    out.write(line)
+                    told(count)
+                out.flush()
+                os.fsync(out.fileno())
+            if count:
+                temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
     sync_directory(file.parent)
+    return count
+
+
+def _deletes(file: Path) -> Iterator[Delete]:
+    """What the copy has, from its end to its beginning: children before their parents.
+
+    :raises OperatorError: it cannot be read.
+    """
+    try:
+        with storage_errors("cannot read the copy of the znodes", file), file.open("rb") as copy:
+            yield from map(delete_of, _backwards(copy))
+    except ValueError as error:
+        what, remedy = "the copy of the znodes is damaged", "Look at this disk; then repeat the command"
+        raise OperatorError(what, where=str(file), remedy=remedy) from error
+
+
+def _backwards(file: BinaryIO) -> Iterator[bytes]:
+    """Its lines, the last one first."""
+    position, first = file.seek(0, os.SEEK_END), b""
+    while position:
+        size = min(BLOCK_BYTES, position)
+        position = file.seek(position - size)
+        first, *lines = (file.read(size) + first).split(b"\n")
+        yield from filter(None, reversed(lines))
+    yield from filter(None, [first])
 
 
 def refuse_removal(seen: Observation) -> None:
@@ -78,10 +183,13 @@ def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:
         yield f"broker {seen.controller_broker} is a ZooKeeper controller", "See whose cluster this is"
 
 
-def remove_all(session: ZooKeeperSession) -> int:
-    """Remove all znodes of Kafka; gives how many. Errors as those of `BulkReader`."""
-    return remove(session, list(every_path(_reader(session))))
-
-
 def _reader(session: ZooKeeperSession) -> BulkReader:
-    return BulkReader(session, retry_seconds=CONNECT_SECONDS)
+    """Of what ZooKeeper has now.
+
+    :raises OperatorError: it does not answer.
+    """
+    if not session.wait_connected(CONNECT_SECONDS):
+        raise session.away(f"no ZooKeeper server answered within {CONNECT_SECONDS:g} s")
+    reader = BulkReader(session)
+    reader.catch_up()
+    return reader

@@ -11,20 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError, UnimplementedError, ZookeeperError
+from kazoo.exceptions import ConnectionLoss, NoNodeError, UnimplementedError, ZookeeperError
 from kazoo.interfaces import IAsyncResult
-from tenacity import (
-    Retrying,
-    retry_if_exception_type,
-    stop_after_delay,
-    stop_any,
-    stop_when_event_set,
-    wait_random_exponential,
-)
 
 from migrator.errors import OperatorError
 from migrator.zookeeper import jute
 from migrator.zookeeper.jute import GET_CHILDREN, GET_DATA, MultiRead, Read, ReadResult
+from migrator.zookeeper.lost_connections import persistently
 from migrator.zookeeper.ops import ZkError, Znode, may_not_read
 from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
 
@@ -149,25 +142,7 @@ class BulkReader:
         self._send(kind, chunk)
 
     def _persistently(self, attempt: Callable[[], T]) -> T:
-        timeout = self._session.client.handler.timeout_exception
-        retrying = Retrying(
-            retry=retry_if_exception_type((*CONNECTION_ERRORS, timeout)),
-            stop=stop_any(stop_after_delay(self._retry_seconds), stop_when_event_set(self._session.closed)),
-            wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            reraise=True,
-        )
-        try:
-            return retrying(attempt)
-        except (*CONNECTION_ERRORS, timeout) as error:
-            how = (
-                "the session was closed"
-                if self._session.closed.is_set()
-                else f"no answer for {self._retry_seconds:g} s"
-            )
-            what = f"ZooKeeper could not be read: {how} ({type(error).__name__})"
-            raise self._session.away(what) from error
-        except KazooException as error:
-            raise self._session.refusal(error, "ZooKeeper refused to be read") from error
+        return persistently(self._session, attempt, seconds=self._retry_seconds, done="read")
 
     def _checked(self, path: str, result: ReadResult) -> Znode | tuple[str, ...] | None:
         if not isinstance(result, int):

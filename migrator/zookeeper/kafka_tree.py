@@ -1,21 +1,15 @@
-"""All that Kafka has in ZooKeeper: listed, kept as lines of JSON, and removed in the end. Znodes of others stay."""
+"""All that Kafka has in ZooKeeper: listed, and kept as lines of JSON, by which it is removed. Not what others have."""
 
 from __future__ import annotations
 
 import base64
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import orjson
-from kazoo.exceptions import NoAuthError, NoNodeError, NotEmptyError
-from kazoo.interfaces import IAsyncResult
 
-from migrator.errors import OperatorError
-from migrator.zookeeper.ops import ZkSource
-from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.ops import Delete, ZkSource
 from migrator.zookeeper.znodes import paths
 
-IN_FLIGHT = 500
 OTHERS = ("/controller", "/controller_epoch", "/migration", "/cluster", "/feature", "/admin", paths.ROLLOUT)
 
 
@@ -50,35 +44,13 @@ def lines_of(source: ZkSource) -> Iterator[bytes]:
             yield orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def remove(session: ZooKeeperSession, found: Sequence[str]) -> int:
-    """Delete znodes, children first; gives how many there were. Safe to repeat.
+def delete_of(line: bytes) -> Delete:
+    """The deletion of a znode that `lines_of` has written, unless somebody changes it.
 
-    :param found: parents before their children.
-    :raises OperatorError: somebody creates znodes meanwhile.
+    :raises ValueError: it is no such line.
     """
-    pending: deque[tuple[str, IAsyncResult]] = deque()
-    removed = 0
-
-    def settle() -> int:
-        path, result = pending.popleft()
-        try:
-            session.wait_for(result)
-        except NoNodeError:
-            return 0
-        except NoAuthError as error:
-            raise session.refusal(error, "the znode is not removed", path) from error
-        except NotEmptyError:
-            raise OperatorError(
-                "somebody creates znodes while they are removed",
-                where=path,
-                remedy="Find out who still uses ZooKeeper; then repeat the command",
-            ) from None
-        return 1
-
-    for path in reversed(found):
-        if len(pending) >= IN_FLIGHT:
-            removed += settle()
-        pending.append((path, session.client.delete_async(path)))
-    while pending:
-        removed += settle()
-    return removed
+    try:
+        znode = orjson.loads(line)
+        return Delete(str(znode["path"]), int(znode["version"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError("not a line of a copy") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import TypeVar
 
 from kazoo.exceptions import MarshallingError
 from kazoo.interfaces import IAsyncResult
@@ -21,6 +22,8 @@ from migrator.zookeeper.ops import (
 )
 from migrator.zookeeper.request_size import BYTES_MAX, JUTE_MAXBUFFER, OPS_MAX, bytes_of_one, op_bytes
 from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
+
+OpT = TypeVar("OpT", bound=Op)
 
 _ERRORS = {error.value: error for error in ZkError}
 
@@ -78,19 +81,19 @@ class ConditionalWriter:
 
 
 def split_ops(
-    ops: Iterable[Op],
+    ops: Iterable[OpT],
     *,
     bytes_max: int = BYTES_MAX,
     ops_max: int = OPS_MAX,
     reserved_bytes: int = 0,
     jute_maxbuffer: int = JUTE_MAXBUFFER,
-) -> Iterator[list[Op]]:
+) -> Iterator[list[OpT]]:
     """Cut operations into multis that a server takes, order kept; one above ``bytes_max`` travels alone.
 
     :param reserved_bytes: what the caller adds to every multi (its checks).
     :raises OperatorError: when one operation alone is too big for ZooKeeper.
     """
-    part: list[Op] = []
+    part: list[OpT] = []
     size = reserved_bytes
     for op in ops:
         needed = op_bytes(op)

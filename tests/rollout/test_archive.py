@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from migrator.rollout.files.archive import make_archive
+from migrator.rollout.files.archive import ZOOKEEPER, make_archive
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Output
 from tests.rollout.support.model import ModelCluster
@@ -66,3 +67,18 @@ def test_a_host_names_no_path_of_this_machine(operator: Operator, tmp_path: Path
     ]
     assert archived(operator, *away, SEGMENTS[0]) == {SEGMENTS[0]}
     assert not list(tmp_path.rglob("evil.log"))
+
+
+def test_znodes_that_are_in_it_stay(operator: Operator) -> None:
+    """The rollout was killed behind them, and somebody removed them from ZooKeeper before it went on."""
+    (operator.state / "journal.jsonl").touch()
+    there = ["full", "nothing"]
+
+    async def keep_zookeeper(file: Path) -> str:
+        await asyncio.to_thread(file.write_text, there.pop(0))
+        return ""
+
+    for _ in range(2):
+        parts = replace(operator.parts(), keep_zookeeper=keep_zookeeper)
+        made = asyncio.run(make_archive(parts, operator.node(CONTROLLER), operator.state, "ab12cd34"))
+    assert (made / ZOOKEEPER).read_text() == "full"

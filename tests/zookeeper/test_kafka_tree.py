@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 
+import orjson
 import pytest
 from kazoo.client import KazooClient
 
-from migrator.errors import OperatorError
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.kafka_tree import every_path, lines_of, remove
+from migrator.zookeeper.kafka_tree import delete_of, every_path, lines_of
+from migrator.zookeeper.removal import remove
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
@@ -43,18 +44,15 @@ def test_everything_of_kafka_is_kept_and_removed(filled: KazooClient, zookeeper:
         data = {line["path"]: base64.b64decode(line["data"]) for line in kept}
         assert {path: data[path] for path in OURS} == OURS
         assert not set(OTHERS) & set(data)
-        found = list(every_path(reader))
-        assert found == [line["path"] for line in kept]
-        assert remove(session, found) == len(found) > 700
+        assert list(every_path(reader)) == [line["path"] for line in kept]
+        deletes = [delete_of(orjson.dumps(line)) for line in reversed(kept)]
+        assert remove(session, deletes) == len(kept) > 700
         assert list(every_path(reader)) == []
-        assert remove(session, found) == 0
+        assert remove(session, deletes) == 0
     assert set(filled.get_children("/")) == {"brokers-of-others", "hbase"}
 
 
-def test_what_somebody_creates_meanwhile_is_no_loss(filled: KazooClient, zookeeper: ZooKeeperSpace) -> None:
-    with ZooKeeperSession(SessionOptions(hosts=zookeeper.hosts)) as session:
-        found = list(every_path(BulkReader(session)))
-        filled.create("/brokers/topics/new", b"{}")
-        with pytest.raises(OperatorError, match="somebody creates znodes"):
-            remove(session, found)
-        assert filled.exists("/brokers/topics/new")
+def test_a_line_of_something_else_is_none() -> None:
+    for line in (b"", b"{", b"[]", b'{"path": "/a"}', b'{"path": "/a", "version": null}'):
+        with pytest.raises(ValueError, match="not a line of a copy"):
+            delete_of(line)

@@ -52,7 +52,9 @@ async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: st
     for source in (state / COMMAND_FILE, *sorted((state / VERDICTS).glob("*.json"))):
         write_durably(directory / source.name, source.read_bytes())
     await _keep_metadata(parts, node, directory)
-    why_not = await parts.keep_zookeeper(directory / ZOOKEEPER)
+    kept = directory / ZOOKEEPER
+    # One of an earlier try has at least as much: nobody writes there any more, and somebody may have removed all since.
+    why_not = "" if kept.exists() else await parts.keep_zookeeper(kept)
     if why_not:
         parts.tell(f"archive: ZooKeeper's znodes are not in it: {why_not}")
     names = sorted(path.name for path in directory.iterdir() if path.name != SUMS)

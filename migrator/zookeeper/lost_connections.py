@@ -1,0 +1,44 @@
+"""Trying again what a lost connection has interrupted, for as long as somebody wants to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from kazoo.exceptions import KazooException
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_any,
+    stop_when_event_set,
+    wait_random_exponential,
+)
+
+from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
+
+T = TypeVar("T")
+
+
+def persistently(session: ZooKeeperSession, attempt: Callable[[], T], *, seconds: float, done: str) -> T:
+    """What ``attempt`` gives, once it does not end in one of `CONNECTION_ERRORS`, nor in kazoo's time-out.
+
+    :param seconds: how long to go on through lost connections before giving up; less if the session is closed.
+    :param done: what was tried, as a participle: "read".
+    :raises ZooKeeperUnavailableError: the connection stays away for so long.
+    :raises OperatorError: the server refuses it.
+    """
+    timeout = session.client.handler.timeout_exception
+    retrying = Retrying(
+        retry=retry_if_exception_type((*CONNECTION_ERRORS, timeout)),
+        stop=stop_any(stop_after_delay(seconds), stop_when_event_set(session.closed)),
+        wait=wait_random_exponential(multiplier=0.05, max=1.0),
+        reraise=True,
+    )
+    try:
+        return retrying(attempt)
+    except (*CONNECTION_ERRORS, timeout) as error:
+        how = "the session was closed" if session.closed.is_set() else f"no answer for {seconds:g} s"
+        raise session.away(f"ZooKeeper could not be {done}: {how} ({type(error).__name__})") from error
+    except KazooException as error:
+        raise session.refusal(error, f"ZooKeeper refused to be {done}") from error

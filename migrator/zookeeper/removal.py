@@ -1,0 +1,122 @@
+"""Deleting many znodes: several hundred in one request, all of them or none, and on through lost connections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from kazoo.exceptions import BadVersionError, ConnectionLoss, KazooException, NoNodeError, NotEmptyError
+
+from migrator.errors import OperatorError
+from migrator.zookeeper.bulk import RETRY_SECONDS
+from migrator.zookeeper.lost_connections import persistently
+from migrator.zookeeper.ops import Applied, Delete, Unknown
+from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter, split_ops
+
+TOGETHER_MAX = 500
+"""Deletions in one request."""
+
+
+def nobody(_: int) -> None:
+    """Hears it."""
+
+
+def remove(
+    session: ZooKeeperSession,
+    deletes: Iterable[Delete],
+    told: Callable[[int], None] = nobody,
+    *,
+    retry_seconds: float = RETRY_SECONDS,
+) -> int:
+    """Delete znodes; gives how many there were. Safe to repeat: what is gone already is no error.
+
+    :param deletes: children before their parents.
+    :param told: hears how many are gone, after each request, and before an error.
+    :param retry_seconds: how long to go on through lost connections, for each request.
+    :raises OperatorError: somebody creates or changes znodes meanwhile, or the server refuses.
+    :raises ZooKeeperUnavailableError: the connection stays away.
+    """
+    removed = 0
+    for part in split_ops(deletes, ops_max=TOGETHER_MAX):
+        request = _Removal(session, part, retry_seconds)
+        try:
+            persistently(session, request.attempt, seconds=retry_seconds, done="written")
+        finally:
+            removed += request.removed
+            told(removed)
+    return removed
+
+
+class _Removal:
+    """Some znodes that are deleted together, or one by one where that does not succeed."""
+
+    def __init__(self, session: ZooKeeperSession, deletes: Iterable[Delete], retry_seconds: float) -> None:
+        self._session = session
+        self._left = list(deletes)
+        self._retry_seconds = retry_seconds
+        self._asked = False
+        """Whether the answer to an earlier request was lost: what is gone now, this request may have deleted."""
+        self.removed = 0
+
+    def attempt(self) -> None:
+        """Delete what is left.
+
+        :raises kazoo.exceptions.ConnectionLoss: nobody knows of all of it; to be tried again.
+        :raises OperatorError: as `remove`.
+        """
+        if not self._session.wait_connected(self._retry_seconds):
+            raise ConnectionLoss
+        if self._asked or not self._together():
+            self._one_by_one()
+
+    def _together(self) -> bool:
+        """Whether all are gone; if not, none of them."""
+        try:
+            outcome = ConditionalWriter(self._session).submit(self._left).result(self._reply_seconds)
+        except TimeoutError:
+            outcome = Unknown("no answer in time")
+        if isinstance(outcome, Unknown):
+            self._asked = True
+            raise ConnectionLoss
+        if isinstance(outcome, Applied):
+            self.removed += len(self._left)
+            return True
+        return False
+
+    def _one_by_one(self) -> None:
+        """In order. The first refusal counts; but where the answer for a znode was lost, it may still be there, and its
+        parent is refused for that alone."""
+        client, deadline = self._session.client, time.monotonic() + self._reply_seconds
+        pending = [(each, client.delete_async(each.path, each.version)) for each in self._left]
+        refused: OperatorError | None = None
+        self._left = []
+        for each, result in pending:
+            try:
+                result.get(timeout=max(0.0, deadline - time.monotonic()))
+                self.removed += 1
+            except NoNodeError:
+                self.removed += self._asked
+            except (*CONNECTION_ERRORS, client.handler.timeout_exception):
+                self._left.append(each)
+            except KazooException as error:
+                if self._left and isinstance(error, NotEmptyError):
+                    self._left.append(each)
+                else:
+                    refused = refused or self._refusal(each.path, error)
+        if refused is not None:
+            raise refused
+        if self._left:
+            self._asked = True
+            raise ConnectionLoss
+
+    @property
+    def _reply_seconds(self) -> float:
+        return self._session.options.session_timeout_ms / 1000
+
+    def _refusal(self, path: str, error: KazooException) -> OperatorError:
+        if not isinstance(error, NotEmptyError | BadVersionError):
+            return self._session.refusal(error, "the znode is not removed", path)
+        does = "creates" if isinstance(error, NotEmptyError) else "changes"
+        remedy = "Find out who still uses ZooKeeper; then repeat the command"
+        return OperatorError(f"somebody {does} znodes while they are removed", where=path, remedy=remedy)
