@@ -68,6 +68,7 @@ class Kubernetes:
             "/var/lib/kafka": directory / "data",
             "/etc/kafka-secrets": directory / "secrets",
             "/etc/kafka-tls": directory / "tls",
+            "/etc/zookeeper-tls": directory / "zookeeper-tls",
         }
         text = self.template.replace("NODE_ID", str(3000 + ORDINAL))
         for inside, outside in mounts.items():
@@ -81,15 +82,16 @@ class Kubernetes:
         for secret in (directory / "secrets").iterdir():
             secret.chmod(0o440)
         authority = Authority("ca")
-        key, certificate = authority.issue(self.by_kind["StatefulSet"]["metadata"]["name"])
-        for name, content in {
-            "tls-combined.pem": key + certificate,
-            "tls.key": key,
-            "tls.crt": certificate,
-            "ca.crt": authority.pem,
-        }.items():
-            write_private(directory / "tls" / name, content)
-            (directory / "tls" / name).chmod(0o440)
+        for folder, owner in {"tls": "kafka-controllers", "zookeeper-tls": "kafka-brokers"}.items():
+            key, certificate = authority.issue(owner)
+            for name, content in {
+                "tls-combined.pem": key + certificate,
+                "tls.key": key,
+                "tls.crt": certificate,
+                "ca.crt": authority.pem,
+            }.items():
+                write_private(directory / folder / name, content)
+                (directory / folder / name).chmod(0o440)
         file = directory / "controller.properties"
         file.write_text(text)
         return file

@@ -61,7 +61,7 @@ def test_a_pod_has_no_rights_to_lose(kubernetes: Kubernetes) -> None:
 def test_secrets_are_mounted_for_their_reader_only(kubernetes: Kubernetes) -> None:
     volumes = {volume["name"]: volume for volume in kubernetes.pod["volumes"]}
     secrets = {name for name, volume in volumes.items() if "secret" in volume}
-    assert secrets == {"secrets", "tls"}
+    assert secrets == {"secrets", "tls", "zookeeper-tls"}
     assert {volumes[name]["secret"]["defaultMode"] for name in secrets} == {SECRET_MODE}
     for container in containers(kubernetes):
         mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
