@@ -75,7 +75,7 @@ def back(file: str) -> dict[str, Any]:
 def test_the_page_names_objects_and_files_that_there_are() -> None:
     made = dict(re.findall(r"kubectl create configmap (\S+) --from-file=(\S+?)=", PAGE))
     assert made == {MIGRATION: FILES[BROKERS], KRAFT: FILES[BROKERS], FINISHED: FILES[CONTROLLERS]}
-    named = set(re.findall(r"kubectl (?:get|patch|delete|rollout \w+) (configmap|statefulset|job) (\S+)", PAGE))
+    named = set(re.findall(r"kubectl (?:get|patch|delete|scale|rollout \w+) (configmap|statefulset|job) (\S+)", PAGE))
     assert named
     assert {(KINDS[kind], name) for kind, name in named} <= BY_NAME.keys() | {("ConfigMap", name) for name in made}
     for name, key in re.findall(r"get configmap (\S+) -o jsonpath='\{\.data\.([\w\\.]+)\}'", PAGE):
