@@ -28,6 +28,7 @@ from migrator.cli.rollout_text import (
 from migrator.cli.terminal import ask, ask_for, say, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import DirectoryLock, is_in_use
+from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.engine.preview import StepPreview, gather, preview
 from migrator.rollout.engine.standing import Standing, standing_of
@@ -70,6 +71,7 @@ def command() -> None:
     dies, 'resume' goes on exactly there. Exit codes: 0 done, 1 not complete (status) or not confirmed, 2 refused or
     failed: the message says why, and what to do.
     """
+    calm_garbage_collector()  # a big cluster's metadata are held
 
 
 @command.command("plan")
@@ -89,7 +91,7 @@ async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
     progress = progress_of(entries)
     goes_back = bool(progress.rollout) and not progress.closed and progress.direction is Direction.BACK
     direction = Direction.BACK if back or goes_back else Direction.FORWARD
-    async with parts_at(site, say) as (parts, world):
+    async with parts_at(site, _say_aside) as (parts, world):
         unknown = await check_address(world.zookeeper, await parts.observer.observe())
         shown = await _previews(parts, progress, direction, canary)
         if as_json:
@@ -208,6 +210,11 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
     _run(named_site(inventory, named), turn, StopAt(), lambda _: None, yes=yes, reason=named.reason)
 
 
+def _say_aside(line: str) -> None:
+    """Standard output is for what was asked for."""
+    say(line, err=True)
+
+
 def _say_with_time(line: str) -> None:
     """What is going on may last for days: each line has its time."""
     say(f"{datetime.now(UTC):%H:%M:%S}Z {line}")
@@ -309,7 +316,7 @@ async def _standing(site: Site) -> Standing:
     running = site.state.exists() and is_in_use(site.state)
     seen, holder, trouble = None, None, ""
     try:
-        async with parts_at(site, say) as (parts, _):
+        async with parts_at(site, _say_aside) as (parts, _):
             seen = await parts.observer.observe()
             holder = await parts.lock.holder()
     except OperatorError as error:
@@ -352,7 +359,7 @@ def unlock(inventory: Path, yes: bool) -> None:
     site = site_of(inventory)
 
     async def work(journal: RolloutJournal) -> None:
-        async with parts_at(site, say) as (parts, _):
+        async with parts_at(site, _say_aside) as (parts, _):
             await parts.observer.observe()  # whether the migration is over, and so where the lock is
             holder = await parts.lock.holder()
             if holder is None:
@@ -383,7 +390,7 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
     site = site_of(inventory)
 
     async def work() -> None:
-        async with parts_at(site, say) as (parts, world):
+        async with parts_at(site, _say_aside) as (parts, world):
             refuse_removal(await parts.observer.observe())
             where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"

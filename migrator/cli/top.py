@@ -19,11 +19,12 @@ from rich.text import Text
 from migrator.cli.options import controller_options
 from migrator.cli.picture import save_picture
 from migrator.cli.status import table_of
-from migrator.cli.terminal import console
+from migrator.cli.terminal import console, say
 from migrator.cli.watching import RETRY_SECONDS, every_status
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import ExitCode, OperatorError
+from migrator.observe.loop_health import calm_garbage_collector
 from migrator.observe.printable import printable
 from migrator.observe.rates import RateMeter
 from migrator.observe.status import Status
@@ -70,10 +71,11 @@ def command(
     view, terminal = _View(), console()
     settings = load_settings(config)[0] if config is not None and kind == "stock" else None
     asker = QuorumAsker(config, server, command_config)
+    calm_garbage_collector()  # a big cluster's metadata are held, where its controllers are Kafka's
     redraws = terminal.is_terminal and not terminal.is_dumb_terminal
     try:
         if once or not redraws:
-            view.show(asyncio.run(_once(asker, settings)))
+            view.show(asyncio.run(_once(asker, settings, lambda line: say(line, err=True))))
             terminal.print(view.screen)
             if not once:
                 terminal.print(Text(ONE_LOOK + ("" if settings else EACH_CHANGE), "dim"), soft_wrap=True)
@@ -106,11 +108,16 @@ class _View:
         self.screen = reason if self._last is None else Group(reason, self._last)
 
 
-async def _once(asker: QuorumAsker, stock: Settings | None) -> Answers:
+async def _once(asker: QuorumAsker, stock: Settings | None, tell: Callable[[str], None] | None = None) -> Answers:
+    """
+    :param tell: hears how far the metadata log is read; None: nobody waits for that, because more looks follow.
+    """
     if stock is None:
         return (await asker.ask()).answers
     quorum = SeenQuorum(stock)
     try:
+        if tell is not None:
+            await quorum.catch_up(tell)
         return seen_answers(await quorum.status())
     finally:
         await quorum.close()

@@ -81,9 +81,10 @@ def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> S
 @asynccontextmanager
 async def parts_at(site: Site, tell: Callable[[str], None]) -> AsyncIterator[tuple[RolloutParts, World]]:
     """
+    :param tell: hears what is done and waited for.
     :raises OperatorError: an executor is wrong, or ``access`` is.
     """
-    async with open_world(site.inventory, site.path, site.state) as world:
+    async with open_world(site.inventory, site.path, site.state, tell) as world:
         yield (
             RolloutParts(
                 site.inventory,

@@ -71,10 +71,13 @@ class SystemClock:
 
 
 @asynccontextmanager
-async def open_world(inventory: Inventory, inventory_path: Path, state: Path) -> AsyncIterator[World]:
+async def open_world(
+    inventory: Inventory, inventory_path: Path, state: Path, tell: Callable[[str], None]
+) -> AsyncIterator[World]:
     """
     :param inventory_path: where it was read from; ``access`` is relative to its directory.
     :param state: the rollout's directory, which exists.
+    :param tell: hears how far the metadata log is read, if that takes long.
     :raises OperatorError: the inventory or its access file cannot be used. Whatever does not answer is no error.
     """
     executor = _executor(inventory)
@@ -109,6 +112,7 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
     if session is not None:
         session.start_in_background()
     try:
+        await quorum.catch_up(tell)  # commands that look only once have to see the brokers, too
         yield World(
             executor,
             observer,

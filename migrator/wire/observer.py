@@ -24,10 +24,22 @@ REQUEST_SECONDS = 5.0
 REDIRECTS_MAX = 5
 """How often one question follows from node to node before it rests."""
 REST_SECONDS = 0.1
+FIRST_PART_BYTES = 64 * 1024
+"""Of a snapshot: comes in time on any line of 0.1 Mbit/s."""
+PART_GROWTH = 4
+"""A part that came in a fifth of the time may be followed by one that is so many times larger."""
+SNAPSHOT_BYTES_MAX = 4 * 1024**3
+"""A partition takes about 130 bytes, so this is ten times what Kafka's quorums are made for."""
+UNKNOWN_SIZE = -1
+GONE = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
 
 
 class NoAnswerError(MigratorError):
     """Nobody can say what is committed now; the message says why."""
+
+
+class SnapshotGoneError(NoAnswerError):
+    """The leader does not hold that snapshot any more, or another one leads: begin with what the leader names now."""
 
 
 class Observer:
@@ -93,19 +105,46 @@ class Observer:
                 return response
             await self.rest(f"controller {self.leader} leads, but has not committed anything in its epoch", deadline)
 
-    async def snapshot(self, snapshot_id: EpochOffset) -> AsyncIterator[bytes]:
-        """The leader's snapshot, part by part.
+    async def snapshot(
+        self, snapshot_id: EpochOffset, position: int = 0, size: int = UNKNOWN_SIZE
+    ) -> AsyncIterator[FetchSnapshotResponse]:
+        """One leader's snapshot, part by part: that of another controller has the same id, but maybe other bytes.
 
-        :raises NoAnswerError: as `fetch`, or the leader does not hold that snapshot (any more).
+        Parts are small at first, and become larger while they come quickly: a slow line gets smaller parts, not more
+        time.
+
+        :param position: where to begin, if the leader that answered last has sent what is before it.
+        :param size: of the snapshot, as it was told then.
+        :raises SnapshotGoneError: the leader does not hold that snapshot (any more), or another one leads.
+        :raises NoAnswerError: as `fetch`, or what comes is not that snapshot.
         """
-        position, size = 0, 1
-        while position < size:
-            request = FetchSnapshotRequest(self._cluster_id, NOBODY, self._epoch, snapshot_id, position, MAX_BYTES)
-            response = await self._ask(request, self.deadline())
+        leader, part_bytes, now = self.leader, FIRST_PART_BYTES, asyncio.get_running_loop().time
+        while size == UNKNOWN_SIZE or position < size:
+            request = FetchSnapshotRequest(self._cluster_id, NOBODY, self._epoch, snapshot_id, position, part_bytes)
+            asked_at = now()
+            try:
+                response = await self._ask(request, self.deadline())
+            except SnapshotGoneError:
+                raise
+            except NoAnswerError:
+                if part_bytes == FIRST_PART_BYTES:
+                    raise
+                part_bytes = FIRST_PART_BYTES  # maybe the line is slower than it was
+                continue
+            if leader not in (NOBODY, self.leader):
+                raise SnapshotGoneError(f"controller {self.leader} leads now, not controller {leader}")
+            leader = self.leader
             if not isinstance(response, FetchSnapshotResponse) or not response.data:
-                raise NoAnswerError(f"the snapshot of controller {self.leader} ends at byte {position} of {size}")
-            yield response.data
+                raise NoAnswerError(f"the snapshot of controller {leader} ends at byte {position} of {size}")
+            if not _continues(response, position, size):
+                raise SnapshotGoneError(
+                    f"controller {leader} sends bytes {response.position} to {response.position + len(response.data)} "
+                    f"of a snapshot of {response.size}, where byte {position} of {size} is next"
+                )
+            if now() - asked_at < self._request_seconds / (PART_GROWTH + 1):
+                part_bytes = min(part_bytes * PART_GROWTH, MAX_BYTES)
             position, size = position + len(response.data), response.size
+            yield response
 
     def deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._patience_seconds
@@ -138,6 +177,8 @@ class Observer:
                         self.leader = peer
                         return response
                     self._last_error = f"controller {peer} answered {error.name}"
+                    if error in GONE:
+                        raise SnapshotGoneError(self._last_error)
                     if response.leader_id != NOBODY and response.leader_id not in silent:
                         self.leader, self._epoch = response.leader_id, response.leader_epoch
                         break
@@ -158,3 +199,10 @@ class Observer:
             self._last_error = str(error)
             return None
         return response if isinstance(response, FetchResponse | FetchSnapshotResponse) else None
+
+
+def _continues(part: FetchSnapshotResponse, position: int, size: int) -> bool:
+    """Whether this is what is next of a snapshot, whose size never changes."""
+    told = part.size if size == UNKNOWN_SIZE else size
+    is_next = part.position == position and position + len(part.data) <= told
+    return is_next and part.size == told and told <= SNAPSHOT_BYTES_MAX

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
+from migrator.errors import MigratorError
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
 from migrator.image.replay import replay, replay_snapshot
-from migrator.raft.messages import EpochOffset
-from migrator.records.batch import iter_batches
-from migrator.wire.observer import NoAnswerError, Observer
+from migrator.raft.messages import EpochOffset, FetchResponse
+from migrator.records.batch import Batch, iter_batches
+from migrator.wire.observer import UNKNOWN_SIZE, NoAnswerError, Observer, SnapshotGoneError
+
+BEGINNINGS_MAX = 5
+"""How often one reading begins again, or at a snapshot: whoever names another one for ever has nothing to read."""
 
 
 async def read_remote_image(observer: Observer) -> MetadataImage:
@@ -22,49 +27,112 @@ async def read_remote_image(observer: Observer) -> MetadataImage:
 
 class RemoteImage:
     """An image that follows the quorum: each reading goes on where the one before it ended, also where that was cut
-    off."""
+    off, in the log or in a snapshot."""
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
         self._loader = ImageLoader()
-        self._offset, self._epoch = 0, 0
+        self._offset, self._epoch, self._end = 0, 0, 0
+        self._snapshot: _Snapshot | None = None
+
+    @property
+    def progress(self) -> str:
+        """How far a reading is, for people."""
+        return f"record {self._offset} of {self._end}" if self._snapshot is None else self._snapshot.progress
 
     async def advance(self, observer: Observer) -> MetadataImage:
         """What `read_remote_image` gives, and raises."""
         deadline = observer.deadline()
+        beginnings = 0
         while True:
             response = await observer.fetch(self._offset, self._epoch)
+            if response.snapshot_id is not None or response.diverging is not None:
+                beginnings += 1
+                if beginnings > BEGINNINGS_MAX:
+                    raise NoAnswerError(f"controller {observer.leader} leads, but lets nobody read its log to the end")
             if response.snapshot_id is not None:
-                self._loader = await _snapshot(observer, response.snapshot_id)
-                self._offset, self._epoch = response.snapshot_id.offset, response.snapshot_id.epoch
+                await self._take_snapshot(observer, response.snapshot_id)
                 continue
             if response.diverging is not None:  # another leader, without what the one before had not committed
                 self._begin()
                 continue
             read_before = self._offset
-            for batch in iter_batches(response.records, partial_tail=True):
-                if batch.header.next_offset > response.high_watermark:  # not committed yet: it may be undone
-                    break
-                self._offset, self._epoch = batch.header.next_offset, batch.header.leader_epoch
-                replay(self._loader, batch)
-                if not batch.header.is_control:
-                    self._loader.commit(self._offset)  # or it keeps what it would need to go back, for a while
-                await asyncio.sleep(0)
+            await self._take_records(response)
             if response.high_watermark <= self._offset:
                 return self._loader.published
             if self._offset == read_before:
                 why = f"controller {observer.leader} leads, but does not send what it has committed"
                 await observer.rest(why, deadline)
 
+    async def _take_records(self, response: FetchResponse) -> None:
+        self._snapshot, self._end = None, response.high_watermark
+        for batch in iter_batches(response.records, partial_tail=True):
+            if batch.header.next_offset > response.high_watermark:  # not committed yet: it may be undone
+                break
+            self._offset, self._epoch = batch.header.next_offset, batch.header.leader_epoch
+            replay(self._loader, batch)
+            if not batch.header.is_control:
+                self._loader.commit(self._offset)  # or it keeps what it would need to go back, for a while
+            await asyncio.sleep(0)
 
-async def _snapshot(observer: Observer, snapshot_id: EpochOffset) -> ImageLoader:
-    data = bytearray()
-    async for part in observer.snapshot(snapshot_id):
-        data += part
-    for image in replay_snapshot(snapshot_id.offset, snapshot_id.epoch, iter_batches(data)):
-        if image is not None:
-            return ImageLoader(image)
-        await asyncio.sleep(0)
-    raise NoAnswerError("the leader's snapshot is empty")
+    async def _take_snapshot(self, observer: Observer, newest: EpochOffset) -> None:
+        """Goes on with the one that was begun, if its leader has it still: a leader that makes snapshots quickly would
+        never be read to the end. If it is gone, nothing has changed, and the newest one is next."""
+        if self._snapshot is None or self._snapshot.leader != observer.leader:
+            self._snapshot = _Snapshot(newest, observer.leader)
+        taken = self._snapshot
+        try:
+            self._loader = ImageLoader(await taken.read(observer))
+        except SnapshotGoneError:
+            self._snapshot = None
+            return
+        except NoAnswerError:
+            raise
+        except MigratorError:  # what is damaged is fetched again
+            self._snapshot = None
+            raise
+        self._offset, self._epoch = taken.snapshot_id.offset, taken.snapshot_id.epoch
+        self._snapshot = None
+
+
+class _Snapshot:
+    """One leader's snapshot, which is fetched and then applied; both go on where they were cut off."""
+
+    def __init__(self, snapshot_id: EpochOffset, leader: int) -> None:
+        self.snapshot_id = snapshot_id
+        self.leader = leader
+        self._data = bytearray()
+        self._size = UNKNOWN_SIZE
+        self._applied = 0
+        self._slices: Iterator[MetadataImage | None] | None = None
+
+    @property
+    def progress(self) -> str:
+        if self._size == UNKNOWN_SIZE:
+            return "the leader's snapshot has not begun to come"
+        done, what = (len(self._data), "have come") if self._slices is None else (self._applied, "are applied")
+        return f"{done / 1e6:.1f} of {self._size / 1e6:.1f} MB of the leader's snapshot {what}"
+
+    async def read(self, observer: Observer) -> MetadataImage:
+        """
+        :raises SnapshotGoneError, NoAnswerError: as `Observer.snapshot`.
+        :raises MigratorError: it is damaged.
+        """
+        if len(self._data) != self._size:
+            async for part in observer.snapshot(self.snapshot_id, len(self._data), self._size):
+                self._size = part.size
+                self._data += part.data
+        if self._slices is None:
+            self._slices = replay_snapshot(self.snapshot_id.offset, self.snapshot_id.epoch, self._batches())
+        for image in self._slices:
+            if image is not None:
+                return image
+            await asyncio.sleep(0)
+        raise SnapshotGoneError("the leader's snapshot is empty")
+
+    def _batches(self) -> Iterator[Batch]:
+        for batch in iter_batches(self._data):
+            yield batch
+            self._applied += batch.header.size

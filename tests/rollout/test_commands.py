@@ -56,6 +56,8 @@ class Desk:
         self.cluster, self.lock, self.clock = Cluster(model_inventory()), ModelLock(), ModelClock()
         self.zookeeper_connect = "zk:2181/kafka"
         self.shown = ""
+        self.reading = ""
+        """What is told of a metadata log that takes long to read."""
 
     def type(self, words: str, *, answer: str = "") -> Result:
         name, *more = words.split()
@@ -80,10 +82,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     desk = Desk(tmp_path)
 
     @asynccontextmanager
-    async def world(inventory: Inventory, path: Path, state: Path) -> AsyncIterator[World]:
+    async def world(inventory: Inventory, path: Path, state: Path, tell: Callable[[str], None]) -> AsyncIterator[World]:
         assert path == desk.inventory
         assert state == desk.state
         desk.cluster.inventory = inventory
+        if desk.reading:
+            tell(desk.reading)
         yield World(
             executor=desk.cluster,
             observer=desk.cluster,

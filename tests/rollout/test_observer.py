@@ -79,7 +79,7 @@ class Eyes:
         self._state = directory / "state"
         self._state.mkdir()
         self._runner = asyncio.Runner()
-        self._opened = open_world(self.inventory, self._path, self._state)
+        self._opened = open_world(self.inventory, self._path, self._state, pytest.fail)
         self.world: World = self.run(self._opened.__aenter__())
 
     def run(self, work: Awaitable[T]) -> T:

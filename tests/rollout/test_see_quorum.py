@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
 from migrator.config.load import typed_settings
+from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.rollout.seeing import quorum
 from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.wire.connection import RequestContext
+from migrator.wire.raft_codec import METADATA_TOPIC
+from migrator.wire.raft_transport import RaftService
+from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, build, response_type
+from migrator.wire.server import KafkaListener
+from tests.wire.support.snapshot_leader import SnapshotLeader
 
 
 def look(**keys: str) -> QuorumLook:
@@ -54,3 +66,80 @@ def test_whoever_listens_there_is_no_controller(answer: bytes) -> None:
                 return await asyncio.to_thread(look, controller_quorum_voters=f"1@127.0.0.1:{server.getsockname()[1]}")
 
         assert asyncio.run(serve()).seen is None
+
+
+class Controller:
+    """One stock controller, voter 1, which leads; its log begins with a snapshot."""
+
+    def __init__(self, leader: SnapshotLeader) -> None:
+        self._raft = RaftService(partial(self._answer, leader), lambda _: None)
+
+    @staticmethod
+    async def _answer(leader: SnapshotLeader, request: RaftRequest) -> RaftResponse:
+        return await leader.send(1, request, 10)
+
+    async def handle(self, context: RequestContext, body: Any) -> Any:
+        if context.api_key != DESCRIBE_QUORUM:
+            return await self._raft.handle(context, body)
+        row = {"replica_id": 1, "log_end_offset": 100}
+        partition = {
+            "partition_index": 0, "leader_id": 1, "leader_epoch": 2, "high_watermark": 100, "current_voters": (row,),
+            "observers": (),
+        }  # fmt: skip
+        topic = {"topic_name": METADATA_TOPIC, "partitions": (partition,)}
+        return build(response_type(DESCRIBE_QUORUM, context.api_version), topics=(topic,))
+
+
+@asynccontextmanager
+async def eyes_on(leader: SnapshotLeader) -> AsyncIterator[QuorumEyes]:
+    listener = KafkaListener("CONTROLLER", Controller(leader), apis=SERVED_APIS)
+    port = await listener.start("127.0.0.1", 0)
+    keys = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": f"1@127.0.0.1:{port}"}
+    eyes = QuorumEyes(typed_settings(keys, "access"))
+    try:
+        yield eyes
+    finally:
+        await eyes.close()
+        await listener.close(grace=0)
+
+
+async def test_a_log_that_takes_longer_than_a_look_is_read_to_its_end_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that looks only once sees the brokers."""
+    leader, told = SnapshotLeader(), list[str]()
+    leader.silent_from = 1
+
+    def tell(line: str) -> None:
+        told.append(line)
+        leader.silent_from = 2**63
+        monkeypatch.undo()
+
+    monkeypatch.setattr(quorum, "IMAGE_SECONDS", 0.3)
+    async with eyes_on(leader) as eyes:
+        cut_off = await eyes.look()
+        assert cut_off.image is None
+        assert cut_off.unknown[0].startswith("the metadata log is still being read: ")
+        await eyes.catch_up(tell)
+        (line,) = told
+        assert line.startswith("the metadata log is still being read: ")
+        seen = await eyes.look()
+        assert seen.image is not None
+        assert seen.image.provenance.offset == 99
+        assert not seen.unknown
+
+
+async def test_nobody_waits_for_a_quorum_that_is_not_there(free_port: int) -> None:
+    keys = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": f"1@127.0.0.1:{free_port}"}
+    eyes = QuorumEyes(typed_settings(keys, "access"))
+    await eyes.catch_up(pytest.fail)
+    await eyes.close()
+
+
+async def test_a_log_that_takes_too_long_is_left_to_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken controller may send it slower than anybody can wait."""
+    leader = SnapshotLeader()
+    leader.silent_from = 0
+    monkeypatch.setattr(quorum, "IMAGE_SECONDS", 0.01)
+    monkeypatch.setattr(quorum, "CATCH_UP_SECONDS", 0.1)
+    async with eyes_on(leader) as eyes:
+        await eyes.catch_up(lambda _: None)
+        assert (await eyes.look()).image is None

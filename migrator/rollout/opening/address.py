@@ -15,12 +15,13 @@ async def check_address(session: ZooKeeperSession | None, seen: Observation) -> 
 
     :raises NoClusterError: there is no cluster; says where one is instead.
     """
-    if session is None or seen.is_finished:
-        return ""
-    if not seen.zookeeper_answers:
-        why = "; ".join(seen.unknown) or "it does not answer"
-        return f"ZooKeeper could not be looked at, so the plan does not know what is done already: {why}"
-    await asyncio.to_thread(read_cluster_id, session)
+    why = "; ".join(seen.unknown) or "it does not answer"
+    if session is not None and not seen.is_finished:
+        if not seen.zookeeper_answers:
+            return f"ZooKeeper could not be looked at, so the plan does not know what is done already: {why}"
+        await asyncio.to_thread(read_cluster_id, session)
+    if seen.brokers is None and seen.quorum is not None:
+        return f"the quorum does not say which brokers there are, so the plan does not know what is done already: {why}"
     return ""
 
 

@@ -6,7 +6,7 @@ Ours and Kafka's answer alike. The committed metadata is followed from look to l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from typing import Any
@@ -22,7 +22,7 @@ from migrator.values import value
 from migrator.verify.kraft.observed import by_address
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_settings import controller_security, voter_endpoints
-from migrator.wire.observer import Observer
+from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.remote_image import RemoteImage
@@ -34,6 +34,8 @@ PATIENCE_SECONDS = 2.0
 """With a quorum that has no leader."""
 IMAGE_SECONDS = 20.0
 """For what was committed since the look before; a reading that takes longer goes on at the next look."""
+CATCH_UP_SECONDS = 600.0
+"""For all that is committed: as long as a gate waits, unless the inventory says otherwise."""
 DESCRIBE_VERSIONS = VersionRange(0, 2)
 CLIENT_ID = "migrator-rollout"
 NODE_ID = -1
@@ -70,6 +72,8 @@ class QuorumEyes:
         self._endpoints: Mapping[int, ListenerEndpoint] = self._named
         self._signals = VoterSignals(settings, lambda: self._endpoints, self._security)
         self._image = RemoteImage()
+        self._was_cut_off = False
+        """Whether the last reading had no time to come to the end."""
         self._committed = -1
         self._why = ""
         """The end of a sentence: why the last one that did not answer did not."""
@@ -77,9 +81,7 @@ class QuorumEyes:
     async def look(self) -> QuorumLook:
         """The quorum as it is now; raises nothing. How far somebody is behind is measured by what was committed at the
         look before: in a quorum that works, somebody always is a record behind."""
-        if not self._endpoints:
-            await self._find_leader()
-        described, somebody = await self._describe()
+        described, somebody = await self._leader()
         voters = {row.replica_id: row for row in described.current_voters} if described is not None else {}
         ids = sorted(voters or self._endpoints)
         answers = dict(zip(ids, await asyncio.gather(*map(self._signals.ask_one, ids)), strict=True))
@@ -101,6 +103,20 @@ class QuorumEyes:
         image, why = await self._read()
         return QuorumLook(seen, image, before, (why,) if why else (), described, self._endpoints)
 
+    async def catch_up(self, tell: Callable[[str], None]) -> None:
+        """Read all that is committed, so that looks have only to follow; raises nothing, and is bounded in time.
+
+        :param tell: hears now and then how far this is, if it takes long.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                described, _ = await self._leader()
+                while described is not None:
+                    _, why = await self._read()
+                    if not self._was_cut_off:
+                        return
+                    tell(why)
+
     async def unregister(self, broker_id: int) -> str:
         """Remove a broker's registration; says why that failed, or ""."""
         described, _ = await self._describe()
@@ -120,6 +136,12 @@ class QuorumEyes:
     async def close(self) -> None:
         """End connections."""
         await self._signals.close()
+
+    async def _leader(self) -> tuple[Any, bool]:
+        """As `_describe`, whom it is looked for among."""
+        if not self._endpoints:
+            await self._find_leader()
+        return await self._describe()
 
     async def _find_leader(self) -> None:
         """Only the leader describes its quorum; with bootstrap servers alone, whoever answers a Fetch names it."""
@@ -170,13 +192,16 @@ class QuorumEyes:
 
     async def _read(self) -> tuple[MetadataImage | None, str]:
         """The image, or why there is none."""
+        self._was_cut_off = False
         try:
             async with self._observer(dict(self._endpoints)) as observer, asyncio.timeout(IMAGE_SECONDS):
                 image = await self._image.advance(observer)
         except TimeoutError:
-            return None, "the metadata log is still being read"
+            self._was_cut_off = True
+            return None, f"the metadata log is still being read: {self._image.progress}"
         except MigratorError as error:
-            self._image = RemoteImage()
+            if not isinstance(error, NoAnswerError):  # what was read is damaged
+                self._image = RemoteImage()
             return None, f"the metadata log cannot be read: {error}"
         return (image, "") if image.provenance.offset >= 0 else (None, "")
 

@@ -6,7 +6,7 @@ What only a leader knows is left out: what it waits for, how far ZooKeeper is be
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
@@ -55,6 +55,10 @@ class SeenQuorum:
         self._where = str(settings.source)
         self._eyes = QuorumEyes(settings)
         self._term = Term(-1, 0)
+
+    async def catch_up(self, tell: Callable[[str], None]) -> None:
+        """As `QuorumEyes.catch_up`: for one look that has to see all."""
+        await self._eyes.catch_up(tell)
 
     async def status(self) -> Status:
         """As it is now.

@@ -174,7 +174,7 @@ async def _fetch_snapshot(observer: Observer, folder: Path, snapshot_id: EpochOf
     path = folder / f"{snapshot_name(snapshot_id)}{SUFFIX}"
     with storage_errors("cannot write", folder), path.open("wb") as file:
         async for part in observer.snapshot(snapshot_id):
-            file.write(part)
+            file.write(part.data)
 
 
 def _append(write: Callable[[bytes], object], response: FetchResponse, offset: int, epoch: int) -> tuple[int, int]:

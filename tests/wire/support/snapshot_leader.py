@@ -1,0 +1,93 @@
+"""Controllers whose log begins with a snapshot, as a quorum's does that has run for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft.messages import (
+    EpochOffset,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+)
+from migrator.raft.transport import PeerTimeoutError
+from migrator.records.batch import build_batch
+from migrator.records.codec import encode_all
+from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, MetadataRecord
+from migrator.records.versions import FEATURE_NAME, parse_version
+
+LEVEL = parse_version("3.9").level
+RECORDS, BATCH = 6000, 1000
+OLD, NEW = EpochOffset(1, 100), EpochOffset(1, 200)
+
+
+@cache
+def snapshot_bytes(word: str) -> bytes:
+    """A snapshot of some hundred kilobytes; all its settings have this value."""
+    records: list[MetadataRecord] = [FeatureLevelRecord(FEATURE_NAME, LEVEL)]
+    records += [ConfigRecord(ConfigResourceType.TOPIC, f"t{each}", "k", word) for each in range(RECORDS)]
+    return b"".join(
+        build_batch(encode_all(records[at : at + BATCH], LEVEL), timestamp_ms=0, base_offset=at, leader_epoch=1)
+        for at in range(0, len(records), BATCH)
+    )
+
+
+class SnapshotLeader:
+    """A transport to controllers that all have snapshots, with other bytes each. It sends what is asked for.
+
+    :ivar leading: who leads, in epoch 2; the others name it.
+    :ivar newest: the snapshot that the leader names.
+    :ivar held: those that controllers have.
+    :ivar asked: position and size of each part that was asked for, and was sent.
+    :ivar silent_from: parts from this byte on are not answered; ``is_silent`` says that one was asked for.
+    :ivar slow_above: parts that are larger come too late.
+    :ivar told: what becomes of an answer.
+    """
+
+    def __init__(self) -> None:
+        self.leading = 1
+        self.newest = OLD
+        self.held = {OLD, NEW}
+        self.asked: list[tuple[int, int]] = []
+        self.silent_from = 2**63
+        self.is_silent = asyncio.Event()
+        self.slow_above = 2**63
+        self.told: Callable[[RaftResponse], RaftResponse] = lambda answer: answer
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        """See `RaftTransport`."""
+        none, name = ErrorCode.none, f"controller {peer}, "
+        if peer != self.leading:
+            head = none, ErrorCode.not_leader_or_follower, self.leading, 2
+            if isinstance(request, FetchRequest):
+                return FetchResponse(*head, -1, 0)
+            return FetchSnapshotResponse(*head, EpochOffset(-1, -1), 0, 0, b"")
+        if isinstance(request, FetchSnapshotRequest):
+            return self.told(await self._part(peer, request, snapshot_bytes(f"{name}{request.snapshot_id.offset}")))
+        assert isinstance(request, FetchRequest)
+        end = self.newest.offset
+        snapshot = self.newest if request.fetch_offset < end else None
+        return self.told(FetchResponse(none, none, peer, 2, end, end, snapshot_id=snapshot))
+
+    async def _part(self, peer: int, request: FetchSnapshotRequest, data: bytes) -> FetchSnapshotResponse:
+        none, start = ErrorCode.none, request.position
+        if request.snapshot_id not in self.held:
+            return FetchSnapshotResponse(none, ErrorCode.snapshot_not_found, peer, 2, EpochOffset(-1, -1), 0, 0, b"")
+        if start >= self.silent_from:
+            self.is_silent.set()
+            await asyncio.Event().wait()
+        if request.max_bytes > self.slow_above:
+            raise PeerTimeoutError("slow")
+        part = data[start : start + request.max_bytes]
+        self.asked.append((start, len(part)))
+        return FetchSnapshotResponse(none, none, peer, 2, request.snapshot_id, len(data), start, part)
+
+    async def close(self) -> None:
+        """See `RaftTransport`."""
