@@ -11,7 +11,9 @@ from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.job_acts import VERDICT_MS, JobFailedError
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.journal.journal import Event
+from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
+from migrator.rollout.ports import ExecutorError
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -23,10 +25,13 @@ class Killed(BaseException):
     """The process of the rollout ends, and notes nothing."""
 
 
-def operator_at(tmp_path: Path, kind: str = "migrator") -> Operator:
+HOURS_MS = 18 * 3_600_000
+
+
+def operator_at(tmp_path: Path, kind: str = "migrator", *, stops: bool = True) -> Operator:
     """Behind the verdict."""
     (tmp_path / "state").mkdir()
-    operator = Operator(ModelCluster(model_inventory(kind=kind, handover=False)), tmp_path / "state")
+    operator = Operator(ModelCluster(model_inventory(kind=kind, handover=False), stops=stops), tmp_path / "state")
     assert operator.apply(StopAt(Phase.VERIFY)) is Ending.REACHED
     return operator
 
@@ -166,3 +171,75 @@ def test_after_the_end_nobody_compares(tmp_path: Path) -> None:
     operator.cluster.points.at = ends
     assert operator.resume() is Ending.COMPLETE
     assert verified(operator) == before
+
+
+def refused(action: str, node: Node) -> None:
+    """By sudo: the command that would stop the last controller does nothing."""
+    if (action, node.name) in (("stop", LAST), ("restart", LAST)):
+        raise ExecutorError("sudo asks for a password", where=LAST)
+
+
+def killed(action: str, node: Node) -> None:
+    """The command of the rollout ends just before the stop."""
+    if (action, node.name) in (("stop", LAST), ("restart", LAST)):
+        raise Killed
+
+
+def begins_the_end(operator: Operator, fault: Callable[[str, Node], None]) -> None:
+    """The operator has agreed, and the restart of the last controller was begun: its process runs as before."""
+    before = operator.cluster.processes[LAST]
+    operator.cluster.fault = fault
+    with pytest.raises((ExecutorError, Killed)):
+        operator.resume()
+    operator.cluster.fault = nothing
+    assert any(entry.event is Event.BEGUN and entry.step == f"finish/{LAST}" for entry in operator.entries)
+    assert operator.cluster.processes[LAST] is before
+    operator.asked.clear()
+    operator.clock.now_ms += HOURS_MS
+
+
+FAULTS = pytest.mark.parametrize("fault", [refused, killed])
+STOPS = pytest.mark.parametrize("stops", [True, False], ids=["stop and start", "restart in one command"])
+
+
+@FAULTS
+@STOPS
+def test_who_goes_on_before_the_last_controller_was_stopped_is_asked(
+    tmp_path: Path, fault: Callable[[str, Node], None], *, stops: bool
+) -> None:
+    operator = operator_at(tmp_path, stops=stops)
+    begins_the_end(operator, fault)
+    operator.confirms = False
+    assert operator.resume() is Ending.NOT_CONFIRMED
+    assert operator.asked == [(LAST,)]
+    assert operator.cluster.state == "DualWrite"
+    back = operator.copy(tmp_path / "back")
+    assert back.rollback() is Ending.COMPLETE
+    operator.confirms = True
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations + back.cluster.violations
+
+
+@FAULTS
+@STOPS
+def test_who_goes_on_before_the_last_controller_was_stopped_compares_again(
+    tmp_path: Path, fault: Callable[[str, Node], None], *, stops: bool
+) -> None:
+    operator = operator_at(tmp_path, stops=stops)
+    begins_the_end(operator, fault)
+    operator.cluster.exit_codes["verify"] = 1
+    with pytest.raises(JobFailedError, match="differ"):
+        operator.resume()
+    assert operator.cluster.state == "DualWrite"
+    operator.cluster.exit_codes.clear()
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_a_last_controller_that_was_stopped_is_started_whatever_anybody_says(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    operator.interrupted_at(f"after stop {LAST}", Killed())
+    operator.asked.clear()
+    operator.clock.now_ms += HOURS_MS
+    operator.confirms, operator.cluster.exit_codes["verify"] = False, 1
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.asked

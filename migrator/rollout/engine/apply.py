@@ -14,7 +14,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import StepActs
-from migrator.rollout.engine.decisions import is_needed, touched
+from migrator.rollout.engine.decisions import is_needed
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import UntrueRestartError
@@ -186,7 +186,7 @@ class RolloutRun:
             await self._acts.take_other_settings(step, self._progress)
             for act in step.acts:
                 is_done = act in self._progress.of(step.name).done
-                if is_done and not self._must_do_again(step, act):
+                if is_done and not await self._must_do_again(step, act):
                     continue
                 if asks_again(step, self._progress.of(step.name), act):
                     await self._acts.gates.check_again(step, self._progress, self._asked_before(step))
@@ -224,15 +224,11 @@ class RolloutRun:
             await self._acts.gates.wait(step, self._asked_after(step))
         self._note(Event.SKIPPED, step.name)
 
-    def _must_do_again(self, step: Step, act: Act) -> bool:
+    async def _must_do_again(self, step: Step, act: Act) -> bool:
         """What counts in one run only, or for a while, before a controller is touched."""
-        if act is Act.PROVE:
-            return not touched(self._progress.of(step.name))
-        return act is Act.CONFIRM and self._must_ask(step)
-
-    def _must_ask(self, step: Step) -> bool:
-        """Whether the operator has to agree in this run, to a step that has not touched its controller yet."""
-        return not self._confirmed and not touched(self._progress.of(step.name))
+        if act not in (Act.CONFIRM, Act.PROVE) or (act is Act.CONFIRM and self._confirmed):
+            return False
+        return not await self._acts.gates.was_restarted(step, self._progress)
 
     async def _is_wanted(self, step: Step, seen: Observation) -> bool:
         """Ask, unless the answer was yes in this run, or the migration has ended already. Files are compared before:
@@ -243,7 +239,7 @@ class RolloutRun:
             if each.phase is Phase.FINISH and each.node is not None and self._open(each)
         ]
         await self._acts.see_files(left, self._progress)
-        if not seen.is_finished and self._must_ask(step) and not await self._agrees(left):
+        if not seen.is_finished and not self._confirmed and not await self._agrees(left):
             return False
         self._confirmed = True
         self._note(Event.CONFIRMED)

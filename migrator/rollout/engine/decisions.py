@@ -76,11 +76,6 @@ def is_past(step: Step, here: FileMode) -> bool:
     return step.phase is Phase.MIGRATE and here is FileMode.BROKER_KRAFT
 
 
-def touched(known: StepProgress) -> bool:
-    """Whether the restart of a step was begun."""
-    return known.begun is Act.RESTART or Act.RESTART in known.done
-
-
 def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
     """Whether the process of a step was stopped already: no gate holds up what brings it back, or waits for it.
 

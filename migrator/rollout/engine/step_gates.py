@@ -57,6 +57,14 @@ class StepGates:
         if await self._gates.wait(asked, step.name, partial(self._is_over, step, progress)):
             self._passed(step, Act.CHECK_BEFORE)
 
+    async def was_restarted(self, step: Step, progress: Progress) -> bool:
+        """Whether the restart of a step has come to its end, or has stopped the process at least: what was begun may
+        have failed, or been killed, before the stop. Then all that counts before the restart counts still."""
+        known = progress.of(step.name)
+        if known.begun is not Act.RESTART:
+            return Act.RESTART in known.done
+        return await self._is_over(step, progress, await self._parts.observer.observe())
+
     async def _is_over(self, step: Step, progress: Progress, seen: Observation) -> bool:
         """Whether the process of a step was stopped meanwhile: no gate holds up what brings it back."""
         if step.node is None or TOUCH_NODE.isdisjoint(step.acts):
