@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import SESSION_TIMEOUT_MS
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, ExecutorError, Observation, UnreachableError
+from migrator.rollout.ports import BrokerMode, ExecutorError, LockHolder, Observation, UnreachableError
 from tests.rollout.support.model import ModelClock, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -321,6 +322,73 @@ def test_a_controller_that_ended_right_after_its_restart_is_started_by_resume(tm
         if where in (f"after start {name}", f"after start {name}-stock"):
             node = operator.node(name)
             operator.cluster.crash(operator.cluster.inventory.controllers.stock[node.node_id] if stock else node)
+
+    operator.cluster.points.at = ends_at
+    with pytest.raises(GateTimeoutError, match="3002"):
+        operator.resume()
+    operator.cluster.points.at = nothing
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+HANDED, SUCCESSOR = "handover/controller-3002", "controller-3002-stock"
+
+
+class Killed(BaseException):
+    """The process of the rollout ends, and notes nothing."""
+
+
+@pytest.mark.parametrize("action", ["start", "incarnation"])
+def test_a_host_that_is_not_reached_just_as_kafkas_controller_takes_over_is_tried_again(
+    tmp_path: Path, action: str
+) -> None:
+    operator = operator_at(tmp_path, Phase.FINISH)
+    left = ["once"]
+
+    def breaks(found: str, node: Node) -> None:
+        if (found, node.name) == (action, SUCCESSOR) and left:
+            left.pop()
+            raise UnreachableError("the connection broke", where=SUCCESSOR)
+
+    operator.cluster.fault = breaks
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.restarts[SUCCESSOR] == 1
+    assert not operator.cluster.violations
+
+
+def loses_the_lock(operator: Operator, where: str) -> None:
+    if where == "after stop controller-3002":
+        operator.lock.owner = LockHolder("another", "somebody", "ops-2", 5)
+
+
+def has_no_room_for_the_journal(_: Operator, where: str) -> None:
+    if where in (f"before done {HANDED} stop", f"before begun {HANDED} start"):
+        raise OperatorError("the journal cannot be written")
+
+
+@pytest.mark.parametrize("fails", [loses_the_lock, has_no_room_for_the_journal])
+def test_kafkas_controller_runs_whatever_fails_behind_the_stop_of_ours(
+    tmp_path: Path, fails: Callable[[Operator, str], None]
+) -> None:
+    operator = operator_at(tmp_path, Phase.FINISH)
+    operator.cluster.points.at = partial(fails, operator)
+    with pytest.raises(OperatorError):
+        operator.resume()
+    operator.cluster.points.at = nothing
+    assert SUCCESSOR in operator.cluster.processes
+    operator.lock.owner = None
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.restarts[SUCCESSOR] == 1
+    assert not operator.cluster.violations
+
+
+def test_killed_behind_the_start_of_kafkas_controller_and_that_one_ends_later(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path, Phase.FINISH)
+    operator.interrupted_at(f"after start {SUCCESSOR}", Killed())
+
+    def ends_at(where: str) -> None:
+        if where in (f"after done {HANDED} start", f"after found {HANDED} start"):
+            operator.cluster.crash(operator.cluster.inventory.controllers.stock[3002])
 
     operator.cluster.points.at = ends_at
     with pytest.raises(GateTimeoutError, match="3002"):

@@ -112,13 +112,13 @@ class StepActs:
         elif act is Act.RUN:
             await self._jobs.run(step, progress)
         elif step.node is not None:
-            if act in (Act.RESTART, Act.START):
-                self._started.add(step.name)
             if act in STOPS:
                 stops = self._restart if act is Act.RESTART else self._stop
                 await stops(step, step.node, progress, asked)
             else:
                 await (self._edit if act is Act.EDIT else self._start)(step, step.node, progress)
+            if act in (Act.RESTART, Act.START):
+                self._started.add(step.name)
 
     async def start_what_ended(self, own: Step, step: Step) -> None:
         """What an earlier run has started, and a step waits for, may have ended since, mostly because of its file. No
@@ -234,11 +234,13 @@ class StepActs:
 
     async def _start(self, step: Step, node: Node, progress: Progress) -> None:
         target = step.successor or node
-        decision = decisions.decide_start(progress.of(step.name), await self._parts.executor.incarnation(target))
+        decision = Decision.TOOK_EFFECT  # as Kafka's controller, which this run has started behind the stop of ours
+        if step.successor is None or step.name not in self._started:
+            decision = decisions.decide_start(progress.of(step.name), await self._parts.executor.incarnation(target))
         if decision is Decision.DO:
             self._note(Event.BEGUN, step.name, Act.START, node=target.name)
             self._parts.tell(f"{step.name}: starts {target.name}")
-            await self._parts.executor.start(target)
+            await self._processes.start_again(step, target)
         if decision is Decision.FOUND:
             self._note(Event.FOUND, step.name, Act.START, node=target.name)
             return
@@ -255,6 +257,10 @@ class StepActs:
             self._note(Event.BEGUN, step.name, Act.STOP, node=node.name)
             self._parts.tell(f"{step.name}: stops {node.name}")
             await self._processes.stop(step, node, runs)
+            if step.successor is not None:  # it starts before anything else can fail: a line of the journal, the lock
+                self._parts.tell(f"{step.name}: starts {step.successor.name}")
+                await self._processes.start_again(step, step.successor)
+                self._started.add(step.name)
         self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
 
     async def _soak(self, step: Step, progress: Progress) -> None:

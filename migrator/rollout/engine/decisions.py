@@ -148,10 +148,10 @@ def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnat
 
 
 def decide_start(known: StepProgress, incarnation: str | None) -> Decision:
-    """Of a process that has to run."""
+    """Of a process that has to run. The stop of a step that stops another one before starts it as well."""
     if incarnation is None:
         return Decision.DO
-    return Decision.TOOK_EFFECT if known.begun is Act.START else Decision.FOUND
+    return Decision.TOOK_EFFECT if known.begun is Act.START or Act.STOP in known.done else Decision.FOUND
 
 
 def decide_stop(known: StepProgress, incarnation: str | None) -> Decision:
