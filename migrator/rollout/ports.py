@@ -116,6 +116,12 @@ class BrokerSeen:
     kraft_in_log: bool = False
     age_ms: int = 0
 
+    @property
+    def may_migrate(self) -> bool:
+        """Whether it is registered in ZooKeeper, and nobody can say how it runs: with a quorum that is stopped, or that
+        does not take it, a broker in migration mode is registered there only, too."""
+        return self.mode is BrokerMode.ZOOKEEPER and self.settings is None
+
 
 @value
 class Placement:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,13 @@ from migrator.errors import OperatorError
 from migrator.migration.machine.finish import FLAG
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
-from migrator.rollout.inventory import Inventory, parse_inventory
+from migrator.rollout.inventory import parse_inventory
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.plan.jobs import command_of
 from migrator.rollout.plan.steps import Job, Phase
 from migrator.rollout.ports import BrokerMode
 from tests.rollout.support.model import ModelCluster
-from tests.rollout.support.model_files import inventory_text, model_inventory
+from tests.rollout.support.model_files import inventory_text, model_inventory, with_level
 from tests.rollout.support.runs import Operator
 
 KEY = "inter.broker.protocol.version"
@@ -34,10 +33,6 @@ def operator_with(tmp_path: Path, *levels: str, typed: str = "") -> Operator:
         cluster.files[key] = cluster.files[key].replace(f"{KEY}=3.9".encode(), f"{KEY}={level}".encode())
         cluster.start_as_configured(node)
     return Operator(cluster, tmp_path / "state")
-
-
-def with_level(inventory: Inventory, typed: str) -> Inventory:
-    return replace(inventory, controllers=replace(inventory.controllers, release_version=typed))
 
 
 def formats(operator: Operator) -> set[str]:

@@ -283,7 +283,10 @@ def test_a_gate_about_settings_says_no_value(key: str) -> None:
 def test_what_an_open_gate_could_not_look_at_is_said() -> None:
     hidden = with_broker(replace(broker(), hidden="CLUSTER_AUTHORIZATION_FAILED"))
     (refused,) = unseen(READ, hidden)
-    assert refused.startswith("broker-1: the settings that it runs with could not be looked at (CLUSTER_AUTHORIZATION")
+    what = "could not be looked at (CLUSTER_AUTHORIZATION"
+    assert refused.startswith(f"broker-1: the mode and the settings that it runs with {what}")
+    (refused,) = unseen(READ, with_broker(replace(broker(MIGRATING), hidden="CLUSTER_AUTHORIZATION_FAILED")))
+    assert refused.startswith(f"broker-1: the settings that it runs with {what}"), "the quorum has it registered"
     (kept,) = unseen(READ, with_broker(replace(broker(), file=IN_FILE)))
     assert kept == f"broker-1: does not show the values of {VOTERS}, {SECRET}: only that they are set was seen"
     assert not list(unseen(BACK, hidden))

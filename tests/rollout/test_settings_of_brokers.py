@@ -12,7 +12,7 @@ from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.plan.modes import CONNECT
 from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelCluster
-from tests.rollout.support.model_files import model_inventory
+from tests.rollout.support.model_files import model_inventory, with_level
 from tests.rollout.support.runs import Operator
 
 BROKER = "broker-2"
@@ -75,6 +75,7 @@ def test_a_file_that_is_mended_while_the_gate_waits_counts(operator: Operator) -
 
 def test_a_login_that_may_not_look_is_said_and_holds_nothing_up(operator: Operator) -> None:
     operator.cluster.hides_settings = True
+    operator.inventory = with_level(operator.cluster.inventory)
     operator.cluster.overridden[BROKER] = {VOTERS: OTHER}
     assert operator.apply() is Ending.COMPLETE
     told = [line for line in operator.said if "could not be looked at (CLUSTER_AUTHORIZATION_FAILED)" in line]

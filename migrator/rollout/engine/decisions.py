@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from migrator.migration.machine.states import PublicState
-from migrator.rollout.engine.looks import is_silent, may_be_dual_writing, registered_anew, runs_as_wanted
+from migrator.rollout.engine.looks import is_down, is_silent, may_be_dual_writing, registered_anew, runs_as_wanted
 from migrator.rollout.journal.progress import StepProgress
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.steps import Act, Condition, Phase, Step
@@ -64,7 +64,9 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
         Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT
         or mode is BrokerMode.KRAFT
         or (broker is not None and broker.kraft_in_log),
-        Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER or mode is not BrokerMode.ZOOKEEPER,
+        Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER
+        or mode is not BrokerMode.ZOOKEEPER
+        or (broker is not None and broker.may_migrate),
         Condition.NOT_STOCK: voter is None or voter.program is not ControllerProgram.STOCK,
         Condition.REGISTERED: broker is not None,
         Condition.NO_ZOOKEEPER_CONTROLLER: seen.controller_broker is None,
@@ -142,9 +144,11 @@ def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnat
     if known.past:
         return Decision.FOUND
     as_wanted = runs_as_wanted(step, seen)
-    if known.wrote and not (known.restored and as_wanted):
-        return Decision.DO
-    return Decision.DO if as_wanted is False else Decision.FOUND
+    if as_wanted and (known.restored or not known.wrote):
+        return Decision.FOUND
+    if not known.wrote and as_wanted is None and is_down(step, seen) and step.mode is not FileMode.BROKER_ZOOKEEPER:
+        return Decision.FOUND  # it starts just now, with this file, and the gate behind sees its mode
+    return Decision.DO
 
 
 def decide_start(known: StepProgress, incarnation: str | None) -> Decision:

@@ -49,12 +49,14 @@ def is_led(seen: Observation) -> bool:
 
 
 def runs_as_wanted(step: Step, seen: Observation) -> bool | None:
-    """Whether the node is seen in the step's mode; None while it is not seen."""
+    """Whether the node is seen in the step's mode; None while it is not seen, or cannot be told from another mode."""
     if step.node is None or step.mode is None:
         return None
     if step.node.role is Role.BROKER:
         broker = (seen.brokers or {}).get(step.node.node_id)
-        return None if broker is None or broker.mode is None else broker.mode is MODES[step.mode]
+        if broker is None or broker.mode is None or (broker.may_migrate and step.mode is FileMode.BROKER_ZOOKEEPER):
+            return None
+        return broker.mode is MODES[step.mode]
     voter = None if seen.quorum is None else seen.quorum.voters.get(step.node.node_id)
     if voter is None or voter.migration_on is None:
         return None

@@ -145,6 +145,8 @@ def _by_mode(brokers: Mapping[int, BrokerSeen], names: Mapping[int, str]) -> Ite
     modes: dict[str, list[str]] = {}
     for broker_id, broker in brokers.items():
         mode = "no mode (down)" if broker.mode is None else f"{broker.mode.value} mode"
+        if broker.may_migrate:
+            mode = "ZooKeeper or migration mode (their settings are not seen)"
         modes.setdefault(mode, []).append(names.get(broker_id, f"broker {broker_id}"))
     for mode, found in modes.items():
         is_down = mode.endswith("(down)")

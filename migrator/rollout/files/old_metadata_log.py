@@ -22,10 +22,12 @@ from migrator.rollout.plan.jobs import META_PROPERTIES
 from migrator.rollout.ports import BrokerMode, ExecutorError
 
 SECONDS = 300.0
+DELETE_IT = ("3.8", "3.9")
+"""Releases of which every patch deletes the log itself."""
 
 
 class OldLogError(OperatorError):
-    """A metadata log of an earlier attempt could not be removed."""
+    """A metadata log of an earlier attempt could not be removed, or may be open."""
 
 
 async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[str, str]) -> None:
@@ -41,7 +43,7 @@ async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[st
     except ExecutorError as error:
         parts.tell(f"{node.name}: {path} could not be looked at. If it is there, the broker may not register: {error}")
         return
-    if not is_there or not await _leaves_it_alone(parts, node):
+    if not is_there or not await _leaves_it_alone(parts, node, path):
         return
     owner = _owner(await parts.executor.read(node, str(PurePosixPath(directory) / META_PROPERTIES)))
     if owner not in ("", str(node.node_id)):
@@ -58,12 +60,26 @@ async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[st
         )
 
 
-async def _leaves_it_alone(parts: RolloutParts, node: Node) -> bool:
-    """Whether the broker runs in ZooKeeper mode, or does not run."""
+async def _leaves_it_alone(parts: RolloutParts, node: Node, path: str) -> bool:
+    """Whether the broker runs in ZooKeeper mode, or does not run.
+
+    :raises OldLogError: nobody can say, and its release does not delete the log itself.
+    """
     broker = ((await parts.observer.observe()).brokers or {}).get(node.node_id)
-    if broker is not None and broker.mode is not None:
+    if broker is None or broker.mode is None:
+        return await parts.executor.incarnation(node) is None
+    if not broker.may_migrate:
         return broker.mode is BrokerMode.ZOOKEEPER
-    return await parts.executor.incarnation(node) is None
+    if broker.release.startswith(DELETE_IT):
+        return False
+    why = f" ({broker.hidden})" if broker.hidden else ""
+    raise OldLogError(
+        f"there is the metadata log of an earlier attempt, and the broker does not say whether it runs in migration "
+        f"mode{why}: it may have the log open. Nothing was done",
+        where=f"{node.name} on {node.host}: {path}",
+        remedy="Give the login of 'access' the right DescribeConfigs of the cluster, or stop this broker. Then "
+        "'migrator rollout resume' removes the log",
+    )
 
 
 def _owner(identity: bytes | None) -> str:

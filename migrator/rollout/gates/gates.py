@@ -239,8 +239,9 @@ def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
         return
     if broker.file is None:
         why = f" ({broker.hidden})" if broker.hidden else ""
+        what = "the mode and the settings" if broker.may_migrate else "the settings"
         yield (
-            f"{_who(question)}: the settings that it runs with could not be looked at{why}. The login of 'access' "
+            f"{_who(question)}: {what} that it runs with could not be looked at{why}. The login of 'access' "
             "needs the right DescribeConfigs of the cluster"
         )
         return

@@ -128,7 +128,12 @@ class ModelCluster:
         self.old_settings: set[str] = set()
         self.overridden: dict[str, dict[str, str]] = {}
         """By broker, settings that the command that starts it gives it, whatever its file says."""
+        self.release = "3.9.1"
+        """Of the brokers."""
         self.hides_settings = False
+        """The login may not look at them."""
+        self.silent: set[str] = set()
+        """Brokers that run, and do not answer who looks."""
         self.tells = ""
         """Before the number of an incarnation, as the command that tells it words it."""
         self.foreign_writes: tuple[str, ...] = ()
@@ -453,9 +458,16 @@ class ModelCluster:
             mode is BrokerMode.MIGRATING and bool(self.level) and parse_version(level) != parse_version(self.level)
         )
         settings = {BETWEEN_BROKERS: level}
-        seen = BrokerSeen(node.node_id, mode, stamp, not refused, release="3.9.1", settings=settings, rack=rack)
+        seen = BrokerSeen(node.node_id, mode, stamp, not refused, release=self.release, settings=settings, rack=rack)
         seen = replace(seen, kraft_in_log=node.node_id in self.kraft_in_log)
-        return replace(seen, hidden=REFUSED) if self.hides_settings else replace(seen, file=process.shown)
+        if not self.hides_settings and node.name not in self.silent:
+            return replace(seen, file=process.shown)
+        takes = (quorum := self._quorum()) is not None and quorum.leader_id is not None
+        if mode is BrokerMode.MIGRATING and not takes:  # all that is seen is where it is registered
+            seen = replace(seen, mode=BrokerMode.ZOOKEEPER)
+        if node.name in self.silent:
+            return replace(seen, serving=False, release="", settings=None)
+        return replace(seen, settings=None, hidden=REFUSED)
 
     def _health(self) -> PartitionsSeen:
         nodes = self.inventory.brokers.nodes

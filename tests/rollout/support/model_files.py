@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 from migrator.rollout.inventory import Inventory, parse_inventory
@@ -60,6 +61,11 @@ def model_inventory(
         inventory_text(brokers, racks, roll=roll, kind=kind, handover=handover, verify_seconds=verify_seconds),
         "model.yaml",
     )
+
+
+def with_level(inventory: Inventory, typed: str = "3.9") -> Inventory:
+    """The operator names the metadata.version; where the brokers hide their settings, that is asked for."""
+    return replace(inventory, controllers=replace(inventory.controllers, release_version=typed))
 
 
 def inventory_text(
