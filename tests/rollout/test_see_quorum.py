@@ -6,10 +6,10 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from migrator.config.load import typed_settings
 from migrator.raft.messages import RaftRequest, RaftResponse
@@ -69,38 +69,43 @@ def test_whoever_listens_there_is_no_controller(answer: bytes) -> None:
 
 
 class Controller:
-    """One stock controller, voter 1, which leads; its log begins with a snapshot."""
+    """One of two stock controllers; their log begins with a snapshot."""
 
-    def __init__(self, leader: SnapshotLeader) -> None:
-        self._raft = RaftService(partial(self._answer, leader), lambda _: None)
+    def __init__(self, own_id: int, quorum: SnapshotLeader) -> None:
+        self._own_id = own_id
+        self._quorum = quorum
+        self._raft = RaftService(self._answer, lambda _: None)
 
-    @staticmethod
-    async def _answer(leader: SnapshotLeader, request: RaftRequest) -> RaftResponse:
-        return await leader.send(1, request, 10)
+    async def _answer(self, request: RaftRequest) -> RaftResponse:
+        return await self._quorum.send(self._own_id, request, 10)
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         if context.api_key != DESCRIBE_QUORUM:
             return await self._raft.handle(context, body)
-        row = {"replica_id": 1, "log_end_offset": 100}
+        rows = tuple({"replica_id": voter, "log_end_offset": 100} for voter in (1, 2))
         partition = {
-            "partition_index": 0, "leader_id": 1, "leader_epoch": 2, "high_watermark": 100, "current_voters": (row,),
-            "observers": (),
+            "partition_index": 0, "leader_id": self._quorum.leading, "leader_epoch": 2, "high_watermark": 100,
+            "current_voters": rows, "observers": (),
         }  # fmt: skip
+        if self._quorum.leading != self._own_id:
+            partition |= {"error_code": ErrorCode.not_leader_or_follower, "high_watermark": -1}
         topic = {"topic_name": METADATA_TOPIC, "partitions": (partition,)}
         return build(response_type(DESCRIBE_QUORUM, context.api_version), topics=(topic,))
 
 
 @asynccontextmanager
 async def eyes_on(leader: SnapshotLeader) -> AsyncIterator[QuorumEyes]:
-    listener = KafkaListener("CONTROLLER", Controller(leader), apis=SERVED_APIS)
-    port = await listener.start("127.0.0.1", 0)
-    keys = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": f"1@127.0.0.1:{port}"}
+    listeners = [KafkaListener("CONTROLLER", Controller(voter, leader), apis=SERVED_APIS) for voter in (1, 2)]
+    ports = [await listener.start("127.0.0.1", 0) for listener in listeners]
+    voters = ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in enumerate(ports, 1))
+    keys = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": voters}
     eyes = QuorumEyes(typed_settings(keys, "access"))
     try:
         yield eyes
     finally:
         await eyes.close()
-        await listener.close(grace=0)
+        for listener in listeners:
+            await listener.close(grace=0)
 
 
 async def test_a_log_that_takes_longer_than_a_look_is_read_to_its_end_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +130,14 @@ async def test_a_log_that_takes_longer_than_a_look_is_read_to_its_end_before(mon
         assert seen.image is not None
         assert seen.image.provenance.offset == 99
         assert not seen.unknown
+
+
+async def test_the_leader_is_read_from_and_no_time_is_spent_on_the_others() -> None:
+    quorum = SnapshotLeader()
+    quorum.leading = 2
+    async with eyes_on(quorum) as eyes:
+        assert (await eyes.look()).image is not None
+    assert set(quorum.fetched) == {2}
 
 
 async def test_nobody_waits_for_a_quorum_that_is_not_there(free_port: int) -> None:

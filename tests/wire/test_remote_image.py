@@ -139,6 +139,14 @@ async def test_a_slow_line_gets_smaller_parts_and_no_more_time() -> None:
     assert max(size for _, size in leader.asked) == FIRST_PART_BYTES
 
 
+async def test_a_stock_leaders_log_which_comes_in_large_answers_gets_more_time() -> None:
+    leader = SnapshotLeader()
+    leader.log_seconds = 10
+    with pytest.raises(NoAnswerError):
+        await read_remote_image(look(leader))
+    await read_remote_image(Observer(leader, (1,), None, patience_seconds=0, fetch_seconds=15))
+
+
 async def test_a_quick_line_gets_larger_parts() -> None:
     leader = SnapshotLeader()
     await read_remote_image(Observer(leader, (1,), None, patience_seconds=0, request_seconds=3600))

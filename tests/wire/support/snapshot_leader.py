@@ -48,6 +48,8 @@ class SnapshotLeader:
     :ivar asked: position and size of each part that was asked for, and was sent.
     :ivar silent_from: parts from this byte on are not answered; ``is_silent`` says that one was asked for.
     :ivar slow_above: parts that are larger come too late.
+    :ivar fetched: who was asked for the log.
+    :ivar log_seconds: how long an answer with the log takes; who does not wait for it gets none.
     :ivar told: what becomes of an answer.
     """
 
@@ -59,11 +61,17 @@ class SnapshotLeader:
         self.silent_from = 2**63
         self.is_silent = asyncio.Event()
         self.slow_above = 2**63
+        self.fetched: list[int] = []
+        self.log_seconds = 0.0
         self.told: Callable[[RaftResponse], RaftResponse] = lambda answer: answer
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """See `RaftTransport`."""
         none, name = ErrorCode.none, f"controller {peer}, "
+        if isinstance(request, FetchRequest):
+            self.fetched.append(peer)
+            if timeout < self.log_seconds:
+                raise PeerTimeoutError("slow")
         if peer != self.leading:
             head = none, ErrorCode.not_leader_or_follower, self.leading, 2
             if isinstance(request, FetchRequest):
