@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from migrator.log.errors import NoSpaceError, storage_errors
 from migrator.records.batch import HEADER_SIZE, Batch, read_header
@@ -70,6 +72,65 @@ def write_durably(path: Path, data: bytes, *, like: Path | None = None) -> None:
             os.close(descriptor)
         temporary.replace(path)
     sync_directory(path.parent)
+
+
+class NewFile:
+    """A private file that is written piece by piece. It is in its place, whole and durable, once `put` was called;
+    without that, leaving the context leaves nothing.
+
+    :raises StorageError: any of the methods, and what leaves the old file in its place, if there is one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+
+    def __enter__(self) -> Self:
+        with storage_errors("cannot write", self._path):
+            self._temporary.unlink(missing_ok=True)
+            self._temporary.touch(PRIVATE_FILE, exist_ok=False)
+            self._out = self._temporary.open("wb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with storage_errors("cannot write", self._path):
+            try:
+                with suppress(OSError):  # what is not on the disk yet, or `put` has written it
+                    self._out.close()
+            finally:
+                self._temporary.unlink(missing_ok=True)
+
+    def write(self, data: bytes) -> None:
+        """Add something."""
+        try:
+            self._out.write(data)
+        except OSError:
+            with storage_errors("cannot write", self._path):
+                raise
+
+    def restart(self) -> None:
+        """Forget what was written."""
+        with storage_errors("cannot write", self._path):
+            self._out.seek(0)
+            self._out.truncate()
+
+    def put(self) -> None:
+        """Nothing more comes."""
+        with storage_errors("cannot write", self._path):
+            self._out.flush()
+            sync_file(self._out.fileno())
+            self._out.close()
+            self._temporary.replace(self._path)
+        sync_directory(self._path.parent)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 in hexadecimal, of a file of any size.
+
+    :raises StorageError: it cannot be read.
+    """
+    with storage_errors("cannot read", path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _make_alike(descriptor: int, model: os.stat_result) -> None:

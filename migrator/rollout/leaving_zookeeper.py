@@ -15,7 +15,7 @@ from typing import BinaryIO
 from migrator.clock import monotonic_ms
 from migrator.errors import MigratorError, OperatorError
 from migrator.log.errors import storage_errors
-from migrator.log.files import PRIVATE_FILE, TEMPORARY_SUFFIX, sync_directory
+from migrator.log.files import NewFile
 from migrator.rollout.ports import BrokerMode, Observation
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.kafka_tree import delete_of, lines_of
@@ -104,23 +104,13 @@ class _Progress:
 
 def _keep(session: ZooKeeperSession, file: Path, told: Callable[[int], None]) -> int:
     """Line by line, for there may be millions; gives how many. The file is whole, or not there; without znodes, too."""
-    temporary = file.with_name(file.name + TEMPORARY_SUFFIX)
     count = 0
-    with storage_errors("cannot keep ZooKeeper's znodes", file):
-        temporary.unlink(missing_ok=True)
-        try:
-            temporary.touch(PRIVATE_FILE, exist_ok=False)
-            with temporary.open("wb") as out:
-                for count, line in enumerate(lines_of(_reader(session)), 1):
-                    out.write(line)
-                    told(count)
-                out.flush()
-                os.fsync(out.fileno())
-            if count:
-                temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
-    sync_directory(file.parent)
+    with NewFile(file) as out:
+        for count, line in enumerate(lines_of(_reader(session)), 1):
+            out.write(line)
+            told(count)
+        if count:
+            out.put()
     return count
 
 

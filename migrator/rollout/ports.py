@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.nodes import Node
 from migrator.values import value
+
+if TYPE_CHECKING:
+    from pathlib import Path  # its name only: this is pure
 
 
 class ExecutorError(OperatorError):
@@ -54,6 +57,14 @@ class Executor(Protocol):
 
     async def read(self, node: Node, path: str) -> bytes | None:
         """A file of the node's host; None: there is no such file."""
+
+    async def fetch(self, node: Node, path: str, file: Path, *, seconds: float) -> bool:
+        """Bring a large file of the node's host here, whole or not at all; False: there is no such file. It may grow
+        meanwhile: it comes as it was at the beginning.
+
+        :param seconds: its bound.
+        :raises StorageError: this machine's disk refuses.
+        """
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
         """Replace a file, whole or not at all; mode and owner stay.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from migrator.rollout.files.archive import ZOOKEEPER, make_archive
+from migrator.rollout.files.archive import SUMS, ZOOKEEPER, make_archive
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import Output
+from migrator.rollout.ports import ExecutorError, Output, UnreachableError
+from tests.rollout.support.hosts import digest
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -26,6 +27,8 @@ class MadeUp(ModelCluster):
     """The host of each controller lists these names, and has a file by every name."""
 
     listed: Sequence[str] = ()
+    fails: Mapping[str, list[ExecutorError]] = {}
+    """By name of a file: what happens to it at first."""
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         if words[0] == "ls":
@@ -33,6 +36,8 @@ class MadeUp(ModelCluster):
         return await super().run(node, words, seconds=seconds)
 
     async def read(self, node: Node, path: str) -> bytes | None:
+        for failure in (errors.pop() for name, errors in self.fails.items() if path.endswith(name) and errors):
+            raise failure
         return b"by the host" if path.startswith(LOG) or path.endswith("evil.log") else await super().read(node, path)
 
 
@@ -67,6 +72,35 @@ def test_a_host_names_no_path_of_this_machine(operator: Operator, tmp_path: Path
     ]
     assert archived(operator, *away, SEGMENTS[0]) == {SEGMENTS[0]}
     assert not list(tmp_path.rglob("evil.log"))
+
+
+def test_a_file_that_does_not_come_does_not_hold_up_the_others(operator: Operator) -> None:
+    (operator.state / "journal.jsonl").touch()
+    lost = UnreachableError("ssh lost the connection")
+    assert isinstance(operator.cluster, MadeUp)
+    operator.cluster.fails = {SNAPSHOTS[-1]: [ExecutorError("it is too large")], SEGMENTS[0]: [lost, lost]}
+    assert archived(operator, *SNAPSHOTS, *SEGMENTS) == {*SEGMENTS}
+    (said,) = (line for line in operator.said if "not complete" in line)
+    assert f"of {CONTROLLER} are not complete in it: {SNAPSHOTS[-1]}: it is too large. Keep a copy yourself" in said
+    operator.cluster.fails = {SEGMENTS[0]: [lost] * 3, SEGMENTS[1]: [lost]}
+    archived(operator, *SNAPSHOTS, *SEGMENTS)
+    assert f"{SEGMENTS[0]}, and what comes behind it: ssh lost the connection" in operator.said[-2]
+
+
+def test_a_directory_without_a_log_is_said(operator: Operator) -> None:
+    (operator.state / "journal.jsonl").touch()
+    assert archived(operator, "quorum-state") == set()
+    assert f"{LOG} shows no segment of the log" in operator.said[0]
+
+
+def test_what_a_killed_command_has_left_is_not_in_it(operator: Operator) -> None:
+    (operator.state / "journal.jsonl").touch()
+    directory = operator.state / "archive-ab12cd34"
+    directory.mkdir()
+    (directory / f"{SEGMENTS[0]}.tmp").write_bytes(b"by the ho")
+    archived(operator, *SEGMENTS)
+    listed = dict(line.split("  ")[::-1] for line in (directory / SUMS).read_text().splitlines())
+    assert listed == {name: digest((directory / name).read_bytes()) for name in ("journal.jsonl", *SEGMENTS)}
 
 
 def test_znodes_that_are_in_it_stay(operator: Operator) -> None:

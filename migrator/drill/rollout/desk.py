@@ -21,11 +21,11 @@ from migrator.drill.report import DrillFailedError, DrillReport
 from migrator.drill.rollout.ask import MODULE
 from migrator.drill.rollout.services import Service, Services
 from migrator.errors import ExitCode
+from migrator.log.files import file_digest
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess, StillRunningError
 from migrator.rollout.files.archive import SUMS, VERDICTS, ZOOKEEPER
 from migrator.rollout.journal.journal import Entry, read_journal
-from migrator.rollout.plan.modes import digest
 from migrator.rollout.plan.steps import Phase
 from migrator.values import value
 
@@ -109,7 +109,7 @@ class RolloutDesk:
         """Note whether every file of the archive is as its list says; gives their number. Blocking."""
         (archive,) = self.state.glob("archive-*")
         listed = dict(line.split("  ")[::-1] for line in (archive / SUMS).read_text("utf-8").splitlines())
-        changed = [name for name, known in listed.items() if digest((archive / name).read_bytes()) != known]
+        changed = [name for name, known in listed.items() if file_digest(archive / name) != known]
         report.check("every file is as its checksum says", not changed, changed)
         report.check("ZooKeeper's znodes are in it", ZOOKEEPER in listed, sorted(listed))
         return len(listed)

@@ -8,6 +8,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
 from migrator.values import value
 
@@ -21,6 +22,15 @@ ERRORS_MAX = 1 << 16
 
 class CommandTimeoutError(Exception):
     """It still ran, and was killed with its process group."""
+
+
+class Sink(Protocol):
+    """Takes the output piece by piece, without waiting for anything but a disk. What it raises ends the command."""
+
+    def begin(self) -> None:
+        """A command begins."""
+
+    def add(self, chunk: bytes) -> None: ...
 
 
 @value
@@ -58,12 +68,17 @@ class _Tail:
         return b"".join(self._chunks)
 
 
-async def run_bounded(words: Sequence[str], *, stdin: bytes | None, seconds: float, output_max: int) -> Ended:
+async def run_bounded(
+    words: Sequence[str], *, stdin: bytes | None, seconds: float, output_max: int, sink: Sink | None = None
+) -> Ended:
     """
     :param stdin: what it reads; None: nothing.
+    :param sink: takes the output, all of it; ``output`` is empty then.
     :raises OSError: it cannot be started.
     :raises CommandTimeoutError: it did not end in time.
     """
+    if sink is not None:
+        sink.begin()
     process = await asyncio.create_subprocess_exec(
         *words,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
@@ -73,14 +88,15 @@ async def run_bounded(words: Sequence[str], *, stdin: bytes | None, seconds: flo
     )
     output, errors = _Tail(output_max), _Tail(ERRORS_MAX)
     streams = [
-        asyncio.create_task(_read(process.stdout, output)),
+        asyncio.create_task(_read(process.stdout, sink or output)),
         asyncio.create_task(_read(process.stderr, errors)),
         asyncio.create_task(_write(process.stdin, stdin)),
     ]
     try:
         async with asyncio.timeout(seconds):
-            code = await _ended(process)
+            code = await _ended(process, streams[0])
         await asyncio.wait(streams, timeout=DRAIN_SECONDS)
+        _raise_what_failed(streams[0])
         return Ended(code, output.content(), errors.content(), streams[0].done() and not output.dropped)
     except TimeoutError as error:
         raise CommandTimeoutError from error
@@ -88,16 +104,22 @@ async def run_bounded(words: Sequence[str], *, stdin: bytes | None, seconds: flo
         await _end(process, streams)
 
 
-async def _ended(process: asyncio.subprocess.Process) -> int:
+async def _ended(process: asyncio.subprocess.Process, reading: asyncio.Task[None] | None = None) -> int:
     """Its exit code. asyncio's own ``wait`` also waits for the pipes, which others may hold open."""
     while process.returncode is None:
+        _raise_what_failed(reading)
         await asyncio.sleep(POLL_SECONDS)
     return process.returncode
 
 
-async def _read(stream: asyncio.StreamReader | None, tail: _Tail) -> None:
+def _raise_what_failed(reading: asyncio.Task[None] | None) -> None:
+    if reading is not None and reading.done():
+        reading.result()
+
+
+async def _read(stream: asyncio.StreamReader | None, sink: Sink | _Tail) -> None:
     while stream is not None and (chunk := await stream.read(CHUNK_BYTES)):
-        tail.add(chunk)
+        sink.add(chunk)
 
 
 async def _write(stream: asyncio.StreamWriter | None, content: bytes | None) -> None:

@@ -12,15 +12,16 @@ import contextlib
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from migrator.errors import OperatorError
+from migrator.log.files import NewFile
 from migrator.observe.printable import printable
 from migrator.rollout.executors.bounded import CommandTimeoutError, Ended, run_bounded
+from migrator.rollout.executors.incoming import Incoming, Memory, TooLargeError
 from migrator.rollout.executors.presets import PHASES, PRESETS, RUNNING, UNREACHABLE
 from migrator.rollout.executors.scripts import (
     CUT_OFF,
-    DIGEST_LINE,
     MAY_NOT_LOOK,
     NO_SUCH_FILE,
     NO_SUCH_UNIT,
@@ -29,6 +30,7 @@ from migrator.rollout.executors.scripts import (
     NOT_NAMED,
     NOT_REGULAR,
     OTHER_DIGEST,
+    READ_GROWING,
     SCRIPTS,
 )
 from migrator.rollout.executors.templates import TemplateError, Values, check_value, render
@@ -37,7 +39,9 @@ from migrator.rollout.plan.modes import digest
 from migrator.rollout.ports import ExecutorError, FileChangedError, Output, PlaceAwayError, UnreachableError
 
 READ_MAX = 1 << 28
-"""Of a file: property files are small, snapshots of the metadata are not."""
+"""Of a file that is held in memory."""
+FETCH_MAX = 1 << 36
+"""Of a file that goes to the disk: many times ``metadata.log.segment.bytes`` (1 GiB by default)."""
 OUTPUT_MAX = 1 << 22
 SHOWN_LINES, SHOWN_CHARS = 3, 300
 READ_TRIES = 3
@@ -110,16 +114,32 @@ class NodeExecutor:
 
     async def read(self, node: Node, path: str) -> bytes | None:
         """A file of the node's host; None: there is no such file."""
+        memory = Memory()
+        return bytes(memory.content) if await self._receive(node, path, Incoming(memory, READ_MAX)) else None
+
+    async def fetch(self, node: Node, path: str, file: Path, *, seconds: float) -> bool:
+        """Bring a large file of the node's host here (see `Executor`)."""
+        with NewFile(file) as new:
+            found = await self._receive(
+                node, path, Incoming(new, FETCH_MAX), seconds=seconds, more={"read_script": READ_GROWING}
+            )
+            if found:
+                await asyncio.to_thread(new.put)
+        return found
+
+    async def _receive(
+        self, node: Node, path: str, incoming: Incoming, *, seconds: float = 0, more: Values | None = None
+    ) -> bool:
+        """Whether there is such a file; all of it has arrived then."""
         for _ in range(READ_TRIES):
-            ended = await self._run(node, "read", path, output_max=READ_MAX)
+            ended = await self._run(node, "read", path, seconds=seconds, sink=incoming, more=more)
             if ended.exit_code == NO_SUCH_FILE:
-                return None
+                return False
             self._raise_unless_done(node, "read", ended, path)
             if not ended.whole:
                 raise ExecutorError("what was read of it did not arrive whole", where=_where(node, path), remedy=WORDED)
-            content = _checked(ended.output)
-            if content is not None:
-                return content
+            if incoming.is_whole():
+                return True
         what = "what was read of it has another digest than the file"
         raise ExecutorError(what, where=_where(node, path), remedy="Somebody writes it, or the way there cuts it off")
 
@@ -184,7 +204,7 @@ class NodeExecutor:
         *,
         stdin: bytes | None = None,
         seconds: float = 0,
-        output_max: int = OUTPUT_MAX,
+        sink: Incoming | None = None,
         more: Values | None = None,
     ) -> Ended:
         template = self._commands(node).get(action)
@@ -192,9 +212,9 @@ class NodeExecutor:
             raise ExecutorError(f"the inventory has no command to {action} it", where=_where(node), remedy=WORDED)
         words = self._words(node, template, path, more)
         seconds = seconds or self._choices[node.executor].seconds
-        ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, output_max=output_max)
+        ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, sink=sink)
         if ended.exit_code == NO_PLACE and await self._is_there_again(node, action):
-            ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, output_max=output_max)
+            ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, sink=sink)
         return ended
 
     def _words(self, node: Node, template: str, path: str, more: Values | None = None) -> Sequence[str]:
@@ -218,7 +238,7 @@ class NodeExecutor:
             async with asyncio.timeout(seconds):
                 while phase != RUNNING:
                     await asyncio.sleep(POLL_SECONDS if looks else 0)
-                    ended = await self._end_of(node, LOOK, words, stdin=None, seconds=seconds, output_max=OUTPUT_MAX)
+                    ended = await self._end_of(node, LOOK, words, seconds=seconds)
                     self._raise_unless_done(node, LOOK, ended, "")
                     phase, looks = ended.output.decode("utf-8", "replace").strip(), looks + 1
         if phase == RUNNING:
@@ -233,11 +253,23 @@ class NodeExecutor:
         )
 
     async def _end_of(
-        self, node: Node, action: str, words: Sequence[str], *, stdin: bytes | None, seconds: float, output_max: int
+        self,
+        node: Node,
+        action: str,
+        words: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        seconds: float,
+        sink: Incoming | None = None,
     ) -> Ended:
         program = PurePath(words[0]).name
         try:
-            ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=output_max)
+            ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=OUTPUT_MAX, sink=sink)
+        except TooLargeError as error:
+            limit = 0 if sink is None else sink.limit >> 20
+            raise ExecutorError(
+                f"it is larger than {limit} MiB, the most that is read of it", where=_where(node), remedy="Look at it"
+            ) from error
         except OSError as error:
             what = f"{program} cannot be started: {error.strerror or error}"
             raise ExecutorError(what, where=_where(node), remedy=WORDED) from error
@@ -245,8 +277,8 @@ class NodeExecutor:
             raise ExecutorError(
                 f"the command to {action} it still ran after {seconds:g} s, and was ended",
                 where=_where(node),
-                remedy="See what it waits for. 'seconds' of the executor is its bound; a process that a start leaves "
-                "behind must not keep the command's output open",
+                remedy="See what it waits for. 'seconds' of the executor is its bound, 'times.command_seconds' that of "
+                "a long command; a process that a start leaves behind must not keep the command's output open",
             ) from error
         if ended.exit_code == UNREACHABLE.get(program):
             what = f"{program} did not reach the host, or lost the connection: {_said(ended)}"
@@ -275,11 +307,13 @@ class NodeExecutor:
         given = {**PRESETS[choice.preset].variables, **choice.variables, **node.variables}
         own = {"host": node.host, "name": node.name, "node_id": str(node.node_id), "path": path}
         for name, text in {**given, **own, **more}.items():
+            if name in SCRIPTS:
+                continue  # ours, and no name or path
             for each in (text,) if isinstance(text, str) else text:
                 check_value(name, each)
         if not path.startswith("/"):
             raise TemplateError(f"{printable(path)} is no absolute path")
-        return {**given, **own, **more, **SCRIPTS, "python": sys.executable}
+        return {**given, **own, **SCRIPTS, "python": sys.executable, **more}
 
     def _check(self, node: Node) -> Mapping[str, Sequence[str]]:
         """The words of each action, with stand-ins for what differs from call to call.
@@ -330,15 +364,6 @@ class NodeExecutor:
             remedy="Give each node its own property file, and a variable that tells it apart: 'unit' for systemd, "
             "'pod' for a pod, any name for a command of your own",
         )
-
-
-def _checked(output: bytes) -> bytes | None:
-    """The content behind the line with its digest; None where they do not match. A plain ``cat`` has no such line."""
-    if not output.startswith(DIGEST_LINE):
-        return output
-    head, _, content = output.partition(b"\n")
-    wanted = head.removeprefix(DIGEST_LINE).decode("ascii", "replace")
-    return content if digest(content) == wanted else None
 
 
 def _where(node: Node, path: str = "") -> str:

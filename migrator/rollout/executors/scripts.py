@@ -85,7 +85,7 @@ digest_of() { found=$(sha256sum <"$1"); echo "${found%% *}"; }
 now_of() { if [ -e "$1" ]; then digest_of "$1"; else echo absent; fi; }
 """
 
-_SHOW = r"""set -eu
+_LOOK = r"""set -eu
 path=$1
 if [ ! -e "$path" ]; then
   above=${path%/*}
@@ -94,10 +94,19 @@ if [ ! -e "$path" ]; then
   exit 81
 fi
 if [ ! -f "$path" ]; then echo "$path is not a regular file" >&2; exit 89; fi
-digest=$(sha256sum <"$path")
-printf 'migrator-sha256 %s\n' "${digest%% *}"
+"""
+
+_SHOW = rf"""{_LOOK}digest=$(sha256sum <"$path")
+printf 'migrator-sha256 %s\n' "${{digest%% *}}"
 exec cat "$path"
 """
+
+_SHOW_GROWING = rf"""{_LOOK}size=$(stat -L -c %s "$path")
+digest=$(head -c "$size" "$path" | sha256sum)
+printf 'migrator-sha256 %s\n' "${{digest%% *}}"
+exec head -c "$size" "$path"
+"""
+"""A log goes on while it is read: up to where it ended before."""
 
 _MAKE = rf"""set -eu
 umask 077{_DIGESTS}path=$1 expected=$2 wanted=$3
@@ -137,6 +146,11 @@ sync "${{path%/*}}/"
 READ = rf"""{_AS_OWNER}owner_of_way "$1"
 as "$owner" {shlex.quote(_SHOW)} "$1"
 """
+
+READ_GROWING = rf"""{_AS_OWNER}owner_of_way "$1"
+as "$owner" {shlex.quote(_SHOW_GROWING)} "$1"
+"""
+"""In the place of `READ`, for a file that others only write behind."""
 
 WRITE = rf"""{_AS_OWNER}path=$1 expected=$2 wanted=$3 backup=${{4-}}
 owner_of_way "$path"

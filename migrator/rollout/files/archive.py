@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from migrator.log.files import PRIVATE_DIRECTORY, sync_directory, write_durably
+from migrator.log.files import PRIVATE_DIRECTORY, TEMPORARY_SUFFIX, file_digest, sync_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.observe.journal import COMMAND_FILE
 from migrator.observe.printable import json_text
@@ -15,11 +17,12 @@ from migrator.rollout.files.property_files import text_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import directories_of
-from migrator.rollout.plan.modes import digest, parsed
-from migrator.rollout.ports import ExecutorError, Output
+from migrator.rollout.plan.modes import parsed
+from migrator.rollout.ports import ExecutorError, Output, UnreachableError
 
 VERDICTS, OUTPUTS, SUMS = "verdicts", "outputs", "SHA256SUMS"
 ZOOKEEPER = "zookeeper.jsonl"
+TRIES = 3
 SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
 FILE_OF_LOG = re.compile(r"[0-9]{20}(-[0-9]{10}\.checkpoint|\.log)")
 
@@ -51,34 +54,62 @@ async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: st
     directory = _directory(state / f"archive-{rollout}")
     for source in (state / COMMAND_FILE, *sorted((state / VERDICTS).glob("*.json"))):
         write_durably(directory / source.name, source.read_bytes())
+    for left in directory.glob(f"*{TEMPORARY_SUFFIX}"):  # of a command that was killed
+        left.unlink()
     await _keep_metadata(parts, node, directory)
     kept = directory / ZOOKEEPER
     # One of an earlier try has at least as much: nobody writes there any more, and somebody may have removed all since.
     why_not = "" if kept.exists() else await parts.keep_zookeeper(kept)
     if why_not:
         parts.tell(f"archive: ZooKeeper's znodes are not in it: {why_not}")
-    names = sorted(path.name for path in directory.iterdir() if path.name != SUMS)
-    sums = "".join(f"{digest((directory / name).read_bytes())}  {name}\n" for name in names)
-    write_durably(directory / SUMS, sums.encode())
+    await asyncio.to_thread(_write_sums, directory)
     return directory
+
+
+def _write_sums(directory: Path) -> None:
+    names = sorted(path.name for path in directory.iterdir() if path.name != SUMS)
+    sums = "".join(f"{file_digest(directory / name)}  {name}\n" for name in names)
+    write_durably(directory / SUMS, sums.encode())
 
 
 async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> None:
     """Files of the metadata log, one after the other: the newest snapshot, and the segments. What cannot be brought
-    here is said. The node's host names them, and may be anybody's by now: a name is no path.
+    here is said, and does not hold up the others. The node's host names them, and may be anybody's by now: a name is no
+    path.
     """
     try:
         where = directories_of(parsed(node, await text_of(parts.executor, node)))
         log = PurePosixPath(where[0] if where else "/") / DIRECTORY_NAME
         listed = await parts.executor.run(node, ["ls", "-1", str(log)], seconds=parts.inventory.times.command)
-        names = sorted(filter(FILE_OF_LOG.fullmatch, listed.text.splitlines()))
-        snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
-        for name in (*snapshots[-1:], *(name for name in names if name.endswith(SEGMENT_SUFFIX))):
-            content = await parts.executor.read(node, str(log / name))
-            if content is not None:
-                write_durably(directory / name, content)
     except ExecutorError as error:
-        parts.tell(f"archive: the metadata of {node.name} are not complete in it: {error.what}. Keep a copy yourself")
+        _tell_missing(parts, node, "all", error.what)
+        return
+    names = sorted(filter(FILE_OF_LOG.fullmatch, listed.text.splitlines()))
+    snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+    segments = [name for name in names if name.endswith(SEGMENT_SUFFIX)]
+    if not segments:
+        _tell_missing(parts, node, "all", f"{log} shows no segment of the log")
+    for name in (*snapshots[-1:], *segments):
+        try:
+            if not await _fetch(parts, node, str(log / name), directory / name):
+                _tell_missing(parts, node, name, "it is not there any more")
+        except UnreachableError as error:
+            _tell_missing(parts, node, f"{name}, and what comes behind it", error.what)
+            return
+        except ExecutorError as error:
+            _tell_missing(parts, node, name, error.what)
+
+
+async def _fetch(parts: RolloutParts, node: Node, path: str, file: Path) -> bool:
+    """A large file takes its time, and a connection may break in it."""
+    for _ in range(TRIES - 1):
+        with suppress(UnreachableError):
+            return await parts.executor.fetch(node, path, file, seconds=parts.inventory.times.command)
+    return await parts.executor.fetch(node, path, file, seconds=parts.inventory.times.command)
+
+
+def _tell_missing(parts: RolloutParts, node: Node, what: str, why: str) -> None:
+    parts.tell(f"archive: the metadata of {node.name} are not complete in it: {what}: {why}. Keep a copy yourself")
 
 
 def _directory(path: Path) -> Path:

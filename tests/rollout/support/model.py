@@ -33,6 +33,7 @@ from migrator.rollout.ports import (
     PartitionsSeen,
     QuorumSeen,
 )
+from tests.rollout.support.model_fetch import FetchesAsItReads
 from tests.rollout.support.model_files import SECRET, broker_file, controller_file
 
 MODES = {
@@ -95,7 +96,7 @@ class Process:
 Fault = Callable[[str, Node], None]
 
 
-class ModelCluster:
+class ModelCluster(FetchesAsItReads):
     """Executor and observer of a model cluster, and what happens in it.
 
     :param fault: called with action and node before each effect; may raise, or change the model.
