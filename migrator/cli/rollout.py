@@ -92,7 +92,7 @@ async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
     goes_back = bool(progress.rollout) and not progress.closed and progress.direction is Direction.BACK
     direction = Direction.BACK if back or goes_back else Direction.FORWARD
     async with parts_at(site, _say_aside) as (parts, world):
-        unknown = await check_address(world.zookeeper, await parts.observer.observe())
+        unknown = await check_address(world.zookeeper, await parts.observer.observe(partitions=False))
         shown = await _previews(parts, progress, direction, canary)
         if as_json:
             steps = [one.as_json() for one in shown]
@@ -155,7 +155,7 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
             if not any(one.changes_a_node for one in shown):
                 return Ending.ALREADY
         if not parts.zookeeper_connect and (not progress.rollout or progress.closed):
-            refuse_without_zookeeper(await parts.observer.observe())
+            refuse_without_zookeeper(await parts.observer.observe(partitions=False))
         await open_rollout(parts, journal, canary)
         return None
 
@@ -244,7 +244,7 @@ def _run(
 
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (parts, world):
-            await check_address(world.zookeeper, await parts.observer.observe())
+            await check_address(world.zookeeper, await parts.observer.observe(partitions=False))
             await refuse_without(parts, journal)
             await refuse_with(parts, journal)
             ended = await begin(parts, journal)
@@ -360,7 +360,7 @@ def unlock(inventory: Path, yes: bool) -> None:
 
     async def work(journal: RolloutJournal) -> None:
         async with parts_at(site, _say_aside) as (parts, _):
-            await parts.observer.observe()  # whether the migration is over, and so where the lock is
+            await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
             holder = await parts.lock.holder()
             if holder is None:
                 say("nobody holds the lock")
@@ -391,7 +391,7 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
 
     async def work() -> None:
         async with parts_at(site, _say_aside) as (parts, world):
-            refuse_removal(await parts.observer.observe())
+            refuse_removal(await parts.observer.observe(partitions=False))
             where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
             with at_a_question():

@@ -229,8 +229,11 @@ class Observation:
 class Observer(Protocol):
     """Looks at the cluster; changes nothing."""
 
-    async def observe(self) -> Observation:
-        """Everything that can be seen now. What cannot is named in it: this raises nothing, and is bounded in time."""
+    async def observe(self, *, partitions: bool = True) -> Observation:
+        """Everything that can be seen now. What cannot is named in it: this raises nothing, and is bounded in time.
+
+        :param partitions: False: not how partitions are, which takes long on a large cluster.
+        """
 
     async def close(self) -> None:
         """End sessions and channels."""

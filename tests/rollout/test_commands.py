@@ -150,11 +150,11 @@ def test_an_order_to_stop_counts_from_the_first_moment_of_a_command(desk: Desk) 
     looks: list[str] = []
     observe = desk.cluster.observe
 
-    async def asked_meanwhile() -> Observation:
+    async def asked_meanwhile(*, partitions: bool = True) -> Observation:
         if not looks:
             looks.append(ABORT_FILE)
             (desk.state / ABORT_FILE).touch()
-        return await observe()
+        return await observe(partitions=partitions)
 
     desk.cluster.observe = asked_meanwhile  # type: ignore[method-assign]
     assert "as was asked for" in desk.printed("resume")

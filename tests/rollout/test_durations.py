@@ -88,23 +88,25 @@ def test_what_failed_last_is_told_until_something_else_happens() -> None:
 
 
 class Counting(ModelCluster):
-    """Counts the looks at the cluster."""
+    """Counts the looks at the cluster, and those also at all partitions."""
 
-    looks = 0
+    looks = wide = 0
 
-    async def observe(self) -> Observation:
+    async def observe(self, *, partitions: bool = True) -> Observation:
         self.looks += 1
-        return await super().observe()
+        self.wide += partitions
+        return await super().observe(partitions=partitions)
 
 
-@pytest.mark.parametrize(("roll", "looks"), [(Phase.MIGRATE, 4), (Phase.KRAFT, 3)])
-def test_a_restart_that_waits_for_nobody_takes_few_looks(tmp_path: Path, roll: Phase, looks: int) -> None:
+@pytest.mark.parametrize(("roll", "looks"), [(Phase.MIGRATE, (4, 3)), (Phase.KRAFT, (3, 3))])
+def test_a_restart_that_waits_for_nobody_takes_few_looks(tmp_path: Path, roll: Phase, looks: tuple[int, int]) -> None:
     """Whether the step may begin, right before the stop, in ZooKeeper mode whether the old registration is gone, and
     behind the restart. Each look asks every node of the cluster."""
     (tmp_path / "state").mkdir()
     cluster = Counting(model_inventory())
-    looks_at: dict[str, int] = {}
-    cluster.points.at = lambda where: looks_at.update({where: cluster.looks})
+    looks_at: dict[str, tuple[int, int]] = {}
+    cluster.points.at = lambda where: looks_at.update({where: (cluster.looks, cluster.wide)})
     assert Operator(cluster, tmp_path / "state").apply(StopAt(roll)) is Ending.REACHED
     ends = [looks_at[f"after done {step.name} "] for step in STEPS if step.phase is roll]
-    assert [later - earlier for earlier, later in pairwise(ends)] == [looks] * (len(ends) - 1)
+    took = [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(ends)]
+    assert took == [looks] * (len(ends) - 1)

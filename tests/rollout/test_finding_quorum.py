@@ -54,7 +54,7 @@ def test_voters_that_are_configured_are_not_found_by_bootstrap_servers() -> None
 def test_nothing_is_begun_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     operator = Operator(ModelCluster(BY_SERVERS), tmp_path)
 
-    async def observe() -> Observation:
+    async def observe(*, partitions: bool = True) -> Observation:
         return seen("3.7")
 
     monkeypatch.setattr(operator.cluster, "observe", observe)

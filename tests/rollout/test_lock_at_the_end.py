@@ -66,8 +66,8 @@ class Looks:
         self._cluster = cluster
         self.is_finished = False
 
-    async def observe(self) -> Observation:
-        seen = await self._cluster.observe()
+    async def observe(self, *, partitions: bool = True) -> Observation:
+        seen = await self._cluster.observe(partitions=partitions)
         self.is_finished = self.is_finished or seen.is_finished
         return seen
 

@@ -33,8 +33,8 @@ class Cluster(ModelCluster):
 
     blind = False
 
-    async def observe(self) -> Observation:
-        seen = await super().observe()
+    async def observe(self, *, partitions: bool = True) -> Observation:
+        seen = await super().observe(partitions=partitions)
         return replace(seen, brokers=None) if self.blind and BROKER not in self.processes else seen
 
 

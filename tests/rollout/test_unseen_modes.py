@@ -99,9 +99,9 @@ def test_a_look_at_which_nobody_answers_does_not_decide_that_a_restart_is_not_ne
         nonlocal hidden
         hidden = hidden or where == f"after found {phase.value}/{BROKER} edit"
 
-    async def observed() -> Observation:
+    async def observed(*, partitions: bool = True) -> Observation:
         nonlocal hidden
-        found, hidden = (Observation() if hidden else await observe()), False
+        found, hidden = (Observation() if hidden else await observe(partitions=partitions)), False
         return found
 
     operator.cluster.observe = observed  # type: ignore[method-assign]

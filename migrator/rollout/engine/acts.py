@@ -146,7 +146,7 @@ class StepActs:
 
     async def _may_run(self, own: Step, node: Node) -> bool:
         """Whether the node is seen to serve, or its process to run, or nobody can say."""
-        if serves(node, await self._parts.observer.observe()):
+        if serves(node, await self._parts.observer.observe(partitions=False)):
             return True
         try:
             return await self._parts.executor.incarnation(own.successor or node) is not None
@@ -278,7 +278,7 @@ class StepActs:
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 noted = soaked
             if verify and soaked - verified >= verify and soaked < wanted:
-                await self._jobs.verify(step, await self._parts.observer.observe(), progress)
+                await self._jobs.verify(step, await self._parts.observer.observe(partitions=False), progress)
                 verified = soaked
             if self._is_aborted():
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)

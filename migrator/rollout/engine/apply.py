@@ -128,7 +128,8 @@ class RolloutRun:
         refuse_step(self._steps, stop.step)
         if stop.step and self._progress.of(stop.step).finished:
             return Ending.PAUSED
-        seen = await self._parts.observer.observe()  # whether the migration is over, and so where the lock is
+        # Whether the migration is over, and so where the lock is.
+        seen = await self._parts.observer.observe(partitions=False)
         self._refuse_other_cluster(seen)
         await self._parts.lock.acquire(self._progress.rollout)
         self._note(Event.RESUMED)

@@ -61,7 +61,7 @@ class JobActs:
             return
         if job is None or node is None:
             raise ValueError(step.name)
-        known, seen = progress.of(step.name), await self._parts.observer.observe()
+        known, seen = progress.of(step.name), await self._parts.observer.observe(partitions=False)
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
             self._note(Event.DONE, step.name, Act.RUN)
             return
@@ -90,7 +90,7 @@ class JobActs:
 
         :raises JobFailedError: the sides differ, or the comparison fails.
         """
-        seen = await self._parts.observer.observe()
+        seen = await self._parts.observer.observe(partitions=False)
         if not seen.is_finished and self._verdict_is_old(progress):
             await self.verify(step, seen, progress)
         if Act.PROVE not in progress.of(step.name).done:
@@ -116,7 +116,7 @@ class JobActs:
 
     async def _leave_out(self, step: Step, progress: Progress) -> None:
         """The leader gets the order again whenever it is not finished: each order is for one leader only."""
-        seen = await self._parts.observer.observe()
+        seen = await self._parts.observer.observe(partitions=False)
         gone = silent_gone(self._parts.inventory.gone, seen)
         if seen.is_finished or not gone:
             self._note(Event.FOUND, step.name, Act.RUN)

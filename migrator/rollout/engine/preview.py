@@ -12,7 +12,7 @@ from migrator.config.properties import decoded
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.looks import silent_gone
 from migrator.rollout.engine.order import in_order
-from migrator.rollout.files.property_files import earlier_of, text_of
+from migrator.rollout.files.property_files import at_once, earlier_of, texts_of
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -92,26 +92,22 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
 
     :raises OperatorError: a host cannot be reached, or a file cannot be read.
     """
-    texts: dict[str, str] = {}
-    running = set()
-    for node in parts.inventory.nodes:
-        texts[node.name] = await text_of(parts.executor, node)
+    nodes, executor = parts.inventory.nodes, parts.executor
+    texts = await texts_of(executor, nodes)
+    for node in nodes:
         parsed(node, texts[node.name])
-        if await parts.executor.incarnation(node) is not None:
-            running.add(node.name)
-    earlier = {}
-    for step in steps:
-        if step.node is None or step.mode is None:
-            continue
-        text = texts[step.node.name]
-        content = await earlier_of(parts.executor, step.node, step.mode, progress.rollout, text)
-        if content is not None:
-            earlier[step.node.name, step.mode] = decoded(content)
-    stock = {}
-    for node in parts.inventory.controllers.stock.values():
-        if (content := await parts.executor.read(node, node.properties)) is not None:
-            stock[node.name] = decoded(content)
-    return Facts(await parts.observer.observe(), texts, frozenset(running), earlier, stock)
+    running = await at_once(executor.incarnation, nodes)
+    changed = [(step.node, step.mode) for step in steps if step.node is not None and step.mode is not None]
+    kept = await at_once(lambda it: earlier_of(executor, *it, progress.rollout, texts[it[0].name]), changed)
+    successors = tuple(parts.inventory.controllers.stock.values())
+    theirs = await at_once(lambda node: executor.read(node, node.properties), successors)
+    return Facts(
+        await parts.observer.observe(partitions=False),
+        texts,
+        frozenset(node.name for node, runs in zip(nodes, running, strict=True) if runs is not None),
+        {(node.name, mode): decoded(it) for (node, mode), it in zip(changed, kept, strict=True) if it is not None},
+        {node.name: decoded(it) for node, it in zip(successors, theirs, strict=True) if it is not None},
+    )
 
 
 def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:

@@ -63,7 +63,7 @@ class StepGates:
         known = progress.of(step.name)
         if known.begun is not Act.RESTART:
             return Act.RESTART in known.done
-        return await self._is_over(step, progress, await self._parts.observer.observe())
+        return await self._is_over(step, progress, await self._parts.observer.observe(partitions=False))
 
     async def _is_over(self, step: Step, progress: Progress, seen: Observation) -> bool:
         """Whether the process of a step was stopped meanwhile: no gate holds up what brings it back."""

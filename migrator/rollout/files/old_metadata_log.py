@@ -65,7 +65,7 @@ async def _leaves_it_alone(parts: RolloutParts, node: Node, path: str) -> bool:
 
     :raises OldLogError: nobody can say, and its release does not delete the log itself.
     """
-    broker = ((await parts.observer.observe()).brokers or {}).get(node.node_id)
+    broker = ((await parts.observer.observe(partitions=False)).brokers or {}).get(node.node_id)
     if broker is None or broker.mode is None:
         return await parts.executor.incarnation(node) is None
     if not broker.may_migrate:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from migrator.config.properties import decoded
 from migrator.errors import OperatorError
@@ -14,12 +18,40 @@ from migrator.rollout.ports import Executor
 BEFORE = ".before-"
 LIST_SECONDS = 60.0
 BACKUPS_MAX = 20
+HOSTS_AT_ONCE = 16
+S = TypeVar("S")
+T = TypeVar("T")
 LEAVES = {
     FileMode.BROKER_ZOOKEEPER: Phase.MIGRATE,
     FileMode.BROKER_MIGRATING: Phase.KRAFT,
     FileMode.CONTROLLER_MIGRATING: Phase.FINISH,
 }
 """By mode of a file, the phase that takes the file out of this mode, and keeps the file as it was."""
+
+
+async def at_once(ask: Callable[[S], Awaitable[T]], of: Iterable[S]) -> list[T]:
+    """What is asked of many hosts: not one after the other, and not all at the same time.
+
+    :raises OperatorError: the first error; what was not asked yet is not asked then.
+    """
+    turns = asyncio.Semaphore(HOSTS_AT_ONCE)
+
+    async def one(each: S) -> T:
+        async with turns:
+            return await ask(each)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(each)) for each in of]
+    except* OperatorError as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def texts_of(executor: Executor, nodes: Sequence[Node]) -> dict[str, str]:
+    """Their property files, by name of the node; errors as `text_of`."""
+    found = await at_once(partial(text_of, executor), nodes)
+    return {node.name: text for node, text in zip(nodes, found, strict=True)}
 
 
 async def text_of(executor: Executor, node: Node) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ Note = Callable[..., None]
 SHOWN_MAX = 5
 
 
+LONG_SECONDS = 10.0
+"""Of a look at the cluster."""
 Asked = Callable[[Observation], Sequence[GateQuestion]]
 """What a gate asks, by what is seen at each look: a broker that was down may serve at the next one."""
 
@@ -123,7 +126,7 @@ class Gatekeeper:
         files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
             if seen is None:
-                seen = await self._parts.observer.observe()
+                seen = await self._look(step)
             looks += 1
             self._shrink(seen)
             questions = [await self._with_file(question, seen, files) for question in asked(seen)]
@@ -151,6 +154,20 @@ class Gatekeeper:
             await clock.sleep(times.poll)
             seen = None
 
+    async def _look(self, step: str) -> Observation:
+        """At everything; says so if that takes long."""
+
+        async def say_so() -> None:
+            while True:
+                await asyncio.sleep(LONG_SECONDS)
+                self._parts.tell(f"{step}: still looks at brokers, partitions and controllers")
+
+        meanwhile = asyncio.create_task(say_so())
+        try:
+            return await self._parts.observer.observe()
+        finally:
+            meanwhile.cancel()
+
     async def until_gone(self, node: Node, step: str) -> None:
         """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
         over after the time-out of its session, and a registration that stays is waited for as long as any gate. Once
@@ -159,7 +176,7 @@ class Gatekeeper:
         began_ms, said = clock.monotonic_ms(), ""
         own_ms = await self._own_session_ms(node)
         while True:
-            seen = await self._parts.observer.observe()
+            seen = await self._parts.observer.observe(partitions=False)
             self._session_ms = max(self._session_ms, _session_ms(seen))
             waiting = self._parts.judge(GateQuestion(Gate.BROKER_GONE, node), seen)
             if not waiting or await self._runs(node):

@@ -9,7 +9,7 @@ from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
 from migrator.rollout.files.examined import remove_left_copies
-from migrator.rollout.files.property_files import text_of
+from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.gates.gates import FINISHED
 from migrator.rollout.inventory import ControllerKind, Inventory
@@ -43,7 +43,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     """
     refuse_canary_of(parts.inventory, journal.entries, canary)
     progress = progress_of(journal.entries)
-    seen = await parts.observer.observe()  # whether the migration is over, and so where the lock is
+    seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
     if progress.rollout and not progress.closed:
         await parts.lock.acquire(progress.rollout)
         if progress.direction is Direction.BACK and seen.is_finished:
@@ -67,12 +67,10 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
 
 
 async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str, rollout: str) -> None:
-    files, texts = {}, {}
+    texts = await texts_of(parts.executor, parts.inventory.nodes)
     for node in parts.inventory.nodes:
-        texts[node.name] = text = await text_of(parts.executor, node)
-        parsed(node, text)
-        files[node.name] = digest(encoded(text))
-    seen = await parts.observer.observe()
+        parsed(node, texts[node.name])
+    seen = await parts.observer.observe(partitions=False)
     refuse_lost_brokers(parts.inventory, seen, texts)
     level = first_level(parts.inventory, seen)
     now = parts.clock.wall_ms()
@@ -81,8 +79,8 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
     more |= {"cluster": parts.inventory.cluster, "cluster_id": seen.cluster_id}
     journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, **more)
     await _note_baseline(parts, journal)
-    for name, found in files.items():
-        journal.append(now, Event.FILE, node=name, file=found)
+    for name, text in texts.items():
+        journal.append(now, Event.FILE, node=name, file=digest(encoded(text)))
     await _lock_opened(parts, journal, rollout)
 
 
@@ -121,7 +119,7 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
     :raises OperatorError: the rollout goes back, and the migration has ended meanwhile; or somebody has the lock.
     """
     progress = progress_of(journal.entries)
-    seen = await parts.observer.observe()  # whether the migration is over, and so where the lock is
+    seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
     await parts.lock.acquire(progress.rollout)
     if _goes_back(progress):
         refuse_ended(seen, is_complete=False)
@@ -141,7 +139,7 @@ async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
         for node in parts.inventory.controllers.nodes
     ]
     one_ends_it = parts.inventory.controllers.kind is ControllerKind.STOCK
-    seen = await parts.observer.observe()
+    seen = await parts.observer.observe(partitions=False)
     refuse_back(seen, files, one_ends_it=one_ends_it, is_complete=progress.closed)
     return seen.metadata_version
 
@@ -183,7 +181,7 @@ async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
     known, gone = progress_of(journal.entries).left_out, parts.inventory.gone
     if not gone:
         return
-    seen = await parts.observer.observe()
+    seen = await parts.observer.observe(partitions=False)
     refuse_gone([node for node in gone if node.name not in known], seen)
     for name in back_again(gone, seen):
         parts.tell(f"{name} was left out and is there again. {TAKE_IN.format(name)}")

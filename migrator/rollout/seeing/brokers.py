@@ -19,20 +19,19 @@ from migrator.rollout.gates.placements import Placements
 from migrator.rollout.plan.modes import SESSION_TIMEOUT
 from migrator.rollout.ports import PartitionsSeen
 from migrator.values import value
-from migrator.wire.broker_settings import TOPIC, BrokerConfigs, Refused, describe_broker, describe_configs
+from migrator.wire.broker_settings import TOPIC, BrokerConfigs, Refused, describe_broker
 from migrator.wire.client import KafkaConnection
 from migrator.wire.encode import encode_entity
 from migrator.wire.listener_settings import broker_security
 from migrator.wire.schemas import FETCH, METADATA, VersionRange, build, request_type
 
 ASK_SECONDS = 4.0
-PARTITIONS_SECONDS = 30.0
-"""For the names and states of all partitions: tens of megabytes on a large cluster."""
+ASKED_AT_ONCE = 32
+"""Brokers; each has the time above from its turn on."""
 MAX_RESPONSE_BYTES = 1 << 29
 CLIENT_ID = "migrator-rollout"
 PRODUCE, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 46, 9
 METADATA_VERSION = 7
-CONFIGS_AT_ONCE = 500
 MIN_ISR = "min.insync.replicas"
 DIGITS_MAX = 10
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
@@ -73,6 +72,29 @@ class State(NamedTuple):
     in_sync: tuple[int, ...]
 
 
+@value
+class PartitionList:
+    """How a broker knows all partitions: its answer of Metadata, not decoded, which may have 100 MiB; and how many
+    partitions are being reassigned. ``topics``: those whose ``min.insync.replicas`` matters."""
+
+    frame: bytes | bytearray
+    offset: int
+    placed: bool
+    reassigning: int
+    topics: tuple[str, ...]
+
+    def seen(self, minima: Mapping[str, int], min_isr: int) -> PartitionsSeen:
+        """Counts them.
+
+        :param minima: ``min.insync.replicas`` of topics that have one of their own.
+        :param min_isr: of all others.
+        """
+        found = Placements(placed=self.placed)
+        for each in partitions_in(self.frame, self.offset, placed=self.placed):
+            found.add(*each, minima.get(each.topic, min_isr))
+        return replace(found.seen(self.reassigning), topics=_topics_at(self.frame, self.offset)[0])
+
+
 class BrokerEyes:
     """
     :param settings: name the brokers' listener, and how to log in.
@@ -87,11 +109,12 @@ class BrokerEyes:
         self._keys = tuple(dict.fromkeys((*ASKED_KEYS, *watched)))
         self._listener = settings.broker_rpc_listener
         self._security = broker_security(settings)
+        self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> BrokerAnswer | str:
         """What a broker says of itself, or why nobody knows."""
         try:
-            async with asyncio.timeout(ASK_SECONDS):
+            async with self._turns, asyncio.timeout(ASK_SECONDS):
                 connection = await self._open(endpoints)
                 try:
                     found = await describe_broker(connection, broker_id, self._keys)
@@ -108,20 +131,22 @@ class BrokerEyes:
         in_file = {key: text for key, text in found.in_file.items() if key in self._watched}
         return BrokerAnswer(in_force, release, in_file)
 
-    async def partitions(self, endpoints: Sequence[Endpoint], min_isr: int) -> PartitionsSeen | str:
-        """How one broker knows all partitions, or why nobody knows.
+    async def partitions(self, endpoints: Sequence[Endpoint]) -> PartitionList | str:
+        """How one broker knows all partitions, or why it does not say. The caller bounds the time.
 
-        :param min_isr: of topics that have no ``min.insync.replicas`` of their own.
+        Reassignments are asked first: a broker that cannot tell them refuses, and has not sent all the rest in vain.
         """
         try:
-            async with asyncio.timeout(PARTITIONS_SECONDS):
+            async with asyncio.timeout(ASK_SECONDS):
                 connection = await self._open(endpoints)
-                try:
-                    return await _partitions(connection, min_isr, placed=self.placed)
-                finally:
-                    await connection.close()
+            try:
+                async with asyncio.timeout(ASK_SECONDS):
+                    reassigning = await _reassigning(connection)
+                return await _listed(connection, reassigning, placed=self.placed)
+            finally:
+                await connection.close()
         except (MigratorError, TimeoutError) as error:
-            return f"no broker says how partitions are: {str(error) or f'not within {PARTITIONS_SECONDS:g} s'}"
+            return f"no broker says how partitions are: {str(error) or f'not within {ASK_SECONDS:g} s'}"
 
     async def _open(self, endpoints: Sequence[Endpoint]) -> KafkaConnection:
         at = next((end for end in endpoints if end.name.upper() == self._listener), None)
@@ -130,36 +155,13 @@ class BrokerEyes:
         return await KafkaConnection.open(at.host, at.port, CLIENT_ID, self._security, MAX_RESPONSE_BYTES)
 
 
-async def _configs(
-    connection: KafkaConnection, resource_type: int, names: Sequence[str], keys: Sequence[str]
-) -> dict[str, Mapping[str, str]]:
-    """By resource; those that may not be seen are left out."""
-    found = await describe_configs(connection, resource_type, names, keys)
-    return {name: said for name, said in found.items() if not isinstance(said, Refused)}
-
-
-async def _partitions(connection: KafkaConnection, min_isr: int, *, placed: bool) -> PartitionsSeen:
+async def _listed(connection: KafkaConnection, reassigning: int, *, placed: bool) -> PartitionList:
     request = build(request_type(METADATA, METADATA_VERSION), topics=None, allow_auto_topic_creation=False)
     frame, offset = await connection.request_encoded(METADATA, METADATA_VERSION, encode_entity(request))
     topics = await asyncio.to_thread(
         lambda: sorted({each.topic for each in partitions_in(frame, offset, placed=placed)})
     )
-    minima: dict[str, int] = {}
-    for start in range(0, len(topics), CONFIGS_AT_ONCE):
-        asked = topics[start : start + CONFIGS_AT_ONCE]
-        some = await _configs(connection, TOPIC, asked, [MIN_ISR])
-        if placed and (hidden := set(asked) - set(some)):
-            raise PeerError(f"the login may not see {MIN_ISR} of {len(hidden)} topics, {min(hidden)} for one")
-        minima |= {name: least for name, keys in some.items() if (least := _least(keys))}
-
-    def count() -> Placements:
-        found = Placements(placed=placed)
-        for each in partitions_in(frame, offset, placed=placed):
-            found.add(*each, minima.get(each.topic, min_isr))
-        return found
-
-    found = (await asyncio.to_thread(count)).seen(await _reassigning(connection))
-    return replace(found, topics=_topics_at(frame, offset)[0])
+    return PartitionList(frame, offset, placed, reassigning, tuple(topics))
 
 
 def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
@@ -230,7 +232,7 @@ def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> Par
     minima = {
         resource.name: least
         for resource, keys in image.configs.items()
-        if resource.resource_type == TOPIC and (least := _least(keys))
+        if resource.resource_type == TOPIC and (least := own_min_isr(keys))
     }
     found, reassigning = Placements(placed=placed), 0
     for topic in image.topics.by_id.values():
@@ -242,7 +244,7 @@ def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> Par
     return found.seen(reassigning)
 
 
-def _least(keys: Mapping[str, str]) -> int:
+def own_min_isr(keys: Mapping[str, str]) -> int:
     """A topic's own ``min.insync.replicas``; 0 without one, and for a text that a broker does not take either, as
     somebody may have written it into ZooKeeper by hand."""
     text = keys.get(MIN_ISR, "").strip()

@@ -12,7 +12,7 @@ from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.records.metadata import Endpoint
 from migrator.records.versions import version_at
 from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen, QuorumSeen
-from migrator.rollout.seeing.brokers import FLAG, MIN_ISR, ROLES, BrokerAnswer, BrokerEyes, of_image
+from migrator.rollout.seeing.brokers import FLAG, MIN_ISR, ROLES, BrokerAnswer, BrokerEyes, PartitionList, of_image
 from migrator.rollout.seeing.leader_says import LeaderSays, by_asker
 from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
@@ -22,6 +22,8 @@ QUORUM_RULES = (PublicState.DUAL_WRITE, PublicState.FINISHED)
 WRITES = (State.DUAL_WRITING.value, State.FINISHING.value, State.COMPLETING.value, State.FINISHED.value)
 """Internal states in which ZooKeeper follows the log, or need not any more."""
 NO_STATUS = "the leader's status is not to be had: writes of others to ZooKeeper are not seen"
+PARTITIONS_SECONDS = 120.0
+"""For the names and states of all partitions: 100 MiB on a large cluster, perhaps over a slow line."""
 Ask = Callable[[int], Awaitable[LeaderSays | None]]
 """Asks the leader with this id on its own host."""
 
@@ -52,7 +54,7 @@ class ClusterObserver:
         self.quorum: QuorumSeen | None = None
         """As it was seen last."""
 
-    async def observe(self) -> Observation:
+    async def observe(self, *, partitions: bool = True) -> Observation:
         """Everything that can be seen now (see `Observer`)."""
         zookeeper, quorum, status = await asyncio.gather(self._look_at_zookeeper(), self._quorum.look(), self._status())
         leader = None if quorum.seen is None else quorum.seen.leader_id
@@ -71,11 +73,11 @@ class ClusterObserver:
             )
         )
         answers = {broker: answer for broker, answer in asked.items() if isinstance(answer, BrokerAnswer)}
-        partitions = await self._partitions(zookeeper, quorum.image, state, known, answers)
+        found = await self._partitions(zookeeper, quorum.image, state, known, answers) if partitions else None
         return Observation(
             cluster_id=zookeeper.cluster_id or ("" if status is None else status.cluster_id),
             brokers=brokers_seen(zookeeper, quorum, answers, is_finished=self.is_finished),
-            partitions=partitions if isinstance(partitions, PartitionsSeen) else None,
+            partitions=found if isinstance(found, PartitionsSeen) else None,
             quorum=quorum.seen,
             migration=migration_seen(zookeeper, quorum, status, state),
             controller_broker=zookeeper.controller_broker,
@@ -86,7 +88,7 @@ class ClusterObserver:
                 *zookeeper.unknown,
                 *quorum.unknown,
                 *(answer for answer in asked.values() if isinstance(answer, str)),
-                *([partitions] if isinstance(partitions, str) else []),
+                *([found] if isinstance(found, str) else []),
                 *([NO_STATUS] if self._ask_there and status is None and state is PublicState.DUAL_WRITE else []),
             ),
         )
@@ -117,20 +119,29 @@ class ClusterObserver:
             return await asyncio.to_thread(of_image, image, least, placed=self._brokers.placed)
         if zookeeper.quorum_rules:
             return "the quorum rules, and does not say how partitions are"
-        found: PartitionsSeen | str = "no broker says how partitions are"
-        for broker in sorted(answers, key=lambda broker: broker != zookeeper.controller_broker):
-            found = whole(await self._brokers.partitions(known[broker], least), zookeeper.topics)
-            if isinstance(found, PartitionsSeen):
-                break
-        return found
+        found: PartitionList | str = "no broker says how partitions are"
+        try:
+            async with asyncio.timeout(PARTITIONS_SECONDS):
+                for broker in sorted(answers, key=lambda broker: broker != zookeeper.controller_broker):
+                    found = await self._brokers.partitions(known[broker])
+                    if isinstance(found, PartitionList):
+                        break
+        except TimeoutError:
+            return f"no broker says how partitions are: not within {PARTITIONS_SECONDS:g} s"
+        if isinstance(found, str):
+            return found
+        minima = await asyncio.to_thread(self._zookeeper.min_isr_of, found.topics) if self._zookeeper else {}
+        if isinstance(minima, str):
+            return minima
+        return whole(await asyncio.to_thread(found.seen, minima, least), zookeeper.topics)
 
 
-def whole(seen: PartitionsSeen | str, topics: int) -> PartitionsSeen | str:
+def whole(seen: PartitionsSeen, topics: int) -> PartitionsSeen | str:
     """A broker shows only topics that the login may describe; the partitions of others may be in any state.
 
     :param topics: how many there are.
     """
-    if isinstance(seen, PartitionsSeen) and 0 <= seen.topics < topics:
+    if 0 <= seen.topics < topics:
         return (
             f"the login of 'access' sees {seen.topics} of {topics} topics. Give it the right Describe of all topics, "
             "or wait until brokers know a new topic"

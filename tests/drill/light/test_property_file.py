@@ -18,8 +18,7 @@ from migrator.log.meta_properties import MetaProperties, write_meta_properties
 from migrator.parts.processes import ChildProcess, free_port
 from migrator.records.metadata import Endpoint
 from migrator.rollout.plan.modes import watched_keys
-from migrator.rollout.ports import PartitionsSeen
-from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes
+from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes, PartitionList
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
 
@@ -89,8 +88,9 @@ def test_it_tells_what_it_has_read_and_how_partitions_are(
         answer = asyncio.run(eyes.ask(7, ends))
         assert isinstance(answer, BrokerAnswer)
         assert answer.file == {"zookeeper.connect": zookeeper.hosts, "zookeeper.ssl.keystore.password": None}
-        partitions = asyncio.run(eyes.partitions(ends, 1))
-        assert isinstance(partitions, PartitionsSeen)
+        listed = asyncio.run(eyes.partitions(ends))
+        assert isinstance(listed, PartitionList)
+        partitions = listed.seen({}, 1)
         assert (partitions.under_replicated, partitions.offline, partitions.examples) == (1, 0, ("t-0",))
         assert process.stop() == 0
     assert SECRET not in (tmp_path / "output").read_text()

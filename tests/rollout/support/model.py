@@ -241,7 +241,7 @@ class ModelCluster(FetchesAsItReads):
 
     # What a rollout sees.
 
-    async def observe(self) -> Observation:
+    async def observe(self, *, partitions: bool = True) -> Observation:
         self._settle()
         quorum = self._quorum()
         leads = quorum is not None and quorum.leader_id is not None
@@ -252,7 +252,7 @@ class ModelCluster(FetchesAsItReads):
                 for node in self.inventory.brokers.nodes
                 if node.node_id not in self.unregistered
             },
-            partitions=self._health(),
+            partitions=self._health() if partitions else None,
             quorum=quorum,
             migration=self._migration() if leads else None,
             controller_broker=self.controller_broker,
