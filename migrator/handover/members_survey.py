@@ -29,7 +29,7 @@ from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
-from migrator.wire.remote_image import read_remote_image
+from migrator.wire.remote_image import RemoteImage
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 from migrator.wire.security import ListenerSecurity
 
@@ -74,6 +74,7 @@ class MembersSurvey:
         self._seeds: set[HostPort] = {*settings.bootstrap_servers}
         self._seeds |= {(voter.host, voter.port) for voter in settings.voters}
         self._committed = -1
+        self._metadata = RemoteImage()
 
     async def look(self) -> ObservedMembers | None:
         """The cluster as it is now; None while nobody leads. Who has caught up is measured by what was committed at the
@@ -168,7 +169,7 @@ class MembersSurvey:
         try:
             peers = (found.partition.leader_id,)
             observer = Observer(transport, peers, None, patience_seconds=PATIENCE_SECONDS, gives_up=True)
-            return await read_remote_image(observer)
+            return await self._metadata.advance(observer)
         except NoAnswerError:
             return None
         finally:

@@ -18,7 +18,7 @@ from migrator.wire.listener_settings import controller_security, voter_endpoints
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.raft_transport import KafkaRaftTransport
-from migrator.wire.remote_image import read_remote_image
+from migrator.wire.remote_image import RemoteImage
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 from migrator.wire.voters import VoterAnswer, VoterSignals
 
@@ -45,6 +45,7 @@ class Survey:
         self._finished: bool | None = None
         self._level = 0
         self._committed = -1
+        self._metadata = RemoteImage()
 
     async def look(self) -> ObservedQuorum:
         """The quorum as it is now. Who has caught up is measured by what was committed at the look before: in a quorum
@@ -124,7 +125,7 @@ class Survey:
         transport = KafkaRaftTransport(self._settings.node_id, self._endpoints.get, security=self._security)
         try:
             observer = Observer(transport, self._endpoints, None, patience_seconds=PATIENCE_SECONDS, gives_up=True)
-            image = await read_remote_image(observer)
+            image = await self._metadata.advance(observer)
         except NoAnswerError:
             return
         finally:

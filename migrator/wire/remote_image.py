@@ -43,7 +43,17 @@ class RemoteImage:
         return f"record {self._offset} of {self._end}" if self._snapshot is None else self._snapshot.progress
 
     async def advance(self, observer: Observer) -> MetadataImage:
-        """What `read_remote_image` gives, and raises."""
+        """What `read_remote_image` gives, and raises. After a `NoAnswerError` what was read stays; what is damaged is
+        read again."""
+        try:
+            return await self._advance(observer)
+        except NoAnswerError:
+            raise
+        except MigratorError:
+            self._begin()
+            raise
+
+    async def _advance(self, observer: Observer) -> MetadataImage:
         deadline = observer.deadline()
         beginnings = 0
         while True:
@@ -88,11 +98,6 @@ class RemoteImage:
         except SnapshotGoneError:
             self._snapshot = None
             return
-        except NoAnswerError:
-            raise
-        except MigratorError:  # what is damaged is fetched again
-            self._snapshot = None
-            raise
         self._offset, self._epoch = taken.snapshot_id.offset, taken.snapshot_id.epoch
         self._snapshot = None
 

@@ -6,21 +6,13 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from migrator.config.load import typed_settings
-from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.rollout.seeing import quorum
 from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
-from migrator.wire.connection import RequestContext
-from migrator.wire.raft_codec import METADATA_TOPIC
-from migrator.wire.raft_transport import RaftService
-from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, build, response_type
-from migrator.wire.server import KafkaListener
-from tests.wire.support.snapshot_leader import SnapshotLeader
+from tests.wire.support.snapshot_leader import SnapshotLeader, serving
 
 
 def look(**keys: str) -> QuorumLook:
@@ -68,44 +60,15 @@ def test_whoever_listens_there_is_no_controller(answer: bytes) -> None:
         assert asyncio.run(serve()).seen is None
 
 
-class Controller:
-    """One of two stock controllers; their log begins with a snapshot."""
-
-    def __init__(self, own_id: int, quorum: SnapshotLeader) -> None:
-        self._own_id = own_id
-        self._quorum = quorum
-        self._raft = RaftService(self._answer, lambda _: None)
-
-    async def _answer(self, request: RaftRequest) -> RaftResponse:
-        return await self._quorum.send(self._own_id, request, 10)
-
-    async def handle(self, context: RequestContext, body: Any) -> Any:
-        if context.api_key != DESCRIBE_QUORUM:
-            return await self._raft.handle(context, body)
-        rows = tuple({"replica_id": voter, "log_end_offset": 100} for voter in (1, 2))
-        partition = {
-            "partition_index": 0, "leader_id": self._quorum.leading, "leader_epoch": 2, "high_watermark": 100,
-            "current_voters": rows, "observers": (),
-        }  # fmt: skip
-        if self._quorum.leading != self._own_id:
-            partition |= {"error_code": ErrorCode.not_leader_or_follower, "high_watermark": -1}
-        topic = {"topic_name": METADATA_TOPIC, "partitions": (partition,)}
-        return build(response_type(DESCRIBE_QUORUM, context.api_version), topics=(topic,))
-
-
 @asynccontextmanager
 async def eyes_on(leader: SnapshotLeader) -> AsyncIterator[QuorumEyes]:
-    listeners = [KafkaListener("CONTROLLER", Controller(voter, leader), apis=SERVED_APIS) for voter in (1, 2)]
-    ports = [await listener.start("127.0.0.1", 0) for listener in listeners]
-    voters = ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in enumerate(ports, 1))
-    keys = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": voters}
-    eyes = QuorumEyes(typed_settings(keys, "access"))
-    try:
-        yield eyes
-    finally:
-        await eyes.close()
-        for listener in listeners:
-            await listener.close(grace=0)
+    async with serving(leader) as voters:
+        keys = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": voters}
+        eyes = QuorumEyes(typed_settings(keys, "access"))
+        try:
+            yield eyes
+        finally:
+            await eyes.close()
 
 
 async def test_a_log_that_takes_longer_than_a_look_is_read_to_its_end_before(monkeypatch: pytest.MonkeyPatch) -> None:

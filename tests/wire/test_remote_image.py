@@ -13,6 +13,7 @@ from migrator.image.model import ConfigResource, MetadataImage
 from migrator.image.replay import replay_snapshot
 from migrator.raft.messages import EpochOffset, FetchResponse, FetchSnapshotResponse, RaftResponse
 from migrator.raft.transport import UnreachableError
+from migrator.records.batch import build_batch
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import ConfigResourceType
 from migrator.wire import remote_image
@@ -193,6 +194,23 @@ async def test_a_leader_that_names_one_snapshot_after_the_other_is_not_read_for_
     leader.told = older
     with pytest.raises(NoAnswerError, match="lets nobody read its log to the end"):
         await read_remote_image(look(leader))
+
+
+async def test_a_log_that_came_damaged_is_read_again() -> None:
+    """A record that was not applied is not passed over."""
+    leader, image = SnapshotLeader(), RemoteImage()
+    await image.advance(look(leader))
+    batch = build_batch([b"\xff"], timestamp_ms=0, base_offset=OLD.offset, leader_epoch=1)
+
+    def damaged(answer: RaftResponse) -> RaftResponse:
+        return replace(answer, records=batch, high_watermark=101) if isinstance(answer, FetchResponse) else answer
+
+    leader.told = damaged
+    with pytest.raises(CorruptRecordsError):
+        await image.advance(look(leader))
+    leader.told = SnapshotLeader().told
+    await image.advance(look(leader))
+    assert [start for start, _ in leader.asked].count(0) == 2
 
 
 async def test_a_snapshot_that_came_damaged_is_fetched_again() -> None:

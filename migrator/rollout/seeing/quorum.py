@@ -22,7 +22,7 @@ from migrator.values import value
 from migrator.verify.kraft.observed import by_address
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_settings import controller_security, voter_endpoints
-from migrator.wire.observer import NoAnswerError, Observer
+from migrator.wire.observer import Observer
 from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.remote_image import RemoteImage
@@ -206,8 +206,6 @@ class QuorumEyes:
             self._was_cut_off = True
             return None, f"the metadata log is still being read: {self._image.progress}"
         except MigratorError as error:
-            if not isinstance(error, NoAnswerError):  # what was read is damaged
-                self._image = RemoteImage()
             return None, f"the metadata log cannot be read: {error}"
         return (image, "") if image.provenance.offset >= 0 else (None, "")
 

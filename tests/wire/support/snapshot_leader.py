@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import cache
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -20,8 +22,20 @@ from migrator.raft.messages import (
 from migrator.raft.transport import PeerTimeoutError
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
-from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, MetadataRecord
+from migrator.records.metadata import (
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
+    MetadataRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
 from migrator.records.versions import FEATURE_NAME, parse_version
+from migrator.wire.connection import RequestContext
+from migrator.wire.raft_codec import METADATA_TOPIC
+from migrator.wire.raft_transport import RaftService
+from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, build, response_type
+from migrator.wire.server import KafkaListener
 
 LEVEL = parse_version("3.9").level
 RECORDS, BATCH = 6000, 1000
@@ -30,8 +44,9 @@ OLD, NEW = EpochOffset(1, 100), EpochOffset(1, 200)
 
 @cache
 def snapshot_bytes(word: str) -> bytes:
-    """A snapshot of some hundred kilobytes; all its settings have this value."""
+    """A snapshot of some hundred kilobytes, of a migration; all its settings have this value."""
     records: list[MetadataRecord] = [FeatureLevelRecord(FEATURE_NAME, LEVEL)]
+    records.append(ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
     records += [ConfigRecord(ConfigResourceType.TOPIC, f"t{each}", "k", word) for each in range(RECORDS)]
     return b"".join(
         build_batch(encode_all(records[at : at + BATCH], LEVEL), timestamp_ms=0, base_offset=at, leader_epoch=1)
@@ -99,3 +114,40 @@ class SnapshotLeader:
 
     async def close(self) -> None:
         """See `RaftTransport`."""
+
+
+class Controller:
+    """One of two stock controllers; their log begins with a snapshot."""
+
+    def __init__(self, own_id: int, quorum: SnapshotLeader) -> None:
+        self._own_id = own_id
+        self._quorum = quorum
+        self._raft = RaftService(self._answer, lambda _: None)
+
+    async def _answer(self, request: RaftRequest) -> RaftResponse:
+        return await self._quorum.send(self._own_id, request, 10)
+
+    async def handle(self, context: RequestContext, body: Any) -> Any:
+        if context.api_key != DESCRIBE_QUORUM:
+            return await self._raft.handle(context, body)
+        rows = tuple({"replica_id": voter, "log_end_offset": 100} for voter in (1, 2))
+        partition = {
+            "partition_index": 0, "leader_id": self._quorum.leading, "leader_epoch": 2, "high_watermark": 100,
+            "current_voters": rows, "observers": (),
+        }  # fmt: skip
+        if self._quorum.leading != self._own_id:
+            partition |= {"error_code": ErrorCode.not_leader_or_follower, "high_watermark": -1}
+        topic = {"topic_name": METADATA_TOPIC, "partitions": (partition,)}
+        return build(response_type(DESCRIBE_QUORUM, context.api_version), topics=(topic,))
+
+
+@asynccontextmanager
+async def serving(quorum: SnapshotLeader) -> AsyncIterator[str]:
+    """Both controllers; gives ``controller.quorum.voters``."""
+    listeners = [KafkaListener("CONTROLLER", Controller(voter, quorum), apis=SERVED_APIS) for voter in (1, 2)]
+    try:
+        ports = [await listener.start("127.0.0.1", 0) for listener in listeners]
+        yield ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in enumerate(ports, 1))
+    finally:
+        for listener in listeners:
+            await listener.close(grace=0)
