@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.apply import ABORT_FILE, Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode
-from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
@@ -20,10 +20,19 @@ RACK = ("broker-1", "broker-4")
 """The first of three racks of two."""
 
 
-def operator_at(tmp_path: Path, *, racks: int = 3, replicas: int = 3) -> Operator:
+THREE = ("broker-1", "broker-3", "broker-5")
+"""The first of two racks of three."""
+
+
+def operator_at(tmp_path: Path, *, racks: int = 3, replicas: int = 3, min_isr: int = 2) -> Operator:
     (tmp_path / "state").mkdir()
     inventory = model_inventory(brokers=6, racks=racks, roll="rack")
-    return Operator(ModelCluster(inventory, replicas=replicas), tmp_path / "state")
+    return Operator(ModelCluster(inventory, replicas=replicas, min_isr=min_isr), tmp_path / "state")
+
+
+def with_racks_of_three(tmp_path: Path) -> Operator:
+    """Each partition is in both racks."""
+    return operator_at(tmp_path, racks=2, replicas=2, min_isr=1)
 
 
 def test_a_rack_goes_together_where_each_partition_is_spread_over_the_racks(tmp_path: Path) -> None:
@@ -130,3 +139,101 @@ def test_brokers_of_a_rack_start_beside_one_another(tmp_path: Path) -> None:
     assert list(dict.fromkeys(started))[:2] == list(RACK)
     passed = [entry.step for entry in operator.entries if entry.event is Event.PASSED and entry.act == "check-after"]
     assert {f"migrate/{name}" for name in RACK} <= set(passed)
+
+
+def ends_at_once(operator: Operator, name: str) -> None:
+    """Each time that it is started: its file is wrong."""
+
+    def ends(where: str) -> None:
+        if where == f"after start {name}":
+            operator.cluster.crash(operator.node(name))
+
+    operator.cluster.points.at = ends
+
+
+def mend(operator: Operator, name: str) -> None:
+    operator.cluster.points.at = nothing
+    operator.cluster.files[name, operator.node(name).properties] += b"num.io.threads=16\n"
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["resume starts it", "the operator starts it"])
+def test_a_pause_in_the_middle_of_a_rack_waits_for_those_that_were_restarted(tmp_path: Path, *, by_hand: bool) -> None:
+    operator = with_racks_of_three(tmp_path)
+    ends_at_once(operator, THREE[1])
+    pause = StopAt(step=f"migrate/{THREE[1]}")
+    for _ in range(2):
+        with pytest.raises(GateTimeoutError, match=f"migrate/{THREE[1]}.*{THREE[1]}: is not registered"):
+            operator.apply(pause)
+    mend(operator, THREE[1])
+    if by_hand:
+        operator.cluster.start_as_configured(operator.node(THREE[1]))
+    assert operator.apply(pause) is Ending.PAUSED
+    assert operator.cluster.modes()[THREE[1]] is BrokerMode.MIGRATING
+    assert operator.cluster.modes()[THREE[2]] is BrokerMode.ZOOKEEPER
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+def test_a_failed_pause_in_the_middle_of_a_rack_is_not_passed_by_unasked(tmp_path: Path) -> None:
+    """Also not by who goes on without the pause: the next broker of the rack is not restarted."""
+    operator = with_racks_of_three(tmp_path)
+    ends_at_once(operator, THREE[1])
+    with pytest.raises(GateTimeoutError):
+        operator.apply(StopAt(step=f"migrate/{THREE[1]}"))
+    with pytest.raises(GateTimeoutError, match=f"{THREE[1]}: is not registered"):
+        operator.resume()
+    assert operator.cluster.modes()[THREE[2]] is BrokerMode.ZOOKEEPER
+    mend(operator, THREE[1])
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+def test_a_pause_behind_a_broker_with_nothing_to_do_waits_for_those_that_were_restarted(tmp_path: Path) -> None:
+    operator = with_racks_of_three(tmp_path)
+    operator.apply(StopAt(Phase.KRAFT))
+    second = operator.node(THREE[1])
+    names = [(name, path) for name, path in operator.cluster.files if name == THREE[1] and ".before-kraft" in path]
+    operator.cluster.files[THREE[1], second.properties] = operator.cluster.files[names[0]]
+    operator.cluster.start_as_configured(second)  # a person has taken it back already
+
+    def ends(where: str) -> None:
+        if where == f"after done leave-kraft/{THREE[0]} ":
+            operator.cluster.crash(operator.node(THREE[0]))
+
+    operator.cluster.points.at = ends
+    with pytest.raises(GateTimeoutError, match=f"leave-kraft/{THREE[1]}.*{THREE[0]}: is not registered"):
+        operator.rollback(StopAt(step=f"leave-kraft/{THREE[1]}"))
+
+
+def test_an_abort_in_the_middle_of_a_rack_says_who_is_not_back(tmp_path: Path) -> None:
+    operator = with_racks_of_three(tmp_path)
+
+    def ends(where: str) -> None:
+        if where == f"after start {THREE[1]}":
+            operator.cluster.crash(operator.node(THREE[1]))
+            (operator.state / ABORT_FILE).touch()
+
+    operator.cluster.points.at = ends
+    assert operator.apply() is Ending.ABORTED
+    assert any(f"waits: {THREE[1]}: is not registered" in line for line in operator.said)
+    assert not (operator.state / ABORT_FILE).exists()
+    assert operator.cluster.modes()[THREE[2]] is BrokerMode.ZOOKEEPER
+    mend(operator, THREE[1])
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+def test_an_abort_in_the_middle_of_a_rack_that_is_well_says_nothing(tmp_path: Path) -> None:
+    operator = with_racks_of_three(tmp_path)
+
+    def aborts(where: str) -> None:
+        if where == f"after start {THREE[1]}":
+            (operator.state / ABORT_FILE).touch()
+
+    operator.cluster.points.at = aborts
+    assert operator.apply() is Ending.ABORTED
+    assert not any("stops here" in line for line in operator.said), operator.said
+    assert operator.cluster.modes()[THREE[2]] is BrokerMode.ZOOKEEPER
+    operator.cluster.points.at = nothing
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations

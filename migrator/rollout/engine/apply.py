@@ -18,7 +18,13 @@ from migrator.rollout.engine.decisions import is_needed
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import UntrueRestartError
-from migrator.rollout.engine.questions import asks_again, closes_rack, questions_after, questions_before
+from migrator.rollout.engine.questions import (
+    asks_again,
+    leaves_rack,
+    open_rack,
+    questions_after,
+    questions_before,
+)
 from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError
@@ -108,6 +114,8 @@ class RolloutRun:
         self._state = state
         self._confirm = confirm
         self._confirmed = False
+        self._stop_step = ""
+        """The step behind which this run ends."""
         self._progress = progress_of(journal.entries)
         self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
         self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop, self._baseline)
@@ -128,6 +136,7 @@ class RolloutRun:
         refuse_step(self._steps, stop.step)
         if stop.step and self._progress.of(stop.step).finished:
             return Ending.PAUSED
+        self._stop_step = stop.step
         # Whether the migration is over, and so where the lock is.
         seen = await self._parts.observer.observe(partitions=False)
         self._refuse_other_cluster(seen)
@@ -139,7 +148,7 @@ class RolloutRun:
         try:
             return await self._run(stop)
         except AbortedError:
-            return self._aborted()
+            return await self._aborted()
 
     def _refuse_other_cluster(self, seen: Observation) -> None:
         """
@@ -156,7 +165,7 @@ class RolloutRun:
     async def _run(self, stop: StopAt) -> Ending:
         while True:
             if self._is_asked_to_stop():
-                return self._aborted()
+                return await self._aborted()
             if canary := self._canary_done():
                 self._note(Event.PAUSED, canary)
                 return Ending.PAUSED
@@ -221,7 +230,7 @@ class RolloutRun:
         return False
 
     async def _leave_out(self, step: Step) -> None:
-        if closes_rack(step, self._steps, self._progress):
+        if leaves_rack(step, self._steps, self._progress, stays=step.name == self._stop_step):
             await self._acts.gates.wait(step, self._asked_after(step))
         self._note(Event.SKIPPED, step.name)
 
@@ -275,7 +284,7 @@ class RolloutRun:
         return partial(questions_before, step, self._steps, self._progress)
 
     def _asked_after(self, step: Step) -> Asked:
-        return partial(questions_after, step, self._steps, self._progress)
+        return partial(questions_after, step, self._steps, self._progress, stays=step.name == self._stop_step)
 
     async def _check_after(self, step: Step) -> None:
         waited_for = self._waited_for(step)
@@ -291,7 +300,7 @@ class RolloutRun:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
         if step.phase is Phase.START:
             return self._parts.inventory.controllers.nodes
-        asked = questions_after(step, self._steps, self._progress, Observation())
+        asked = self._asked_after(step)(Observation())
         return [question.node for question in asked if question.node is not None and step.successor is None]
 
     def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
@@ -340,7 +349,16 @@ class RolloutRun:
     def _is_asked_to_stop(self) -> bool:
         return self._abort_file.exists()
 
-    def _aborted(self) -> Ending:
+    async def _aborted(self) -> Ending:
+        """Of a rack that is left half-way, the operator is told who is not back."""
+        if left := open_rack(self._steps, self._progress):
+            asked = partial(questions_after, left, self._steps, self._progress, stays=True)
+            try:
+                await self._acts.gates.wait(left, asked)
+            except AbortedError:
+                pass
+            except OperatorError as error:
+                self._parts.tell(f"{left.name}: {error}")
         self._note(Event.PAUSED)
         self._abort_file.unlink(missing_ok=True)
         return Ending.ABORTED

@@ -46,15 +46,18 @@ def questions_before(
 
 
 def questions_after(
-    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation
+    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation, *, stays: bool = False
 ) -> tuple[GateQuestion, ...]:
     """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out.
     Partitions cannot be well while another broker is down that this roll has still to start: its step is the next one,
-    and whoever stops a broker asks for them before."""
+    and whoever stops a broker asks for them before.
+
+    :param stays: whether the run ends behind the step.
+    """
     others = [each for each in steps if each.phase is step.phase and not progress.of(each.name).finished]
     waits_for_others = any(is_down(each, seen) for each in others if each is not step)
     asked = []
-    for question in _after(step, steps, progress):
+    for question in _after(step, steps, progress, stays=stays):
         if question.gate is Gate.PARTITIONS_HEALTHY and waits_for_others:
             continue
         if question.gate is Gate.BROKER_BACK and question.node is not None:
@@ -67,25 +70,42 @@ def questions_after(
     return tuple(asked)
 
 
-def _after(step: Step, steps: Sequence[Step], progress: Progress) -> tuple[GateQuestion, ...]:
+def _after(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> tuple[GateQuestion, ...]:
     """Of a rack: the first member is waited for, so that a mistake in the settings takes one broker away and not all;
-    then, behind the last one, all."""
+    then, behind the last one, all. Nobody leaves, or goes on after a failure, before those are back that were restarted
+    so far."""
     if not step.together:
         return step.after
     group = [_step_of(node, step.phase, steps) for node in step.together]
     others = [progress.of(each.name) for each in group if each is not step]
     if all(known.finished for known in others):
         return group[-1].after
-    if any(known.done for known in others):
+    if not any(known.done for known in others):
+        return tuple(question for question in group[-1].after if question.node is step.node)
+    if not stays and not progress.of(step.name).failed:
         return ()
-    return tuple(question for question in group[-1].after if question.node is step.node)
+    restarted = [each.node for each in group if Act.RESTART in progress.of(each.name).done]
+    return tuple(question for question in group[-1].after if question.node in restarted)
 
 
-def closes_rack(step: Step, steps: Sequence[Step], progress: Progress) -> bool:
-    """Whether a step is the last open one of a rack in which brokers were restarted: they are waited for, even if its
-    own broker has nothing to do."""
+def open_rack(steps: Sequence[Step], progress: Progress) -> Step | None:
+    """A step that was done, of a rack in which others are not: nobody may have waited for all that were restarted."""
+    for step in steps:
+        members = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together]
+        known = progress.of(step.name)
+        if known.finished and known.done and not all(each.finished for each in members):
+            return step
+    return None
+
+
+def leaves_rack(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> bool:
+    """Whether a step is the last open one of a rack in which brokers were restarted, or the run ends behind it: they
+    are waited for, even if its own broker has nothing to do.
+
+    :param stays: whether the run ends behind the step.
+    """
     others = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together if node is not step.node]
-    return all(known.finished for known in others) and any(known.done for known in others)
+    return (stays or all(known.finished for known in others)) and any(known.done for known in others)
 
 
 def _step_of(node: Node, phase: Phase, steps: Sequence[Step]) -> Step:

@@ -113,13 +113,13 @@ class Operator:
 
         return self._command(begins, stop)
 
-    def rollback(self) -> Ending:
+    def rollback(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
         """Turn, and go all the way back."""
 
         async def turns(parts: RolloutParts, journal: RolloutJournal) -> None:
             await turn_back(parts, journal, await may_turn_back(parts, journal))
 
-        return self._command(turns)
+        return self._command(turns, stop)
 
     def resume(self) -> Ending:
         """Go on, whichever way."""
