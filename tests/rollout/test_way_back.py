@@ -102,6 +102,81 @@ def test_controllers_that_never_had_the_cluster_are_not_started(tmp_path: Path) 
     assert not any(operator.cluster.restarts[name] for name in CONTROLLERS)
 
 
+class Killed(BaseException):
+    """The process of the rollout ends, and notes nothing."""
+
+
+def in_the_middle_of_the_end(state: Path, killed: str, *, stops: bool = True, kind: str = "migrator") -> Operator:
+    """All brokers are in KRaft mode, and controller 3003 leads. The process of the rollout dies at this boundary."""
+    state.mkdir()
+    operator = Operator(ModelCluster(model_inventory(kind=kind, handover=False), stops=stops), state)
+    operator.cluster.leader = 3003
+    assert operator.apply(StopAt(Phase.VERIFY)) is Ending.REACHED
+    operator.interrupted_at(killed, Killed())
+    return operator
+
+
+def turned_on(operator: Operator) -> list[str]:
+    """The controllers that were restarted with the migration on, in their order."""
+    steps = [entry.step.split("/") for entry in operator.entries if (entry.event, entry.act) == (Event.DONE, "restart")]
+    return [name for phase, name in steps if phase == "migration-on"]
+
+
+@pytest.mark.parametrize("boundary", ["after stop controller-3002", "before stop controller-3002"])
+def test_a_controller_that_is_down_comes_before_one_that_serves(tmp_path: Path, boundary: str) -> None:
+    """The rollout itself has stopped it, and was killed before it started it."""
+    operator = in_the_middle_of_the_end(tmp_path / "state", boundary)
+    if boundary.startswith("before"):  # its file is written already, and then it dies
+        operator.cluster.crash(operator.node(CONTROLLERS[1]))
+    assert operator.rollback() is Ending.COMPLETE
+    assert turned_on(operator) == [CONTROLLERS[1], CONTROLLERS[0]]
+    assert has_come_back(operator)
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["stop and start", "restart in one command"])
+def test_no_controller_stops_on_the_way_back_while_another_one_is_down(tmp_path: Path, *, stops: bool) -> None:
+    """Nothing is to be changed on that one, so nothing starts it."""
+    operator = in_the_middle_of_the_end(tmp_path / "state", "after done finish/controller-3001 ", stops=stops)
+    operator.cluster.crash(operator.node(CONTROLLERS[1]))
+    with pytest.raises(GateTimeoutError, match="controller 3002: does not answer") as raised:
+        operator.rollback()
+    assert "start it" in raised.value.remedy
+    assert operator.cluster.restarts[CONTROLLERS[0]] == 2
+    operator.cluster.start_as_configured(operator.node(CONTROLLERS[1]))
+    assert operator.resume() is Ending.COMPLETE
+    assert has_come_back(operator)
+
+
+def test_one_that_dies_behind_the_gate_keeps_the_other_ones_up(tmp_path: Path) -> None:
+    operator = in_the_middle_of_the_end(tmp_path / "state", "after done finish/controller-3001 ")
+
+    def dies(where: str) -> None:
+        if where == "after done migration-on/controller-3001 edit":
+            operator.cluster.crash(operator.node(CONTROLLERS[1]))
+
+    operator.cluster.points.at = dies
+    with pytest.raises(GateTimeoutError, match="controller 3002: does not answer"):
+        operator.rollback()
+    assert operator.cluster.restarts[CONTROLLERS[0]] == 2
+
+
+def test_the_leader_is_the_last_one_that_gets_the_migration_back(tmp_path: Path) -> None:
+    operator = in_the_middle_of_the_end(tmp_path / "state", "after done finish/controller-3002 ")
+    operator.cluster.leader = 3001
+    assert operator.rollback() is Ending.COMPLETE
+    assert turned_on(operator) == [CONTROLLERS[1], CONTROLLERS[0]]
+    assert has_come_back(operator)
+
+
+def test_controllers_that_are_all_down_are_started_on_the_way_back(tmp_path: Path) -> None:
+    """One alone leads nothing: who waits for it waits for ever."""
+    operator = in_the_middle_of_the_end(tmp_path / "state", "after done finish/controller-3001 ")
+    for name in CONTROLLERS:
+        operator.cluster.crash(operator.node(name))
+    assert operator.rollback() is Ending.COMPLETE
+    assert has_come_back(operator)
+
+
 def without_comments(text: bytes) -> bytes:
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 

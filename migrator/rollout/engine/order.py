@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.errors import OperatorError
-from migrator.rollout.engine.looks import is_down
+from migrator.rollout.engine.looks import is_down, is_silent
 from migrator.rollout.journal.progress import Progress, StepProgress
 from migrator.rollout.plan.steps import Phase, Step
 from migrator.rollout.ports import Observation
 
-LEADER_LAST = (Phase.FINISH, Phase.HANDOVER, Phase.STOP_QUORUM)
+LEADER_LAST = (Phase.FINISH, Phase.HANDOVER, Phase.MIGRATION_ON, Phase.STOP_QUORUM)
+SILENT_FIRST = (Phase.MIGRATION_ON,)
+"""Phases that start a voter that is down before they stop another one."""
 
 
 def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> Step | None:
@@ -42,6 +44,8 @@ def in_order(steps: Sequence[Step], progress: Progress, seen: Observation) -> li
             return phase, 1, 0
         if step.node is None:
             return phase, 3, 0
+        if step.phase in SILENT_FIRST and is_silent(step, seen):
+            return phase, 2, -1
         if step.phase in LEADER_LAST:
             return phase, 2, int(step.node.node_id == leader)
         return phase, 2, int(not is_down(step, seen))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from migrator.rollout.engine.looks import is_down, is_led, may_be_dual_writing
+from migrator.rollout.engine.looks import is_down, is_led, may_be_dual_writing, serves
 from migrator.rollout.journal.progress import Progress, StepProgress
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Act, Phase, Step
@@ -35,7 +35,7 @@ def questions_before(
     rollout has stopped so many that nobody can commit anything any more. What makes a step wrong for ever is asked
     always."""
     always = tuple(question for question in step.before if question.gate is Gate.NOT_FINISHED)
-    if is_down(step, seen):
+    if is_down(step, seen) or _starts_voter(step, progress, seen):
         return always
     if step.phase is Phase.STOP_QUORUM:
         others = [each for each in steps if each.phase is step.phase and each is not step]
@@ -45,12 +45,29 @@ def questions_before(
     return step.before
 
 
+def _starts_voter(step: Step, progress: Progress, seen: Observation) -> bool:
+    """Whether a step gives a voter that does not answer its file back, and starts it: what others lack does not hold
+    that up. If its process runs nevertheless, all is asked before it is stopped."""
+    if step.phase is not Phase.MIGRATION_ON or step.node is None or Act.EDIT in progress.of(step.name).done:
+        return False
+    return not serves(step.node, seen)
+
+
+def _lacks_majority(step: Step, seen: Observation) -> bool:
+    """Whether, on the way back, a voter that was started has to wait for others that do not answer, and are started
+    next: nobody can say that it has every record while nobody leads."""
+    if step.phase is not Phase.MIGRATION_ON or seen.quorum is None or is_led(seen):
+        return False
+    own = -1 if step.node is None else step.node.node_id
+    return any(voter.program is None for voter in seen.quorum.voters.values() if voter.node_id != own)
+
+
 def questions_after(
     step: Step, steps: Sequence[Step], progress: Progress, seen: Observation, *, stays: bool = False
 ) -> tuple[GateQuestion, ...]:
     """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out.
     Partitions cannot be well while another broker is down that this roll has still to start: its step is the next one,
-    and whoever stops a broker asks for them before.
+    and whoever stops a broker asks for them before. So it is with voters that are down, on the way back.
 
     :param stays: whether the run ends behind the step.
     """
@@ -59,6 +76,8 @@ def questions_after(
     asked = []
     for question in _after(step, steps, progress, stays=stays):
         if question.gate is Gate.PARTITIONS_HEALTHY and waits_for_others:
+            continue
+        if question.gate is Gate.CONTROLLER_BACK and _lacks_majority(step, seen):
             continue
         if question.gate is Gate.BROKER_BACK and question.node is not None:
             known = progress.of(_step_of(question.node, step.phase, steps).name)

@@ -137,7 +137,8 @@ def _hand_over(inventory: Inventory) -> Iterator[Step]:
 
 def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
     """The migration may end until its last controller is restarted with the migration on: whoever goes back looks at
-    each step whether it has ended."""
+    each step whether it has ended. Until then brokers in KRaft mode have no other controller than the quorum: no voter
+    stops while another one is down."""
     controllers = inventory.controllers.nodes
     for node in controllers:
         back = GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True)
@@ -148,7 +149,7 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
             node,
             FileMode.CONTROLLER_MIGRATING,
             condition=Condition.MIGRATION_OFF,
-            before=(NOT_FINISHED,),
+            before=(NOT_FINISHED, GateQuestion(Gate.OTHERS_CAUGHT_UP, node)),
             after=(NOT_FINISHED, back),
         )
     for node in controllers:

@@ -143,6 +143,8 @@ class ModelCluster(FetchesAsItReads):
         """Brokers that are gone, and that the quorum has forgotten."""
         self.kraft_in_log: set[int] = set()
         """Brokers that the quorum has registered in KRaft mode, whether they run or not."""
+        self.left_out: set[str] = set()
+        """Nodes that the operator has left out: without them a majority may be lost for a while."""
         self.forced: set[int] = set()
         """Voters that the leader was ordered to end without."""
         self.leader = -1
@@ -193,6 +195,7 @@ class ModelCluster(FetchesAsItReads):
         self.fault("stop", node)
         self.points.boundary(f"before stop {node.name}")
         if node.name not in self.lies:
+            self._judge_stop(node)
             self._stop(node)
         self.points.boundary(f"after stop {node.name}")
 
@@ -207,6 +210,7 @@ class ModelCluster(FetchesAsItReads):
         self.fault("restart", node)
         self.points.boundary(f"before restart {node.name}")
         if node.name not in self.lies:
+            self._judge_stop(node)
             self._stop(node)
             self._start(node)
         self.points.boundary(f"after restart {node.name}")
@@ -344,6 +348,16 @@ class ModelCluster(FetchesAsItReads):
         if mode is not BrokerMode.KRAFT and self.state == FINISHED:
             self.violations.append(f"{node.name} in ZooKeeper after the end")
 
+    def _judge_stop(self, node: Node) -> None:
+        """Brokers in KRaft mode have no other controller than the quorum."""
+        voters = {each.node_id for each in self.inventory.controllers.nodes if each.name not in self.left_out}
+        quorum = self._quorum()
+        if quorum is None or quorum.leader_id is None or not self.kraft_in_log or len(voters) < len(quorum.voters):
+            return
+        up = {voter for voter in voters if quorum.voters[voter].program is not None}
+        if node.node_id in up and 2 * (len(up) - 1) <= len(voters):
+            self.violations.append(f"majority lost: {node.name} stops, of {sorted(up)}")
+
     def _stop(self, node: Node) -> None:
         if self.processes.pop(node.name, None) is None:
             return
@@ -427,7 +441,9 @@ class ModelCluster(FetchesAsItReads):
         if not up:
             return None
         leader = self.leader if self.leader in up else min(up)
-        return QuorumSeen(leader if 2 * len(up) > len(voters) else None, voters)
+        if 2 * len(up) > len(voters):
+            return QuorumSeen(leader, voters)
+        return QuorumSeen(None, {voter: replace(each, lag_records=-1) for voter, each in voters.items()})
 
     def _voter(self, node: Node) -> ControllerSeen:
         stock = self.inventory.controllers.stock.get(node.node_id)

@@ -92,6 +92,7 @@ class Operator:
 
     def parts(self) -> RolloutParts:
         left_out = progress_of(read_journal(self.state)).left_out
+        self.cluster.left_out = {*(left_out.keys() - {*self.back}), *self.gone}
         return RolloutParts(
             (self.inventory or self.cluster.inventory).without((*(left_out.keys() - {*self.back}), *self.gone)),
             self.cluster,
