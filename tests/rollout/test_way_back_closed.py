@@ -153,6 +153,7 @@ def test_every_step_back_that_touches_a_node_asks_whether_the_migration_has_ende
         Phase.START_QUORUM,
         Phase.LEAVE_KRAFT,
         Phase.STOP_QUORUM,
+        Phase.SET_ASIDE,
         Phase.LEAVE_MIGRATION,
     }
     assert all(step.before[0] == wanted and step.acts[0] is Act.CHECK_BEFORE for step in steps)

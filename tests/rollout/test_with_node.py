@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,121 @@ def test_a_controller_that_died_behind_its_last_change_is_started(
     comes_back(operator, CONTROLLER)
     assert operator.resume() is Ending.COMPLETE
     assert operator.cluster.end_state() == clean.cluster.end_state()
+
+
+def rolled_back_without(operator: Operator, name: str) -> str:
+    """Its host dies while both sides are written; the rollout goes back without it. Gives that rollout's id."""
+    left_out(operator, name, Phase.COPY, Phase.COPY)
+    assert operator.rollback() is Ending.COMPLETE
+    assert name in operator.cluster.formatted, "nobody reached its directory"
+    assert any(f"{name} is left out, and its directory stays" in line for line in operator.said)
+    return progress_of(operator.entries).rollout
+
+
+def test_a_directory_of_the_quorum_that_was_rolled_back_does_not_meet_the_next_one(tmp_path: Path) -> None:
+    """The others lead already: it is a person who says that this directory is the old one."""
+    clean = operator_at(tmp_path / "clean")
+    assert clean.apply() is Ending.COMPLETE
+    operator = operator_at(tmp_path / "state")
+    old = rolled_back_without(operator, CONTROLLER)
+    assert operator.apply(StopAt(Phase.START)) is Ending.REACHED
+    comes_back(operator, CONTROLLER)
+    with pytest.raises(OperatorError, match="has the log of another quorum") as refused:
+        operator.apply()
+    assert f"/data/{CONTROLLER}" in refused.value.where
+    words = ["mv", "-n", "-T", "--", f"/data/{CONTROLLER}", f"/data/{CONTROLLER}.rolled-back-{old}"]
+    assert " ".join(words) in refused.value.remedy
+    assert CONTROLLER not in operator.cluster.processes
+    operator.back = ()
+    with pytest.raises(OperatorError, match="has the log of another quorum"):
+        operator.resume()
+    asyncio.run(operator.cluster.run(operator.node(CONTROLLER), words, seconds=1))
+    assert operator.resume() is Ending.COMPLETE
+    assert len(operator.cluster.directories.quorums_of(operator.cluster.formatted)) == 1
+    assert operator.cluster.end_state() == clean.cluster.end_state()
+    assert not operator.cluster.violations
+
+
+def test_with_the_first_command_of_the_next_rollout_it_is_formatted_as_the_others_are(tmp_path: Path) -> None:
+    clean = operator_at(tmp_path / "clean")
+    assert clean.apply() is Ending.COMPLETE
+    operator = operator_at(tmp_path / "state")
+    old = rolled_back_without(operator, CONTROLLER)
+    comes_back(operator, CONTROLLER)
+    assert operator.apply() is Ending.COMPLETE
+    assert (CONTROLLER, f"/data/{CONTROLLER}.rolled-back-{old}/meta.properties") in operator.cluster.files
+    assert not progress_of(operator.entries).rolled_back
+    assert operator.cluster.end_state() == clean.cluster.end_state()
+    assert not operator.cluster.violations
+
+
+def test_killed_at_each_boundary_of_such_a_return(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path / "state")
+    rolled_back_without(operator, CONTROLLER)
+    comes_back(operator, CONTROLLER)
+    left: list[tuple[str, Operator]] = []
+
+    def leave(where: str) -> None:
+        if f"format/{CONTROLLER}" in where or where.split()[1:] in (["mv", CONTROLLER], ["format", CONTROLLER]):
+            left.append((where, operator.copy(tmp_path / str(len(left)))))
+
+    operator.cluster.points.at = leave
+    assert operator.apply(StopAt(Phase.START)) is Ending.REACHED
+    assert len(left) > 10
+    for where, killed in left:
+        assert killed.apply(StopAt(Phase.START)) is Ending.REACHED, where
+        assert killed.cluster.end_state() == operator.cluster.end_state(), where
+        assert not killed.cluster.violations, where
+
+
+def test_one_that_somebody_starts_with_the_old_directory_is_named_and_not_gone_on_with(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path / "state")
+    rolled_back_without(operator, CONTROLLER)
+    assert operator.apply(StopAt(Phase.FORMAT)) is Ending.REACHED
+    operator.cluster.fault = nothing
+    operator.cluster.start_as_configured(operator.node(CONTROLLER))
+    assert operator.apply(StopAt(Phase.FORMAT)) is Ending.REACHED
+    assert any(f"{CONTROLLER} was left out of a rollback and answers" in line for line in operator.said)
+    operator.back = (CONTROLLER,)
+    with pytest.raises(OperatorError, match="it may have the log of another quorum") as refused:
+        operator.apply()
+    assert f"--without-node {CONTROLLER}" in refused.value.remedy
+
+
+@pytest.mark.parametrize("until", [Phase.KRAFT, Phase.FINISH])
+def test_nothing_starts_it_where_no_step_formats_it(tmp_path: Path, until: Phase) -> None:
+    """On the way back, or behind the end."""
+    operator = operator_at(tmp_path / "state")
+    rolled_back_without(operator, CONTROLLER)
+    with pytest.raises(OperatorError, match="is in MigrationIneligible"):  # the model's copy waits for all three
+        operator.apply(StopAt(until))
+    operator.cluster.state, operator.cluster.kraft_claims = "DualWrite", True
+    operator.cluster.controller_broker = None
+    assert operator.apply(StopAt(until)) is Ending.REACHED
+    comes_back(operator, CONTROLLER)
+    with pytest.raises(OperatorError, match="another quorum"):
+        (operator.rollback if until is Phase.KRAFT else operator.resume)()
+    assert CONTROLLER not in operator.cluster.processes
+
+
+def test_what_comes_too_late_on_the_way_back_is_worded_for_a_controller(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), CONTROLLER, Phase.COPY, Phase.COPY)
+
+    def stops(where: str) -> None:
+        if where.startswith("before rollback"):
+            raise OperatorError("stops here", where="test")
+
+    operator.cluster.points.at = stops
+    with pytest.raises(OperatorError, match="stops here"):
+        operator.rollback()
+    operator.cluster.points.at = nothing
+    comes_back(operator, CONTROLLER)
+    with pytest.raises(OperatorError, match=f"{CONTROLLER} comes too late") as refused:
+        operator.resume()
+    assert "ZooKeeper mode" not in refused.value.remedy
+    assert f"apply --with-node {CONTROLLER}" in refused.value.remedy
+    operator.back = ()
+    assert operator.resume() is Ending.COMPLETE
+    operator.back = (CONTROLLER,)
+    assert operator.apply(StopAt(Phase.START)) is Ending.REACHED
+    assert not operator.cluster.violations

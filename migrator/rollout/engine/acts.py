@@ -8,7 +8,7 @@ from pathlib import Path
 from migrator.config.properties import encoded
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.decisions import Decision
-from migrator.rollout.engine.job_acts import JobActs
+from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.looks import broker_before, serves
 from migrator.rollout.engine.processes import Processes
 from migrator.rollout.engine.questions import STOPS
@@ -112,6 +112,8 @@ class StepActs:
         elif act is Act.RUN:
             await self._jobs.run(step, progress)
         elif step.node is not None:
+            if act in (Act.RESTART, Act.START):
+                refuse_old_log(step.node, progress)
             if act in STOPS:
                 stops = self._restart if act is Act.RESTART else self._stop
                 await stops(step, step.node, progress, asked)

@@ -14,7 +14,7 @@ from migrator.rollout.gates.excuses import refuse_gone
 from migrator.rollout.gates.gatekeeper import Note
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, file_mode, parsed
@@ -34,6 +34,22 @@ class JobFailedError(OperatorError):
     def __init__(self, what: str, *, where: str, remedy: str, output: str = "") -> None:
         super().__init__(what, where=where, remedy=remedy)
         self.output = output
+
+
+def refuse_old_log(node: Node, progress: Progress) -> None:
+    """Before a controller starts.
+
+    :raises JobFailedError: it was left out of a rollback, and its directory was not formatted since.
+    """
+    if node.role is not Role.CONTROLLER or node.name not in progress.rolled_back:
+        return
+    raise JobFailedError(
+        f"it may have the log of another quorum: rollout {progress.rolled_back[node.name]} went back without this "
+        "controller, and its directory was not formatted since",
+        where=f"{node.name} on {node.host}",
+        remedy="Stop it, if it runs, and leave it out: 'migrator rollout resume --without-node "
+        f"{node.name} --reason TEXT'. Until the migration has ended, '--with-node {node.name}' formats it anew",
+    )
 
 
 class JobActs:
@@ -65,8 +81,7 @@ class JobActs:
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
             self._note(Event.DONE, step.name, Act.RUN)
             return
-        if job is Job.FORMAT and has_data(seen):
-            await self._refuse_format(node)
+        if job is Job.FORMAT and await self._is_formatted(step, node, progress, seen):
             file = await digest_of(self._parts.executor, node)
             self._note(Event.FOUND, step.name, Act.RUN, node=node.name, file=file)
             return
@@ -130,11 +145,24 @@ class JobActs:
         self._raise_if_failed(step, Job.LEAVE_OUT, leader, output)
         self._note(Event.DONE, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
 
+    async def _is_formatted(self, step: Step, node: Node, progress: Progress, seen: Observation) -> bool:
+        """Whether the controller goes on with the directory that it has.
+
+        :raises JobFailedError: it may not, and may not be formatted.
+        """
+        if node.name in progress.rolled_back:
+            if progress.of(step.name).begun is not Act.RUN:
+                await self._leave_old_quorum(step, node, progress.rolled_back[node.name], seen)
+            return False
+        if not has_data(seen):
+            return False
+        await self._refuse_format(node)
+        return True
+
     async def _refuse_format(self, node: Node) -> None:
         properties = parsed(node, await text_of(self._parts.executor, node))
         for directory in jobs.directories_of(properties):
-            identity = str(PurePosixPath(directory) / jobs.META_PROPERTIES)
-            if await self._parts.executor.read(node, identity) is None:
+            if not await self._has_identity(node, directory):
                 raise JobFailedError(
                     "the directory has no identity, and the quorum has data already: with an empty directory this "
                     "voter could vote away what is committed",
@@ -142,6 +170,31 @@ class JobActs:
                     remedy="If the directory is lost, see docs/quorum.md. If the controller never ran, format the "
                     "directory by hand. Then 'migrator rollout resume'",
                 )
+
+    async def _leave_old_quorum(self, step: Step, node: Node, rollout: str, seen: Observation) -> None:
+        """A controller that was left out of a rollback has the log of that quorum, whose epochs may be higher than
+        those of this one. It is a new voter, and is formatted anew. Once this quorum has data, a person has to move
+        the directory away: somebody may have started the controller meanwhile, and a voter must not forget.
+
+        :param rollout: that went back without it.
+        """
+        for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
+            words = jobs.move_aside(directory, rollout)
+            is_there, is_moved = await self._has_identity(node, directory), await self._has_identity(node, words[-1])
+            if not is_there or is_moved:
+                continue
+            if has_data(seen):
+                raise JobFailedError(
+                    f"the directory has the log of another quorum: rollout {rollout} went back without this "
+                    "controller. With this log it could lead, and the cluster's metadata would be lost",
+                    where=f"{node.name} on {node.host}: {directory}",
+                    remedy=f"If nobody has started the controller since, type there: {' '.join(words)}. "
+                    "Then 'migrator rollout resume' formats it anew",
+                )
+            await self._move_aside(step, node, directory, rollout)
+
+    async def _has_identity(self, node: Node, directory: str) -> bool:
+        return await self._parts.executor.read(node, str(PurePosixPath(directory) / jobs.META_PROPERTIES)) is not None
 
     async def _unregister(self, node: Node, seen: Observation) -> None:
         refuse_gone((node,), seen)
@@ -210,16 +263,29 @@ class JobActs:
             raise JobFailedError(what, where=f"{node.name} on {node.host}", remedy=jobs.REMEDIES[job], output=str(kept))
 
     async def _set_aside(self, step: Step, node: Node, rollout: str) -> None:
-        for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
-            identity = str(PurePosixPath(directory) / jobs.META_PROPERTIES)
-            if await self._parts.executor.read(node, identity) is None:
-                continue
-            words = jobs.move_aside(directory, rollout)
-            output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
-            self._raise_if_failed(step, Job.SET_ASIDE, node, output)
-            if await self._parts.executor.read(node, identity) is not None:  # some releases of mv say nothing of it
-                raise JobFailedError(
-                    f"the directory is still there: something has the name {words[-1]} already",
-                    where=f"{node.name} on {node.host}: {directory}",
-                    remedy=jobs.REMEDIES[Job.SET_ASIDE],
+        controllers = self._parts.inventory.controllers.nodes
+        for each in self._parts.inventory.gone:
+            if each.role is Role.CONTROLLER and node.name == controllers[0].name:
+                self._parts.tell(
+                    f"{each.name} is left out, and its directory stays: do not start it. In the next rollout, "
+                    f"'--with-node {each.name}' moves the directory away, and formats it anew"
                 )
+        for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
+            if await self._has_identity(node, directory):
+                await self._move_aside(step, node, directory, rollout)
+
+    async def _move_aside(self, step: Step, node: Node, directory: str, rollout: str) -> None:
+        """
+        :param rollout: whose id the directory gets as a part of its name.
+        :raises JobFailedError: it is still there, or the controller runs.
+        """
+        where = f"{node.name} on {node.host}: {directory}"
+        if await self._parts.executor.incarnation(node) is not None:
+            what = "the controller runs again, and has this directory open"
+            raise JobFailedError(what, where=where, remedy="Stop it, then 'migrator rollout resume'")
+        words = jobs.move_aside(directory, rollout)
+        output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
+        self._raise_if_failed(step, Job.SET_ASIDE, node, output)
+        if await self._has_identity(node, directory):  # some releases of mv say nothing of it
+            what = f"the directory is still there: something has the name {words[-1]} already"
+            raise JobFailedError(what, where=where, remedy=jobs.REMEDIES[Job.SET_ASIDE])

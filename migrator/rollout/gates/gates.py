@@ -33,6 +33,10 @@ SEE_BROKER = "See the broker's log. If it does not run, start it"
 SEE_CONTROLLER = "See the controller's log. If it does not run, start it"
 REACH_BROKERS = "See that brokers run, and that this machine reaches a listener of them ('access' of the inventory)"
 REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches them ('access' of the inventory)"
+STOP_OR_START = (
+    "On the way back, behind 'give-back', stop controller {}: ZooKeeper has the cluster again. Before it, see that the "
+    "other controllers run, and that this machine reaches them ('access' of the inventory)"
+)
 REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('access' of the inventory)"
 RESTART_IT = (
     "Restart it with this file. If the command that starts it sets the key, or names another file, correct that command"
@@ -374,6 +378,9 @@ def _unknown(what: str, seen: Observation) -> str:
 
 
 def _reach(seen: Observation) -> str:
+    if seen.controller_broker is not None and seen.quorum is not None and seen.quorum.leader_id is None:
+        answer = [str(voter.node_id) for voter in seen.quorum.voters.values() if voter.program is not None]
+        return STOP_OR_START.format(", ".join(answer))
     return REACH_CONTROLLERS if seen.zookeeper_answers else REACH_ZOOKEEPER
 
 

@@ -44,7 +44,8 @@ class Progress:
     ``cluster``: as the inventory called it, and its id; "" where the journal does not say.
     ``baseline``: by partition, the brokers whose replicas were out of sync before, and have not been in sync
     since. ``release_version``: the metadata.version of the controllers,
-    "" where nobody knows it."""
+    "" where nobody knows it. ``rolled_back``: by node that was left out as a rollback came to its end, the id of that
+    one; until its directory, which has the log of that quorum, is moved away."""
 
     rollout: str = ""
     cluster: str = ""
@@ -63,6 +64,7 @@ class Progress:
     left_out: Mapping[str, str] = field(default_factory=dict)
     returned: frozenset[str] = frozenset()
     baseline: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    rolled_back: Mapping[str, str] = field(default_factory=dict)
 
     def knows(self, node: str, digest: str | None) -> bool:
         """Whether a property file is as this rollout has seen it or left it; of a file never seen, too."""
@@ -76,6 +78,10 @@ class Progress:
     def of(self, step: str) -> StepProgress:
         """Of one step."""
         return self.steps.get(step, StepProgress())
+
+
+_OF_NEW_DIRECTORY = (Job.FORMAT.value, Job.SET_ASIDE.value)
+"""Jobs behind which a controller has no directory of an earlier quorum any more."""
 
 
 def progress_of(entries: Iterable[Entry]) -> Progress:
@@ -98,11 +104,15 @@ def after(progress: Progress, entry: Entry) -> Progress:
             canary=str(details.get("canary", "")),
             release_version=str(details.get("release_version", "")),
             left_out=progress.left_out,
+            rolled_back=progress.rolled_back,
         )
     if whole := _OF_ALL.get(entry.event):
         return whole(progress, details, entry.step)
     if entry.event is Event.VERIFIED or (entry.event is Event.DONE and details.get("job") == Job.VERIFY.value):
         progress = replace(progress, verified_ms=entry.time_ms)
+    if entry.event is Event.DONE and details.get("job") in _OF_NEW_DIRECTORY:
+        rolled_back = {name: rollout for name, rollout in progress.rolled_back.items() if name != _node_of(entry.step)}
+        progress = replace(progress, rolled_back=rolled_back)
     progress = _files_after(progress, entry)
     if not entry.step:
         return progress
@@ -124,7 +134,10 @@ def _forward(progress: Progress, *_: object) -> Progress:
 
 
 def _closed(progress: Progress, *_: object) -> Progress:
-    return replace(progress, closed=True)
+    if progress.direction is Direction.FORWARD or not progress.steps:
+        return replace(progress, closed=True)
+    left = dict.fromkeys(progress.left_out, progress.rollout)
+    return replace(progress, closed=True, rolled_back={**left, **progress.rolled_back})
 
 
 def _soaked(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
@@ -142,8 +155,12 @@ def _left_out(progress: Progress, details: Mapping[str, Detail], _: str) -> Prog
 def _back_in(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
     node = str(details["node"])
     left_out = {name: reason for name, reason in progress.left_out.items() if name != node}
-    steps = {name: known for name, known in progress.steps.items() if name.partition("/")[2] != node}
+    steps = {name: known for name, known in progress.steps.items() if _node_of(name) != node}
     return replace(progress, left_out=left_out, returned=progress.returned | {node}, steps=steps)
+
+
+def _node_of(step: str) -> str:
+    return step.partition("/")[2]
 
 
 def _not_well_before(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:

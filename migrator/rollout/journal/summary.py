@@ -102,7 +102,9 @@ def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
 
 def without_controller(entries: Sequence[Entry]) -> float | None:
     """Seconds between the stop of the last controller and the election of a broker; None if that did not happen."""
-    stops = [entry.time_ms for entry in entries if entry.event is Event.BEGUN and entry.act == Act.STOP]
+    stopped = f"{Phase.STOP_QUORUM.value}/"
+    begun = [entry for entry in entries if entry.event is Event.BEGUN and entry.act == Act.STOP]
+    stops = [entry.time_ms for entry in begun if entry.step.startswith(stopped)]
     elected = [entry.time_ms for entry in entries if entry.event is Event.PASSED and entry.step == Phase.GIVE_BACK]
     return max(0, elected[-1] - stops[-1]) / 1000 if stops and elected else None
 

@@ -17,7 +17,7 @@ from migrator.rollout.journal.journal import FORMAT, Entry, Event, RolloutJourna
 from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.journal.summary import of_last
 from migrator.rollout.lock.lock import held
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
 from migrator.rollout.opening.way_back import refuse_back, refuse_ended
@@ -29,6 +29,12 @@ from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.ports import LockedError
 
 ID_BYTES = 4
+AFTER_THE_WAY_BACK = {
+    Role.BROKER: "After the way back, set its file to ZooKeeper mode by hand, and start it",
+    Role.CONTROLLER: "Do not start it. The next 'migrator rollout apply --with-node {}' moves its directory away, and "
+    "formats it anew",
+}
+"""What to do about a node for which the way back is too far."""
 
 
 async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
@@ -178,13 +184,17 @@ async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
 
     :raises OperatorError: a node serves that the rollout has to go on without from now on.
     """
-    known, gone = progress_of(journal.entries).left_out, parts.inventory.gone
+    progress, gone = progress_of(journal.entries), parts.inventory.gone
     if not gone:
         return
     seen = await parts.observer.observe(partitions=False)
-    refuse_gone([node for node in gone if node.name not in known], seen)
+    refuse_gone([node for node in gone if node.name not in progress.left_out], seen)
+    controllers = {node.name for node in gone if node.role is Role.CONTROLLER}
     for name in back_again(gone, seen):
-        parts.tell(f"{name} was left out and is there again. {TAKE_IN.format(name)}")
+        if name in controllers & progress.rolled_back.keys():
+            parts.tell(f"{name} was left out of a rollback and answers, with the log of that quorum: stop it")
+        else:
+            parts.tell(f"{name} was left out and is there again. {TAKE_IN.format(name)}")
 
 
 def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> None:
@@ -197,16 +207,17 @@ def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> N
 
 async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
     """
-    :raises OperatorError: a node that is to be taken in again is not there; or it comes too late: the way back has
-        begun to stop the controllers.
+    :raises OperatorError: a node that is to be taken in again is not there; or it comes too late: the way back that is
+        under way has begun to stop the controllers.
     """
     progress = progress_of(journal.entries)
+    stops = [name for name in progress.steps if name.startswith(f"{Phase.STOP_QUORUM.value}/")]
     for node in _returned(parts, progress):
-        if any(progress.of(name).done for name in progress.steps if name.startswith(f"{Phase.STOP_QUORUM.value}/")):
+        if _goes_back(progress) and any(progress.of(name).done for name in stops):
             raise OperatorError(
-                f"{node.name} comes too late: the controllers are being stopped, and only with them it comes back",
+                f"{node.name} comes too late: the controllers are being stopped",
                 where="--with-node",
-                remedy="Leave the option out. After the way back, set its file to ZooKeeper mode by hand, and start it",
+                remedy=f"Leave the option out. {AFTER_THE_WAY_BACK[node.role].format(node.name)}",
             )
         parsed(node, await text_of(parts.executor, node))
         await parts.executor.incarnation(node)

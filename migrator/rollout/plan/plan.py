@@ -178,9 +178,16 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
         condition=Condition.NO_ZOOKEEPER_CONTROLLER,
         after=(GateQuestion(Gate.ZOOKEEPER_CONTROLLER),),
     )
+    yield from _set_aside(inventory)
     yield from _roll(inventory, Phase.LEAVE_MIGRATION, BrokerMode.ZOOKEEPER, canary, before=(NOT_FINISHED,))
-    for node in controllers:
-        yield Step(_name(Phase.SET_ASIDE, node), Phase.SET_ASIDE, (Act.RUN,), node, job=Job.SET_ASIDE)
+
+
+def _set_aside(inventory: Inventory) -> Iterator[Step]:
+    """As soon as a broker is the ZooKeeper controller, nothing needs the log any more; and a controller that comes up
+    again with its host, while brokers are still in migration mode, must not find it."""
+    before, acts = (NOT_FINISHED, GateQuestion(Gate.ZOOKEEPER_CONTROLLER)), (Act.CHECK_BEFORE, Act.STOP, Act.RUN)
+    for node in inventory.controllers.nodes:
+        yield Step(_name(Phase.SET_ASIDE, node), Phase.SET_ASIDE, acts, node, job=Job.SET_ASIDE, before=before)
 
 
 def _roll(

@@ -40,8 +40,8 @@ class Phase(StrEnum):
     DRAIN = "drain"
     STOP_QUORUM = "stop-quorum"
     GIVE_BACK = "give-back"
-    LEAVE_MIGRATION = "leave-migration"
     SET_ASIDE = "set-aside"
+    LEAVE_MIGRATION = "leave-migration"
 
 
 @value
@@ -81,8 +81,8 @@ TEXTS = {
     Phase.DRAIN: PhaseText("ZooKeeper gets what the quorum has committed", NOTHING),
     Phase.STOP_QUORUM: PhaseText("from now on nobody is the controller, for some seconds", "start the controllers"),
     Phase.GIVE_BACK: PhaseText("the brokers elect a ZooKeeper controller", "a new rollout"),
-    Phase.LEAVE_MIGRATION: PhaseText("the broker forgets the quorum", "a new rollout"),
     Phase.SET_ASIDE: PhaseText("a new rollout formats empty directories; the old ones are kept", "move them back"),
+    Phase.LEAVE_MIGRATION: PhaseText("the broker forgets the quorum", "a new rollout"),
 }
 
 

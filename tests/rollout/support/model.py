@@ -11,13 +11,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from migrator.config.properties import decoded, parse_properties
-from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.records.versions import parse_version
-from migrator.rollout.gates.placements import Placements
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import BETWEEN_BROKERS, FileMode, file_mode, watched_keys
@@ -35,6 +32,7 @@ from migrator.rollout.ports import (
 )
 from tests.rollout.support.model_fetch import FetchesAsItReads
 from tests.rollout.support.model_files import SECRET, broker_file, controller_file
+from tests.rollout.support.model_pieces import Directories, Process, is_kept, partitions_seen, placed, without
 
 MODES = {
     FileMode.BROKER_ZOOKEEPER: BrokerMode.ZOOKEEPER,
@@ -85,14 +83,6 @@ class ModelClock:
         self.now_ms += max(1, int(seconds * 1000))
 
 
-class Process:
-    def __init__(self, incarnation: int, properties: dict[str, str], watched: Sequence[str]) -> None:
-        self.incarnation = incarnation
-        self.properties = properties
-        found = {key: properties[key] for key in watched if key in properties}
-        self.shown = {key: None if is_sensitive(broker_type(key)) else text for key, text in found.items()}
-
-
 Fault = Callable[[str, Node], None]
 
 
@@ -111,7 +101,8 @@ class ModelCluster(FetchesAsItReads):
         self.restarts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.commands: list[tuple[str, ...]] = []
-        self.formatted: set[str] = set()
+        self.directories = Directories()
+        self.formatted = self.directories.formatted
         self.cluster_id = "XkYOzJkUQQ-rHVYhnWGvTg"
         self.level = ""
         """metadata.version that the controllers were formatted with."""
@@ -158,7 +149,7 @@ class ModelCluster(FetchesAsItReads):
         self._watched = watched_keys(inventory.brokers.settings)
         self._old_content: dict[str, bytes] = {}
         self._min_isr = min_isr
-        self.partitions = _placed(inventory, replicas)
+        self.partitions = placed(inventory, replicas)
         self._homes = {node.name: node for node in self._everybody()}
         for node in inventory.controllers.nodes:
             self.files[node.name, node.properties] = controller_file(node)
@@ -251,11 +242,7 @@ class ModelCluster(FetchesAsItReads):
         leads = quorum is not None and quorum.leader_id is not None
         return Observation(
             cluster_id=self.cluster_id,
-            brokers={
-                node.node_id: self._seen(node)
-                for node in self.inventory.brokers.nodes
-                if node.node_id not in self.unregistered
-            },
+            brokers=None if quorum is not None and not leads else self._registered(),
             partitions=self._health() if partitions else None,
             quorum=quorum,
             migration=self._migration() if leads else None,
@@ -264,6 +251,11 @@ class ModelCluster(FetchesAsItReads):
             zookeeper_answers=self.zookeeper_answers,
             metadata_version=self.level if leads else "",
         )
+
+    def _registered(self) -> dict[int, BrokerSeen]:
+        """Where controllers answer, and none leads, nobody says it."""
+        known = [node for node in self.inventory.brokers.nodes if node.node_id not in self.unregistered]
+        return {node.node_id: self._seen(node) for node in known}
 
     def _migration(self) -> MigrationSeen:
         return MigrationSeen(self.state, self.lag, self.foreign_writes, finishing=self._finishing())
@@ -284,7 +276,7 @@ class ModelCluster(FetchesAsItReads):
         """What has to be the same, however often the rollout was killed."""
         self._settle()
         return {
-            "files": {key: text for key, text in self.files.items() if ".before-" not in key[1]},
+            "files": {key: text for key, text in self.files.items() if not is_kept(key[1])},
             "modes": self.modes(),
             "processes": sorted(self.processes),
             "state": self.state,
@@ -335,6 +327,9 @@ class ModelCluster(FetchesAsItReads):
 
     def _judge_start(self, node: Node) -> None:
         if node.role is not Role.BROKER:
+            beside = [self._home(each) for each in self._everybody() if each.name in self.processes]
+            if len(self.directories.quorums_of(beside)) > 1:
+                self.violations.append(f"{node.name} started with the log of another quorum")
             return
         mode = self._mode(node)
         if mode is BrokerMode.KRAFT:
@@ -372,11 +367,11 @@ class ModelCluster(FetchesAsItReads):
 
     def _run(self, name: str, node: Node, words: Sequence[str]) -> None:
         if name == "format":
-            self.formatted.add(node.name)
+            self.directories.format(node.name)
             self.level = words[words.index("--release-version") + 1] if "--release-version" in words else "3.9-IV0"
             self.files[node.name, f"/data/{node.name}/meta.properties"] = b"x"
         elif name == "force":
-            self.forced |= set() if self.new_leader else _without(words)
+            self.forced |= set() if self.new_leader else without(words)
             self._settle()
         elif name == "rollback":
             self._give_back()
@@ -388,13 +383,20 @@ class ModelCluster(FetchesAsItReads):
         elif name == "mv":
             if any(key[0] == node.name and key[1].startswith(f"{words[-1]}/") for key in self.files):
                 return  # mv -n leaves it, and succeeds
-            self.formatted.discard(node.name)
-            self.files.pop((node.name, f"{words[-2]}/meta.properties"), None)
+            self._moved_aside(node, words[-2], words[-1])
+
+    def _moved_aside(self, node: Node, directory: str, name: str) -> None:
+        if node.name in self.processes:
+            self.violations.append(f"the directory of {node.name} moved away under its process")
+        self.directories.move_away(node.name)
+        identity = self.files.pop((node.name, f"{directory}/meta.properties"), None)
+        if identity is not None:
+            self.files[node.name, f"{name}/meta.properties"] = identity
 
     def _refuses(self, words: Sequence[str]) -> int:
         """The leader does, unless it waits for these nodes."""
         running = {node.node_id for node in self.inventory.controllers.nodes if node.name in self.processes}
-        return 2 if not self._finishing() or _without(words) & running else 0
+        return 2 if not self._finishing() or without(words) & running else 0
 
     def _finishing(self) -> bool:
         quorum = self._quorum()
@@ -411,6 +413,7 @@ class ModelCluster(FetchesAsItReads):
         self.kraft_in_log.clear()
         self.kraft_claims = False
         self.state = ""
+        self.directories.given_back |= self.formatted
         self.controller_broker = self.inventory.brokers.nodes[0].node_id
 
     def _settle(self) -> None:
@@ -422,7 +425,9 @@ class ModelCluster(FetchesAsItReads):
         if not self.state:
             self.state = INELIGIBLE
         modes = [self._mode(node) for node in self.inventory.brokers.nodes]
-        if self.state == INELIGIBLE and len(up) == len(voters) and all(mode is BrokerMode.MIGRATING for mode in modes):
+        is_new = not self.directories.given_back & self.processes.keys()
+        migrates = len(up) == len(voters) and all(mode is BrokerMode.MIGRATING for mode in modes)
+        if self.state == INELIGIBLE and is_new and migrates:
             self.state, self.kraft_claims, self.controller_broker = DUAL_WRITE, True, None
         asked = [voter for voter in voters if voter.program is not None or voter.node_id not in self.forced]
         off = all(voter.migration_on is False for voter in asked)
@@ -490,27 +495,4 @@ class ModelCluster(FetchesAsItReads):
         nodes = self.inventory.brokers.nodes
         away = {node.node_id for node in nodes if node.name not in self.processes or node.name in self.lagging}
         away -= {node.node_id for node in nodes if node.name in self.unnoticed}
-        found = Placements(placed=True)
-        for number, replicas in enumerate(self.partitions):
-            in_sync = tuple(sorted(replicas - away))
-            found.add("orders", number, min(in_sync, default=-1), tuple(sorted(replicas)), in_sync, self._min_isr)
-        return found.seen(0)
-
-
-def _without(words: Sequence[str]) -> set[int]:
-    return {int(word) for before, word in pairwise(words) if before == "--without"}
-
-
-def _placed(inventory: Inventory, replicas: int) -> list[frozenset[int]]:
-    """Partitions with their replicas in as many racks as there are, as Kafka places them."""
-    racks: dict[str, list[int]] = {}
-    for node in inventory.brokers.nodes:
-        racks.setdefault(node.rack, []).append(node.node_id)
-    groups = list(racks.values())
-    if len(groups) == 1:
-        ids = groups[0]
-        return [frozenset((ids * 2)[start : start + min(replicas, len(ids))]) for start in range(len(ids))]
-    return [
-        frozenset(groups[(start + number) % len(groups)][start % len(groups[0])] for number in range(replicas))
-        for start in range(len(inventory.brokers.nodes))
-    ]
+        return partitions_seen(self.partitions, away, self._min_isr)

@@ -1,0 +1,80 @@
+"""Pieces of a model cluster that know nothing of it: a process, where replicas are, what a command names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
+
+from migrator.config.sensitive import broker_type, is_sensitive
+from migrator.rollout.gates.placements import Placements
+from migrator.rollout.inventory import Inventory
+from migrator.rollout.ports import PartitionsSeen
+
+
+class Process:
+    def __init__(self, incarnation: int, properties: dict[str, str], watched: Sequence[str]) -> None:
+        self.incarnation = incarnation
+        self.properties = properties
+        found = {key: properties[key] for key in watched if key in properties}
+        self.shown = {key: None if is_sensitive(broker_type(key)) else text for key, text in found.items()}
+
+
+class Directories:
+    """Those of the controllers. Whose log one has: of each quorum that is formatted. ``given_back``: has given the
+    cluster back, and does not take it again."""
+
+    def __init__(self) -> None:
+        self.formatted: set[str] = set()
+        self.given_back: set[str] = set()
+        self._quorum = 0
+        self._quorums: dict[str, int] = {}
+
+    def format(self, name: str) -> None:
+        """One that is formatted is left as it is."""
+        if name not in self.formatted:
+            self.formatted.add(name)
+            self._quorums[name] = self._quorum
+
+    def move_away(self, name: str) -> None:
+        """What is formatted from now on is of another quorum."""
+        self.formatted.discard(name)
+        self.given_back.discard(name)
+        if self._quorums.pop(name, None) == self._quorum:
+            self._quorum += 1
+
+    def quorums_of(self, names: Iterable[str]) -> set[int]:
+        return {self._quorums[name] for name in names if name in self._quorums}
+
+
+def is_kept(path: str) -> bool:
+    """Whether a file is one that a rollout keeps; its name has the rollout's id."""
+    return ".before-" in path or ".rolled-back-" in path
+
+
+def without(words: Sequence[str]) -> set[int]:
+    return {int(word) for before, word in pairwise(words) if before == "--without"}
+
+
+def placed(inventory: Inventory, replicas: int) -> list[frozenset[int]]:
+    """Partitions with their replicas in as many racks as there are, as Kafka places them."""
+    racks: dict[str, list[int]] = {}
+    for node in inventory.brokers.nodes:
+        racks.setdefault(node.rack, []).append(node.node_id)
+    groups = list(racks.values())
+    if len(groups) == 1:
+        ids = groups[0]
+        return [frozenset((ids * 2)[start : start + min(replicas, len(ids))]) for start in range(len(ids))]
+    return [
+        frozenset(groups[(start + number) % len(groups)][start % len(groups[0])] for number in range(replicas))
+        for start in range(len(inventory.brokers.nodes))
+    ]
+
+
+def partitions_seen(partitions: Sequence[frozenset[int]], away: AbstractSet[int], min_isr: int) -> PartitionsSeen:
+    """What is seen of them while the replicas of some brokers are not in sync."""
+    found = Placements(placed=True)
+    for number, replicas in enumerate(partitions):
+        in_sync = tuple(sorted(replicas - away))
+        found.add("orders", number, min(in_sync, default=-1), tuple(sorted(replicas)), in_sync, min_isr)
+    return found.seen(0)
