@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from migrator.clock import monotonic_ms
 from migrator.errors import MigratorError, OperatorError
-from migrator.log.errors import storage_errors
+from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import NewFile
 from migrator.rollout.ports import BrokerMode, Observation
 from migrator.zookeeper.bulk import BulkReader
@@ -34,11 +34,16 @@ NO_ZNODES = "ZooKeeper has no znodes of Kafka"
 
 
 async def keep(session: ZooKeeperSession | None, file: Path) -> str:
-    """Write all znodes of Kafka to a file; gives why that was not possible, or ""."""
+    """Write all znodes of Kafka to a file; gives why that was not possible, or "".
+
+    :raises StorageError: the disk refuses.
+    """
     if session is None:
         return NO_ZOOKEEPER
     try:
         return "" if await asyncio.to_thread(_keep, session, file, nobody) else NO_ZNODES
+    except StorageError:
+        raise
     except MigratorError as error:
         return str(error)
 

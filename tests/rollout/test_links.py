@@ -24,6 +24,7 @@ from migrator.rollout.executors.scripts import (
     NOT_REGULAR,
     OTHER_DIGEST,
     READ,
+    READ_GROWING,
     WRITE,
 )
 from migrator.values import value
@@ -58,6 +59,9 @@ class Hosted:
 
     def read(self, path: Path | None = None) -> subprocess.CompletedProcess[bytes]:
         return self._run(READ, str(path or self.path))
+
+    def fetch(self, path: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+        return self._run(READ_GROWING, str(path or self.path))
 
     def write(self, path: Path | None = None, before: bytes = CONTENT) -> int:
         path = path or self.path
@@ -201,10 +205,10 @@ PLACES: Mapping[str, Callable[[Hosted], None]] = {
 def test_a_link_of_the_service_leads_root_nowhere(host: Hosted, place: str) -> None:
     PLACES[place](host)
     before = state(host.of_root)
-    read = host.read()
     if not place.startswith("backup"):
-        assert read.returncode in (NO_SUCH_FILE, MAY_NOT_LOOK, NOT_AS_ROOT, NOT_REGULAR)
-        assert read.stdout == b""
+        for read in (host.read(), host.fetch()):
+            assert read.returncode in (NO_SUCH_FILE, MAY_NOT_LOOK, NOT_AS_ROOT, NOT_REGULAR)
+            assert read.stdout == b""
         assert host.write() in (OTHER_DIGEST, NOT_AS_ROOT)
     else:
         assert host.write() in (0, NOT_AS_ROOT)
@@ -213,7 +217,8 @@ def test_a_link_of_the_service_leads_root_nowhere(host: Hosted, place: str) -> N
 
 def test_the_files_of_the_service_are_written_as_before(host: Hosted) -> None:
     host.path.chmod(0o640)
-    assert host.read().stdout.endswith(CONTENT)
+    line = b"migrator-sha256 " + hashlib.sha256(CONTENT).hexdigest().encode() + b"\n"
+    assert host.read().stdout == host.fetch().stdout == line + CONTENT
     assert host.write() == 0
     assert (host.path.read_bytes(), host.backup.read_bytes()) == (NEW, CONTENT)
     assert {(each.stat().st_uid, each.stat().st_mode & 0o777) for each in host.path.parent.iterdir()} == {
@@ -272,6 +277,6 @@ def test_a_race_with_the_service_is_never_won(host: Hosted) -> None:
     with attacked(host, seed):
         for _ in range(examples(15)):
             host.write()
-            assert SECRET not in host.read().stdout, f"seed {seed}"
+            assert SECRET not in host.read().stdout + host.fetch().stdout, f"seed {seed}"
     assert state(host.of_root) == before, f"seed {seed}"
     assert [path for path in host.theirs.rglob("*") if path.lstat().st_uid == 0] == [], f"seed {seed}"

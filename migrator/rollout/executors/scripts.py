@@ -101,7 +101,8 @@ printf 'migrator-sha256 %s\n' "${{digest%% *}}"
 exec cat "$path"
 """
 
-_SHOW_GROWING = rf"""{_LOOK}size=$(stat -L -c %s "$path")
+_SHOW_GROWING = rf"""{_LOOK}: <"$path"
+size=$(stat -L -c %s "$path")
 digest=$(head -c "$size" "$path" | sha256sum)
 printf 'migrator-sha256 %s\n' "${{digest%% *}}"
 exec head -c "$size" "$path"
