@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from migrator.config.properties import decoded, parse_properties
 from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node, Role
+from migrator.rollout.plan.changed_since import not_kept
 from migrator.rollout.plan.modes import FileMode, ModeSettings, changes_shown, lost_zookeeper, rewritten
 
 SETTINGS = ModeSettings(
@@ -97,3 +100,83 @@ def test_where_nothing_says_what_zookeeper_needs_the_operator_is_told() -> None:
         "zookeeper.connect",
         "zookeeper.metadata.migration.enable",
     }
+
+
+NODE = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+ZOOKEEPER, MIGRATING, KRAFT = FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING, FileMode.BROKER_KRAFT
+MAP = "listener.security.protocol.map"
+BARE = "broker.id=7\nzookeeper.connect=zk:2181\n"
+
+
+def there_and_back(text: str, change: Callable[[str], str], since: FileMode, settings: ModeSettings = SETTINGS) -> str:
+    """Into the migration, somebody changes the file in one mode, and all the way back, with the backups."""
+    migrating = rewritten(NODE, text, MIGRATING, settings)
+    if since is MIGRATING:
+        return rewritten(NODE, change(migrating), ZOOKEEPER, settings, text)
+    in_kraft = change(rewritten(NODE, migrating, KRAFT, settings))
+    back = rewritten(NODE, in_kraft, MIGRATING, settings, migrating)
+    return rewritten(NODE, back, ZOOKEEPER, settings, text)
+
+
+def opened_for_others(text: str) -> str:
+    """The operator gives the broker one more listener."""
+    text = text.replace("listeners=INTERNAL://:9092", "listeners=INTERNAL://:9092,EXTERNAL://:9094")
+    return text.replace("INTERNAL:SASL_SSL,", "INTERNAL:SASL_SSL,EXTERNAL:SSL,")
+
+
+@pytest.mark.parametrize("since", [MIGRATING, KRAFT])
+@pytest.mark.parametrize("inventory_has", ["", "CONTROLLER:SSL,OTHER:SSL"])
+def test_a_listener_that_was_added_since_keeps_its_protocol(since: FileMode, inventory_has: str) -> None:
+    settings = SETTINGS
+    if inventory_has:
+        settings = ModeSettings({**SETTINGS.for_brokers, MAP: inventory_has}, "SSL", "", "")
+    text = f"{BARE}listeners=INTERNAL://:9092\n{MAP}=INTERNAL:SASL_SSL\n"
+    found = parse_properties(there_and_back(text, opened_for_others, since, settings))
+    assert found["listeners"] == "INTERNAL://:9092,EXTERNAL://:9094"
+    assert found[MAP] == "INTERNAL:SASL_SSL,EXTERNAL:SSL"
+
+
+@pytest.mark.parametrize("since", [MIGRATING, KRAFT])
+def test_a_protocol_that_was_added_to_kafkas_default_stays_and_that_of_the_controllers_goes(since: FileMode) -> None:
+    found = there_and_back(BARE, lambda text: text.replace(",CONTROLLER:SSL", ",CONTROLLER:SSL,EXTERNAL:SSL"), since)
+    assert parse_properties(found)[MAP].endswith(",SASL_SSL:SASL_SSL,EXTERNAL:SSL")
+    found = there_and_back(BARE, lambda text: text + "num.io.threads=16\n", since)
+    assert MAP not in parse_properties(found)
+
+
+def test_an_own_listener_with_the_name_of_the_controllers_keeps_its_protocol() -> None:
+    """It was added since, or is for the ZooKeeper controller (``control.plane.listener.name``)."""
+    added = there_and_back(BARE, lambda text: text + "listeners=SSL://:9092,CONTROLLER://:9099\n", MIGRATING)
+    assert "CONTROLLER:SSL" in parse_properties(added)[MAP]
+    text = f"{BARE}control.plane.listener.name=CONTROLLER\nlisteners=SSL://:9092,CONTROLLER://:9099\n{MAP}=SSL:SSL,CONTROLLER:SSL\n"
+    found = there_and_back(text, lambda text: text.replace("SSL:SSL,", "SSL:SSL,EXTERNAL:SSL,"), KRAFT)
+    assert parse_properties(found)[MAP] == "SSL:SSL,EXTERNAL:SSL,CONTROLLER:SSL"
+    assert parse_properties(found)["control.plane.listener.name"] == "CONTROLLER"
+
+
+def test_a_key_that_names_a_listener_which_was_removed_since_does_not_come_back_and_that_is_said() -> None:
+    text = f"{BARE}control.plane.listener.name=PLANE\nlisteners=SSL://:9092,PLANE://:9099\n{MAP}=SSL:SSL,PLANE:SSL\n"
+    migrating = rewritten(NODE, text, MIGRATING, SETTINGS)
+    in_kraft = rewritten(NODE, migrating, KRAFT, SETTINGS).replace(",PLANE://:9099", "")
+    back = rewritten(NODE, in_kraft, MIGRATING, SETTINGS, migrating)
+    assert "control.plane.listener.name" not in parse_properties(back)
+    (said,) = not_kept(NODE, in_kraft, back, SETTINGS, migrating)
+    assert said.startswith("control.plane.listener.name=PLANE does not come back")
+
+
+def test_what_was_written_by_hand_in_kraft_mode_counts_more_than_a_backup() -> None:
+    """ZooKeeper has moved, or the brokers have another release."""
+    by_hand = "zookeeper.connect=new:2181\ninter.broker.protocol.version=3.8\n"
+    found = parse_properties(there_and_back(BARE, lambda text: text + by_hand, KRAFT))
+    assert (found["zookeeper.connect"], found["inter.broker.protocol.version"]) == ("new:2181", "3.8")
+
+
+def test_a_key_of_the_inventory_that_somebody_has_changed_is_named_as_the_way_back_takes_it() -> None:
+    other = rewritten(NODE, BARE, MIGRATING, SETTINGS).replace("3001@c:9093", "3001@elsewhere:9093")
+    back = rewritten(NODE, other, ZOOKEEPER, SETTINGS, BARE)
+    (said,) = not_kept(NODE, other, back, SETTINGS, BARE)
+    assert said.startswith("controller.quorum.voters: ")
+    assert "elsewhere" not in said
+    unchanged = rewritten(NODE, BARE, MIGRATING, SETTINGS)
+    assert not list(not_kept(NODE, unchanged, rewritten(NODE, unchanged, ZOOKEEPER, SETTINGS, BARE), SETTINGS, BARE))
+    assert not list(not_kept(NODE, BARE, unchanged, SETTINGS, None)), "the way forward"

@@ -262,7 +262,9 @@ def test_a_broker_that_is_down_and_registered_in_kraft_mode_is_taken_back(operat
     assert has_come_back(operator)
 
 
-@pytest.mark.parametrize("own", [b"", b"listener.security.protocol.map=INSIDE:SASL_SSL\n"], ids=["default", "own map"])
+@pytest.mark.parametrize(
+    "own", [b"", b"listener.security.protocol.map=INSIDE:SSL,PLAINTEXT:PLAINTEXT\n"], ids=["default", "own map"]
+)
 def test_after_a_lost_journal_nothing_of_the_migration_stays_in_a_file(tmp_path: Path, own: bytes) -> None:
     """The backups of the lost rollout lie beside the files. They were changed since, so no file comes back whole."""
     (tmp_path / "state").mkdir()
@@ -285,3 +287,39 @@ def test_after_a_lost_journal_nothing_of_the_migration_stays_in_a_file(tmp_path:
         assert {key: found.get(key) for key in {*found, *old} if "migration.enable" not in key} == {
             key: old.get(key) for key in {*found, *old} if "migration.enable" not in key
         }
+
+
+def test_a_listener_that_the_operator_has_added_in_kraft_mode_stays_on_the_way_back(operator: Operator) -> None:
+    """A long soak; the broker was restarted with it."""
+    node, files = operator.node("broker-2"), operator.cluster.files
+    key = node.name, node.properties
+    files[key] = files[key].replace(b"PLAINTEXT://:9092", b"PLAINTEXT://:9092,EXTERNAL://:9094")
+    files[key] = files[key].replace(
+        b"protocol.map=PLAINTEXT:PLAINTEXT", b"protocol.map=EXTERNAL:SSL,PLAINTEXT:PLAINTEXT"
+    )
+    operator.cluster.start_as_configured(node)
+    with suppress(FileChangedError):
+        operator.rollback()
+    assert operator.resume() is Ending.COMPLETE
+    assert has_come_back(operator)
+    assert b"\nlistener.security.protocol.map=EXTERNAL:SSL," in files[key]
+    assert b"CONTROLLER" not in without_comments(files[key])
+
+
+def test_a_key_of_the_inventory_that_the_operator_has_changed_is_named(operator: Operator) -> None:
+    """It is of the migration: it goes with it. The file as it was is kept."""
+    node, files = operator.node("broker-2"), operator.cluster.files
+    key = node.name, node.properties
+
+    def changes(where: str) -> None:
+        if where == "after done give-back ":
+            files[key] = files[key].replace(b"3001@c:9093", b"3001@elsewhere:9093")
+
+    operator.cluster.points.at = changes
+    with pytest.raises(FileChangedError):
+        operator.rollback()
+    operator.cluster.points.at = nothing
+    assert operator.resume() is Ending.COMPLETE
+    assert has_come_back(operator)
+    assert [line for line in operator.said if line.startswith(f"leave-migration/{node.name}: {node.properties}: contr")]
+    assert any(b"elsewhere" in text for path, text in files.items() if path[0] == node.name and path != key)

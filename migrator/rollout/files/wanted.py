@@ -5,8 +5,9 @@ from __future__ import annotations
 from migrator.config.properties import decoded, encoded
 from migrator.rollout.files.property_files import earlier_of
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.changed_since import not_kept
 from migrator.rollout.plan.modes import CONNECT, FileMode, lost_zookeeper, rewritten, stock_file
 from migrator.rollout.plan.steps import Step
 
@@ -31,5 +32,8 @@ async def wanted_file(
             f"{step.name}: no backup and no commented line says which keys zookeeper.* the file had. It gets "
             f"{CONNECT} only: if ZooKeeper needs more, for example zookeeper.ssl.*, add it to {node.properties}"
         )
-    new = rewritten(node, text, step.mode, parts.mode_settings(progress.release_version), was)
+    settings = parts.mode_settings(progress.release_version)
+    new = rewritten(node, text, step.mode, settings, was)
+    for sentence in not_kept(node, text, new, settings, was) if node.role is Role.BROKER else ():
+        parts.tell(f"{step.name}: {node.properties}: {sentence}. The file as it was stays beside it")
     return encoded(new), earlier

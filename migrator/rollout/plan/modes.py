@@ -16,16 +16,22 @@ from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.config.properties import LINE_END, parse_properties, shown, without_keys
 from migrator.config.property_edits import Edit, edited
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
-from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease
 from migrator.migration.machine.finish import FLAG
 from migrator.rollout.nodes import Node, Role
+from migrator.rollout.plan.listeners import (
+    CONTROL_PLANE,
+    PROTOCOLS,
+    has_control_plane,
+    with_controllers,
+    without_controllers,
+)
 from migrator.rollout.ports import BrokerMode
 from migrator.values import value
 
 CONNECT, BROKER_ID, NODE_ID, ROLES = "zookeeper.connect", "broker.id", "node.id", "process.roles"
-PROTOCOLS, AUTHORIZER = "listener.security.protocol.map", "authorizer.class.name"
+AUTHORIZER = "authorizer.class.name"
 GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.max.id"
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 SESSION_TIMEOUTS = (SESSION_TIMEOUT, "broker.session.timeout.ms")
@@ -33,8 +39,7 @@ SESSION_DEFAULTS = (SESSION_TIMEOUT_MS, _) = (18_000, 9_000)
 """Kafka's, with ZooKeeper and with a quorum; in ms."""
 BETWEEN_BROKERS = "inter.broker.protocol.version"
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
-DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
-ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, "control.plane.listener.name")
+ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, CONTROL_PLANE)
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
 OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))
 COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, "inter.broker.listener.name")
@@ -214,7 +219,7 @@ def _wanted(
         yield CONNECT, properties.get(CONNECT) or was.get(CONNECT) or _known(node, settings)
     elif target is FileMode.BROKER_KRAFT:
         yield from settings.for_brokers.items()
-        yield PROTOCOLS, _protocols(properties, settings)
+        yield PROTOCOLS, with_controllers(properties, settings.for_brokers, settings.controller_protocol)
         yield from dict.fromkeys((BROKER_ID, *ONLY_WITH_ZOOKEEPER)).items()
         yield from ((key, None) for key in properties if key.startswith("zookeeper."))
         yield ROLES, "broker"
@@ -228,25 +233,25 @@ def _with_zookeeper(
     node: Node, properties: Mapping[str, str], target: FileMode, settings: ModeSettings, was: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
     """Of a broker that still knows ZooKeeper."""
-    if ROLES in properties:  # it comes back from KRaft mode
-        yield from _lost(properties, was, [key for key in was if key.startswith("zookeeper.")])
-        yield from _lost(properties, was, ONLY_WITH_ZOOKEEPER)
-        if BETWEEN_BROKERS not in was and settings.release_version:
+    if ROLES in properties:  # from KRaft mode; keys of ZooKeeper's time that it has, somebody has written since
+        lost = [key for key in was if key.startswith("zookeeper.")]
+        lost += [key for key in ONLY_WITH_ZOOKEEPER if key != CONTROL_PLANE or has_control_plane(properties, was)]
+        yield from _lost(properties, was, lost)
+        if BETWEEN_BROKERS not in {*was, *properties} and settings.release_version:
             yield BETWEEN_BROKERS, settings.release_version
         yield from _authorizer(properties, STANDARD_AUTHORIZER, ACL_AUTHORIZER)
-        yield CONNECT, was.get(CONNECT) or properties.get(CONNECT) or _known(node, settings)
+        yield CONNECT, properties.get(CONNECT) or was.get(CONNECT) or _known(node, settings)
         yield from _own_id(node, properties)
         yield from dict.fromkeys((ROLES, NODE_ID)).items()
     if target is FileMode.BROKER_MIGRATING:
         yield FLAG, "true"
         yield from _own_id(node, properties)
         yield from settings.for_brokers.items()
-        yield PROTOCOLS, _protocols(properties, settings)
+        yield PROTOCOLS, with_controllers(properties, settings.for_brokers, settings.controller_protocol)
     else:
         yield FLAG, None
         yield from ((key, was.get(key)) for key in settings.for_brokers)
-        if PROTOCOLS in was or properties.get(PROTOCOLS) == _protocols(was, settings):  # else not what we have written
-            yield PROTOCOLS, was.get(PROTOCOLS)
+        yield PROTOCOLS, without_controllers(properties, settings.for_brokers, settings.controller_protocol, was)
 
 
 def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -283,18 +288,3 @@ def _known(node: Node, settings: ModeSettings) -> str:
 def _authorizer(properties: Mapping[str, str], old: str, new: str) -> Iterator[tuple[str, str]]:
     if properties.get(AUTHORIZER) == old:
         yield AUTHORIZER, new
-
-
-def _protocols(properties: Mapping[str, str], settings: ModeSettings) -> str:
-    """The broker's own map, with what the inventory's adds, and an entry for each listener of the controllers."""
-    entries = [entry for entry in split_list(properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS) if entry]
-    names = split_list(settings.for_brokers["controller.listener.names"])
-    of_controllers = [f"{name}:{settings.controller_protocol}" for name in names if name]
-    for entry in (*split_list(settings.for_brokers.get(PROTOCOLS, "")), *of_controllers):
-        if entry and _listener(entry) not in map(_listener, entries):
-            entries.append(entry)
-    return ",".join(entries)
-
-
-def _listener(entry: str) -> str:
-    return entry.partition(":")[0].strip().upper()

@@ -1,0 +1,64 @@
+"""A broker's ``listener.security.protocol.map`` in each mode, and the listeners that other keys name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from migrator.config.types import split_list
+
+PROTOCOLS, CONTROL_PLANE = "listener.security.protocol.map", "control.plane.listener.name"
+DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+DEFAULT_LISTENERS = "PLAINTEXT://:9092"
+
+
+def with_controllers(properties: Mapping[str, str], for_brokers: Mapping[str, str], protocol: str) -> str:
+    """The broker's own map, with what the inventory's adds, and an entry for each listener of the controllers.
+
+    :param for_brokers: what the inventory gives each broker.
+    :param protocol: of the controllers' listeners.
+    """
+    entries = _entries(properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS)
+    of_controllers = [f"{name}:{protocol}" for name in _entries(for_brokers["controller.listener.names"])]
+    for entry in (*_entries(for_brokers.get(PROTOCOLS, "")), *of_controllers):
+        if _name(entry) not in _names(entries):
+            entries.append(entry)
+    return ",".join(entries)
+
+
+def without_controllers(
+    properties: Mapping[str, str], for_brokers: Mapping[str, str], protocol: str, was: Mapping[str, str]
+) -> str | None:
+    """The map of before the migration. If somebody has changed it since: as it is now, without the entries that
+    `with_controllers` has added, but with all that the broker's own listeners need.
+
+    :param was: the file as it was then.
+    """
+    now, written = properties.get(PROTOCOLS), with_controllers(was, for_brokers, protocol)
+    added = _names(_entries(written)) - _names(_entries(was.get(PROTOCOLS) or DEFAULT_PROTOCOLS))
+    if now is None or (now == written and added.isdisjoint(_own(properties))):
+        return None if now is None else was.get(PROTOCOLS)
+    left = ",".join(entry for entry in _entries(now) if _name(entry) not in added - _own(properties))
+    return None if left == DEFAULT_PROTOCOLS and PROTOCOLS not in was else left
+
+
+def has_control_plane(properties: Mapping[str, str], was: Mapping[str, str]) -> bool:
+    """Whether the broker still has the listener that it had for the ZooKeeper controller: without it, it does not start
+    with the key that names it."""
+    return was.get(CONTROL_PLANE, "").strip().upper() in _own(properties)
+
+
+def _own(properties: Mapping[str, str]) -> set[str]:
+    return _names(_entries(properties.get("listeners") or DEFAULT_LISTENERS))
+
+
+def _entries(text: str) -> list[str]:
+    return [entry for entry in split_list(text) if entry]
+
+
+def _names(entries: Iterable[str]) -> set[str]:
+    """In capitals, as Kafka compares them."""
+    return {_name(entry) for entry in entries}
+
+
+def _name(entry: str) -> str:
+    return entry.partition(":")[0].strip().upper()
