@@ -12,7 +12,7 @@ from migrator.errors import OperatorError
 from migrator.observe.printable import number_of
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.nodes import Node
-from migrator.rollout.plan.modes import DEFAULT_PROTOCOLS, PROTOCOLS
+from migrator.rollout.plan.listeners import DEFAULT_PROTOCOLS, PROTOCOLS
 from migrator.values import value
 
 BROKERS_MAX, CONTROLLERS_MAX = 30, 7

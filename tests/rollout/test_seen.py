@@ -128,6 +128,7 @@ def test_settings_that_may_not_be_seen_leave_the_registration() -> None:
         seen = brokers_seen(HAS_ZNODE, quorum, answers, is_finished=False)
         assert seen is not None
         assert (seen[1].mode, seen[1].serving) == (mode, True)
+        assert seen[1].may_migrate is (quorum is NO_QUORUM), "in migration mode it is registered in ZooKeeper, too"
 
 
 @pytest.mark.parametrize(
