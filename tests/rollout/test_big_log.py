@@ -21,8 +21,8 @@ def test_a_quorum_whose_brokers_cannot_be_seen_is_said(desk: Desk, monkeypatch: 
     assert json.loads(desk.printed("plan --json"))["unknown"] is None
     observe = desk.cluster.observe
 
-    async def half() -> Observation:
-        return replace(await observe(), brokers=None, unknown=(why,))
+    async def half(*, partitions: bool = True) -> Observation:
+        return replace(await observe(partitions=partitions), brokers=None, unknown=(why,))
 
     monkeypatch.setattr(desk.cluster, "observe", half)
     desk.reading = line

@@ -87,10 +87,10 @@ def test_a_yes_to_the_way_back_is_kept_before_anything_else(
 
     observe = desk.cluster.observe
 
-    async def looks() -> object:
+    async def looks(*, partitions: bool = True) -> object:
         if agreed and "--yes" not in words:
             raise KilledError
-        return await observe()
+        return await observe(partitions=partitions)
 
     with monkeypatch.context() as patched:
         patched.setattr("migrator.cli.rollout.say", shows)

@@ -59,14 +59,14 @@ def test_a_file_that_is_mended_while_the_gate_waits_counts(operator: Operator) -
     looks = 0
     observe = operator.cluster.observe
 
-    async def looked() -> object:
+    async def looked(*, partitions: bool = True) -> object:
         nonlocal looks
         looks += f"migrate/{BROKER}: waits" in "".join(operator.said)
         if looks == 1:
             key = BROKER, node.properties
             operator.cluster.files[key] = operator.cluster.files[key].replace(b"3001@c:9093", OTHER.encode())
             operator.cluster.start_as_configured(node)
-        return await observe()
+        return await observe(partitions=partitions)
 
     operator.cluster.observe = looked  # type: ignore[method-assign,assignment]
     operator.resume_until(Phase.MIGRATE)

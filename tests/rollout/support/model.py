@@ -31,7 +31,13 @@ from migrator.rollout.ports import (
     QuorumSeen,
 )
 from tests.rollout.support.model_fetch import FetchesAsItReads
-from tests.rollout.support.model_files import SECRET, broker_file, controller_file, listeners_without_protocol
+from tests.rollout.support.model_files import (
+    SECRET,
+    broker_file,
+    controller_file,
+    from_outside,
+    listeners_without_protocol,
+)
 from tests.rollout.support.model_pieces import Directories, Process, is_kept, partitions_seen, placed, without
 
 MODES = {
@@ -40,9 +46,6 @@ MODES = {
     FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
 }
 INELIGIBLE, _, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
-
-
-REFUSED = "CLUSTER_AUTHORIZATION_FAILED"
 
 
 def nothing(*_: object) -> None:
@@ -483,14 +486,10 @@ class ModelCluster(FetchesAsItReads):
         settings = {BETWEEN_BROKERS: level}
         seen = BrokerSeen(node.node_id, mode, stamp, not refused, release=self.release, settings=settings, rack=rack)
         seen = replace(seen, kraft_in_log=node.node_id in self.kraft_in_log)
-        if not self.hides_settings and node.name not in self.silent:
-            return replace(seen, file=process.shown)
-        takes = (quorum := self._quorum()) is not None and quorum.leader_id is not None
-        if mode is BrokerMode.MIGRATING and not takes:  # all that is seen is where it is registered
-            seen = replace(seen, mode=BrokerMode.ZOOKEEPER)
-        if node.name in self.silent:
-            return replace(seen, serving=False, release="", settings=None)
-        return replace(seen, settings=None, hidden=REFUSED)
+        quorum = self._quorum()
+        shown = None if self.hides_settings else process.shown
+        leads = quorum is not None and quorum.leader_id is not None
+        return from_outside(seen, shown, leads=leads, answers=node.name not in self.silent)
 
     def _health(self) -> PartitionsSeen:
         nodes = self.inventory.brokers.nodes

@@ -8,7 +8,9 @@ from functools import cache
 
 from migrator.rollout.inventory import Inventory, parse_inventory
 from migrator.rollout.nodes import Node
+from migrator.rollout.ports import BrokerMode, BrokerSeen
 
+REFUSED = "CLUSTER_AUTHORIZATION_FAILED"
 SECRET = "s3cr3t-of-the-model"
 COMMENT = b"# H\xe4nde weg, sagt \xc3\x85sa\n"
 """In two encodings: a property file has none but Java's."""
@@ -55,6 +57,24 @@ def listeners_without_protocol(node: Node, properties: Mapping[str, str]) -> lis
     names = [each.partition(":")[0] for each in properties["listeners"].split(",")]
     names += [name for name in properties.get("controller.listener.names", "").split(",") if name]
     return [f"{node.name} has no protocol for its listener {name}" for name in names if name not in protocols]
+
+
+def from_outside(seen: BrokerSeen, shown: Mapping[str, str | None] | None, *, leads: bool, answers: bool) -> BrokerSeen:
+    """A broker as the observer sees it. Without its settings, all that tells of its mode is where it is registered.
+
+    :param shown: what its property file said as it started; None: the login may not look.
+    :param leads: whether a quorum does, with which it is registered.
+    """
+    if answers and shown is not None:
+        return replace(seen, file=shown)
+    if seen.mode is BrokerMode.MIGRATING and not leads:
+        seen = replace(seen, mode=BrokerMode.ZOOKEEPER)
+    return replace(seen, settings=None, hidden=REFUSED) if answers else silent(seen)
+
+
+def silent(seen: BrokerSeen) -> BrokerSeen:
+    """It is registered, and says nothing."""
+    return replace(seen, serving=False, release="", settings=None)
 
 
 @cache
