@@ -167,6 +167,7 @@ class Gatekeeper:
             return await self._parts.observer.observe()
         finally:
             meanwhile.cancel()
+            await asyncio.gather(meanwhile, return_exceptions=True)  # a line that nobody can read ends no look
 
     async def until_gone(self, node: Node, step: str) -> None:
         """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
