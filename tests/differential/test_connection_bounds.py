@@ -46,19 +46,17 @@ def test_connections_of_one_address(side: Side, kafka_391: StockKafka, tmp_path:
     until(lambda: room(side) == MOST)
     kafka_391.configs(
         *("--bootstrap-controller", f"127.0.0.1:{side.port}", "--alter", "--entity-type", "brokers"),
-        *("--entity-default", "--add-config", f"{PER_IP}=6"),
+        *("--entity-default", "--add-config", f"{PER_IP}=4"),
         directory=tmp_path,
     )
-    talks_to_itself = isinstance(side, Stock)
-    until(lambda: room(side) in ((5, 6) if talks_to_itself else (6,)))
-    used = 6 - room(side) if talks_to_itself else 0
+    until(lambda: room(side) in left_of(4, side))
     alter(side, OWN, PER_IP, "9")
-    until(lambda: room(side) == 9 - used)
+    until(lambda: room(side) in left_of(9, side))
     alter(side, OWN, OVERRIDES, "127.0.0.1:7")
-    until(lambda: room(side) == 7 - used)
+    until(lambda: room(side) in left_of(7, side))
     alter(side, OWN, PER_IP, "many")  # of a wrong type: as if it were not there
     alter(side, OWN, OVERRIDES, None)
-    until(lambda: room(side) == 6 - used)
+    until(lambda: room(side) in left_of(4, side))
     alter(side, EVERY, PER_IP, None)
     alter(side, OWN, PER_IP, None)
     until(lambda: room(side) == MOST)
@@ -83,6 +81,11 @@ def alter(side: Side, name: str, key: str, value: str | None) -> None:
     step = configs(BROKER, name, (key, value, DELETE if value is None else SET))
     side.send(step)
     side.receive(step)
+
+
+def left_of(bound: int, side: Side) -> tuple[int, ...]:
+    """A stock controller talks to itself from the same address, and not at all times."""
+    return (bound - 1, bound) if isinstance(side, Stock) else (bound,)
 
 
 def room(side: Side) -> int:
