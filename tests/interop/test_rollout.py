@@ -50,9 +50,9 @@ BACK = [
     KillAt(Phase.DRAIN, Act.CHECK_AFTER, Event.PASSED),
     KillAt(Phase.STOP_QUORUM, Act.STOP),
     KillAt(Phase.GIVE_BACK, Act.RUN),
+    KillAt(Phase.SET_ASIDE, Act.RUN),
     KillAt(Phase.LEAVE_MIGRATION, Act.EDIT),
     KillAt(Phase.LEAVE_MIGRATION, Act.RESTART),
-    KillAt(Phase.SET_ASIDE, Act.RUN),
 ]
 
 
