@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,11 +16,12 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.rollout.executors import presets, scripts
 from migrator.rollout.executors.executors import ACTIONS, SAID, NodeExecutor, refuse_elsewhere
-from migrator.rollout.inventory import parse_inventory
+from migrator.rollout.inventory import parse_inventory, schema_text
 from tests.results import ROOT
 
 EXAMPLES = sorted((ROOT / "deploy" / "rollout").glob("*.yaml"))
 PAGE = (ROOT / "docs" / "rollout-executors.md").read_text(encoding="utf-8")
+NAMING, SOURCES = ROOT / "docs", ROOT / "migrator" / "rollout"
 UNDERSTOOD = {scripts.NO_SUCH_FILE, scripts.OTHER_DIGEST, *SAID}
 
 
@@ -52,6 +54,14 @@ def test_the_page_names_presets_variables_scripts_and_exit_codes() -> None:
     assert [script for script in scripts.SCRIPTS if f"`{{{script}}}`" not in PAGE] == []
     codes = (scripts.NO_SUCH_FILE, scripts.OTHER_DIGEST, scripts.CUT_OFF, scripts.NOT_KEPT, scripts.NOT_REGULAR)
     assert [code for code in codes if f"{code}:" not in PAGE] == []
+
+
+def test_bounds_that_pages_and_messages_name_are_keys_of_an_inventory() -> None:
+    keys = json.loads(schema_text())["properties"]["gates"]["properties"]
+    texts = [path.read_text(encoding="utf-8") for path in (*NAMING.glob("*.md"), *SOURCES.rglob("*.py"))]
+    named = {found for text in texts for found in re.findall(r"[`']([a-z]+\.(?:[a-z]+_)?seconds)[`']", text)}
+    assert "gates.command_seconds" in named
+    assert named <= {f"gates.{key}" for key in keys}
 
 
 @pytest.mark.parametrize("name", scripts.SCRIPTS)

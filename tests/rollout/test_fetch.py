@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import resource
 import shutil
 import stat
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,6 +22,7 @@ from migrator.rollout.executors.scripts import DIGEST_LINE
 from migrator.rollout.ports import ExecutorError
 from tests.patience import PATIENCE_SECONDS
 from tests.rollout.support.hosts import Hands, digest, executor, node, running
+from tests.rollout.support.small_disk import small_files
 from tests.rollout.support.sshd import LoopbackSshd, require_sshd
 from tests.rollout.test_executors import WORDED
 
@@ -46,17 +44,6 @@ def segment(tmp_path: Path, size: int = 3 * MIB) -> Path:
 
 def fetch(hands: Hands, file: Path, seconds: float = PATIENCE_SECONDS) -> bool:
     return asyncio.run(hands.executor.fetch(hands.node, str(hands.path), file, seconds=seconds))
-
-
-@contextmanager
-def small_files(limit: int) -> Iterator[None]:
-    """The limit on the size of a file stands for the disk, which is full."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 @pytest.mark.parametrize("preset", ["local", pytest.param("ssh", marks=pytest.mark.lane("test-all"))])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import resource
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from migrator.rollout.leaving_zookeeper import BEFORE_REMOVAL, COPIES_MAX, keep,
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
+from tests.rollout.support.small_disk import small_files
 
 TOPIC = paths.topic("orders")
 KAFKAS = {
@@ -114,17 +113,6 @@ def test_behind_the_last_name_nothing_is_removed(
         remove(session, tmp_path)
     assert client.exists(TOPIC)
     assert not (tmp_path / "nowhere").exists()
-
-
-@contextmanager
-def small_files(limit: int) -> Iterator[None]:
-    """The limit on the size of a file stands for the disk, which is full."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def test_a_disk_that_is_full_removes_nothing_and_leaves_room(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,19 @@ def comes_back(operator: Operator, name: str) -> None:
     """Its host is there again, and nothing was started on it."""
     operator.cluster.fault = nothing
     operator.back = (name,)
+
+
+def stopped_before_rollback(operator: Operator, go: Callable[[], Ending]) -> None:
+    """The quorum is stopped, and nobody has the claim."""
+
+    def stops(where: str) -> None:
+        if where.startswith("before rollback"):
+            raise OperatorError("stops here", where="test")
+
+    operator.cluster.points.at = stops
+    with pytest.raises(OperatorError, match="stops here"):
+        go()
+    operator.cluster.points.at = nothing
 
 
 @pytest.mark.parametrize("name", [BROKER, CONTROLLER])
@@ -110,15 +124,7 @@ def test_it_comes_too_late_once_the_controllers_are_stopped(tmp_path: Path) -> N
     with pytest.raises(OperatorError, match="rollback ended with exit code 2"):
         operator.rollback()
     operator.cluster.exit_codes.clear()
-
-    def stops(where: str) -> None:
-        if where.startswith("before rollback"):
-            raise OperatorError("stops here", where="test")
-
-    operator.cluster.points.at = stops
-    with pytest.raises(OperatorError, match="stops here"):
-        operator.resume()
-    operator.cluster.points.at = nothing
+    stopped_before_rollback(operator, operator.resume)
     comes_back(operator, BROKER)
     with pytest.raises(OperatorError, match=f"{BROKER} comes too late"):
         operator.resume()
@@ -352,15 +358,7 @@ def test_nothing_starts_it_where_no_step_formats_it(tmp_path: Path, until: Phase
 
 def test_what_comes_too_late_on_the_way_back_is_worded_for_a_controller(tmp_path: Path) -> None:
     operator = left_out(operator_at(tmp_path / "state"), CONTROLLER, Phase.COPY, Phase.COPY)
-
-    def stops(where: str) -> None:
-        if where.startswith("before rollback"):
-            raise OperatorError("stops here", where="test")
-
-    operator.cluster.points.at = stops
-    with pytest.raises(OperatorError, match="stops here"):
-        operator.rollback()
-    operator.cluster.points.at = nothing
+    stopped_before_rollback(operator, operator.rollback)
     comes_back(operator, CONTROLLER)
     with pytest.raises(OperatorError, match=f"{CONTROLLER} comes too late") as refused:
         operator.resume()

@@ -277,7 +277,7 @@ class NodeExecutor:
             raise ExecutorError(
                 f"the command to {action} it still ran after {seconds:g} s, and was ended",
                 where=_where(node),
-                remedy="See what it waits for. 'seconds' of the executor is its bound, 'times.command_seconds' that of "
+                remedy="See what it waits for. 'seconds' of the executor is its bound, 'gates.command_seconds' that of "
                 "a long command; a process that a start leaves behind must not keep the command's output open",
             ) from error
         if ended.exit_code == UNREACHABLE.get(program):
