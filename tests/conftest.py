@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import logging
 import os
 import signal
 import sys
@@ -118,6 +119,24 @@ def connect(hosts: str) -> KazooClient:
 def disconnect(client: KazooClient) -> None:
     client.stop()
     client.close()
+
+
+@pytest.fixture(autouse=True)
+def process_left_as_found() -> Iterator[None]:
+    """Fails a test that changes what all tests of its process share: a later one would fail for it."""
+    before = _shared_state()
+    yield
+    assert _shared_state() == before
+
+
+def _shared_state() -> dict[str, object]:
+    return {
+        "log level": logging.getLogger().level,
+        "silenced log": logging.root.manager.disable,
+        "working directory": os.getcwd(),
+        "environment": dict(os.environ) | {"PYTEST_CURRENT_TEST": ""},
+        "handlers of signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+    }
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,8 @@ def root() -> Iterator[logging.Logger]:
     found = logging.getLogger()
     handlers, level = found.handlers[:], found.level
     yield found
-    found.handlers[:], found.level = handlers, level
+    found.handlers[:] = handlers
+    found.setLevel(level)  # which forgets what loggers have noted of the level
 
 
 def test_while_zookeeper_is_away_its_client_says_nothing(

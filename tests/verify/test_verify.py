@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +96,14 @@ def test_a_znode_that_does_not_decode_is_no_verdict(compare: Compare, zookeeper_
 def test_a_session_of_this_process_is_used_and_left_to_whoever_started_it(spark: SparkSession) -> None:
     with spark_session() as used:
         assert used.sparkContext is spark.sparkContext
+    assert spark.range(3).count() == 3
+
+
+def test_an_interrupt_silences_py4j_alone(spark: SparkSession) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert not logging.getLogger("py4j.java_gateway").isEnabledFor(logging.ERROR)
+    assert logging.getLogger("migrator").isEnabledFor(logging.WARNING)
     assert spark.range(3).count() == 3
 
 

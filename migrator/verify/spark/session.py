@@ -105,7 +105,7 @@ def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
         finally:
             with _uninterrupted():
                 _end_gateway()
-            logging.disable(logging.NOTSET)
+            logging.getLogger("py4j").setLevel(logging.NOTSET)
 
 
 @contextmanager
@@ -126,13 +126,14 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _interrupted_in_silence() -> Iterator[None]:
-    """Ctrl-C ends the block; py4j would log each stack that it ends."""
+    """Ctrl-C ends the block; py4j would log each stack that it ends, until Spark has ended. Nobody else is silenced:
+    the process may go on."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: object) -> NoReturn:
-        logging.disable(logging.CRITICAL)
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, interrupt)
