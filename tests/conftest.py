@@ -133,7 +133,7 @@ def _shared_state() -> dict[str, object]:
     return {
         "log level": logging.getLogger().level,
         "silenced log": logging.root.manager.disable,
-        "working directory": os.getcwd(),
+        "working directory": Path.cwd(),
         "environment": dict(os.environ) | {"PYTEST_CURRENT_TEST": ""},
         "handlers of signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
     }

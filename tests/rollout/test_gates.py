@@ -94,6 +94,8 @@ FINISHING = GateQuestion(Gate.FINISHING)
 UNENDED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
+BROKERS_SEEN, QUORUM_SEEN = GateQuestion(Gate.BROKERS_SEEN), GateQuestion(Gate.QUORUM_SEEN)
+ZOOKEEPER_SEEN = GateQuestion(Gate.ZOOKEEPER_SEEN)
 CLAIMED = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
 
 MAY = GateQuestion(Gate.MAY_STOP, nodes=(B1, B2))
@@ -223,6 +225,14 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (CLAIMED, GOOD, OPEN),
     (CLAIMED, replace(GOOD, controller_broker=None), "none is the ZooKeeper controller"),
     (CLAIMED, replace(GOOD, zookeeper_answers=False), "does not answer"),
+    (BROKERS_SEEN, replace(GOOD, controller_broker=None), OPEN),
+    (BROKERS_SEEN, replace(GOOD, brokers=None), OPEN),  # a broker is the ZooKeeper controller: none is in KRaft mode
+    (BROKERS_SEEN, NOTHING, "nobody says which are registered: nobody answers"),
+    (QUORUM_SEEN, with_voters(voter(program=None), leader=None), OPEN),
+    (QUORUM_SEEN, NOTHING, "no controller answers"),
+    (ZOOKEEPER_SEEN, replace(GOOD, controller_broker=None), OPEN),
+    (ZOOKEEPER_SEEN, replace(in_state(PublicState.FINISHED), zookeeper_answers=False), OPEN),
+    (ZOOKEEPER_SEEN, NOTHING, "does not answer"),
 ]  # fmt: skip
 
 

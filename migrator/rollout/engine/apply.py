@@ -19,6 +19,7 @@ from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import UntrueRestartError
 from migrator.rollout.engine.questions import (
+    LEFT_OUT_BEHIND,
     asks_again,
     leaves_rack,
     open_rack,
@@ -221,13 +222,18 @@ class RolloutRun:
             refuse_end_with(self._parts.inventory.gone, seen)
         if is_under_way(self._progress.of(step.name)):
             return True
-        here, runs = await self._acts.look(step)
-        starts = step.node is not None and step.node.name in self._progress.returned
-        if is_needed(step, seen, here, runs=runs, starts=starts):
-            self._parts.tell(f"{step.name}: {why_of(step)}")
-            return True
-        await self._leave_out(step)
-        return False
+        question = LEFT_OUT_BEHIND.get(step.condition)
+        while True:
+            here, runs = await self._acts.look(step)
+            starts = step.node is not None and step.node.name in self._progress.returned
+            if is_needed(step, seen, here, runs=runs, starts=starts):
+                self._parts.tell(f"{step.name}: {why_of(step)}")
+                return True
+            if question is None or not self._parts.judge(question, seen):
+                await self._leave_out(step)
+                return False
+            await self._acts.gates.wait(step, lambda _: (question,))
+            seen = await self._parts.observer.observe(partitions=False)
 
     async def _leave_out(self, step: Step) -> None:
         if leaves_rack(step, self._steps, self._progress, stays=step.name == self._stop_step):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from migrator.rollout.engine.looks import is_down, is_led, may_be_dual_writing, serves
 from migrator.rollout.journal.progress import Progress, StepProgress
 from migrator.rollout.nodes import Node
-from migrator.rollout.plan.steps import Act, Phase, Step
+from migrator.rollout.plan.steps import Act, Condition, Phase, Step
 from migrator.rollout.ports import Gate, GateQuestion, Observation
 
 TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
@@ -16,6 +16,15 @@ STOPS = frozenset((Act.RESTART, Act.STOP))
 """Acts that stop a process that serves: the gate before the step is asked as the last thing before it is stopped."""
 GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
 """Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
+
+LEFT_OUT_BEHIND = {
+    Condition.REGISTERED: GateQuestion(Gate.BROKERS_SEEN),
+    Condition.IN_KRAFT: GateQuestion(Gate.BROKERS_SEEN),
+    Condition.STILL_MIGRATING: GateQuestion(Gate.QUORUM_SEEN),
+    Condition.RULES_AND_IS_DOWN: GateQuestion(Gate.ZOOKEEPER_SEEN),
+}
+"""What has to be seen before a step that looks unneeded is left out, which is for good: to a look that nobody answers,
+no broker is registered and nobody has the cluster. Other conditions are met while nobody answers."""
 
 
 def asks_again(step: Step, known: StepProgress, act: Act) -> bool:

@@ -370,6 +370,22 @@ def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
         yield Waiting("brokers", "none is the ZooKeeper controller", "See 'migrator rollback', and the brokers' logs")
 
 
+def _brokers_seen(_: GateQuestion, seen: Observation) -> Found:
+    """While a broker is the ZooKeeper controller, no broker is in KRaft mode, whatever else is unknown."""
+    if seen.brokers is None and seen.controller_broker is None:
+        yield Waiting("brokers", _unknown("nobody says which are registered", seen), _reach(seen))
+
+
+def _quorum_seen(_: GateQuestion, seen: Observation) -> Found:
+    if seen.quorum is None:
+        yield Waiting("quorum", _unknown("no controller answers", seen), REACH_CONTROLLERS)
+
+
+def _zookeeper_seen(_: GateQuestion, seen: Observation) -> Found:
+    if not seen.zookeeper_answers and not seen.is_finished:
+        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+
+
 def _unknown(what: str, seen: Observation) -> str:
     """With the reasons, which may say the same themselves."""
     if any(reason.startswith(what) for reason in seen.unknown):
@@ -414,4 +430,7 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.FINISHING: _finishing,
     Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
     Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
+    Gate.BROKERS_SEEN: _brokers_seen,
+    Gate.QUORUM_SEEN: _quorum_seen,
+    Gate.ZOOKEEPER_SEEN: _zookeeper_seen,
 }
