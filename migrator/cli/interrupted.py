@@ -93,16 +93,17 @@ def asked_to_stop(ask: Callable[[], None], words: str) -> Iterator[None]:
         with suppress(OSError):
             say_error(words)
 
+    before = {each: signal.getsignal(each) for each in (*signals, signal.SIGHUP)}
     for each in signals:
         loop.add_signal_handler(each, stop)
-    is_heard = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    if is_heard:
+    if before[signal.SIGHUP] is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, ask)
     try:
         yield
     finally:
-        for each in (*signals, *([signal.SIGHUP] if is_heard else [])):
+        for each, handler in before.items():
             loop.remove_signal_handler(each)
+            signal.signal(each, handler)  # which the loop forgets
 
 
 @contextmanager

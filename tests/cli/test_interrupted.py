@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from migrator.cli.interrupted import terminated_as_interrupted
+from migrator.cli.interrupted import asked_to_stop, terminated_as_interrupted
 
 
 @contextmanager
@@ -46,3 +46,13 @@ def test_sigterm_ends_a_command_in_the_background_of_a_script() -> None:
     """Where Ctrl-C is not for it."""
     with handled(signal.SIGINT, signal.SIG_IGN), pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
         signal.raise_signal(signal.SIGTERM)
+
+
+async def test_after_a_run_that_could_be_asked_to_stop_a_signal_does_what_it_did_before() -> None:
+    """The event loop would leave SIGTERM to the kernel, which asks nobody to clean up."""
+    with handled(signal.SIGTERM, signal.SIG_DFL), terminated_as_interrupted():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        asked: list[str] = []
+        with asked_to_stop(lambda: asked.append("stop"), "It stops"):
+            assert signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM]
+        assert {number: signal.getsignal(number) for number in before} == before
