@@ -52,6 +52,14 @@ def test_only_this_machine_reaches_it_and_the_controllers_have_no_rights_to_lose
         assert f"migrator={entry_point()};" in service["command"][0]
 
 
+def test_nobody_logs_in_to_grafana() -> None:
+    """Not with its form, and not with the header of HTTP's basic authentication: its administrator has a password that
+    everybody knows."""
+    said = SERVICES["grafana"]["environment"]
+    assert said["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert (said.get("GF_AUTH_DISABLE_LOGIN_FORM"), said.get("GF_AUTH_BASIC_ENABLED")) == ("true", "false")
+
+
 def test_a_volume_of_a_controller_belongs_to_its_user() -> None:
     """Docker gives a new volume to whom the directory of the image belongs."""
     image = (DEPLOY / "docker/Dockerfile").read_text(encoding="utf-8")
