@@ -29,8 +29,11 @@ UNREACHABLE: Mapping[str, int] = {"ssh": 255, "ansible": 4}
 
 _OVER_SSH = "{*ssh} -- {host} "
 _SSH = (
-    "ssh -T -o BatchMode=yes -o LogLevel=ERROR -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+    "ssh -T -a -k -x -o ClearAllForwardings=yes -o PermitLocalCommand=no -o Tunnel=no -o BatchMode=yes"
+    " -o LogLevel=ERROR -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 )
+"""Whatever ``~/.ssh/config`` says, it lends a host no agent, no Kerberos ticket, no screen and no way back here: root
+of one host could reach all others with them."""
 _FILES = {
     "read": "{*sudo} sh -c {read_script} migrator {path}",
     "write": "{*sudo} sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
