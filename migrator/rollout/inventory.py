@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -16,11 +15,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import fastjsonschema
-import yaml
 
 from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease, parse_target
+from migrator.rollout.inventory_yaml import Trouble, load
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
 from migrator.rollout.schema_words import said_of
 from migrator.rollout.schema_words import shown as _shown
@@ -28,10 +27,6 @@ from migrator.values import value
 
 SCHEMA_FILE = "inventory.schema.json"
 BYTES_MAX = 1 << 20
-MERGE_TAG = "tag:yaml.org,2002:merge"
-MERGES_MAX = 100
-"""Mappings that one mapping takes in."""
-KEYS_MAX = 10_000
 DEFAULT_EXECUTOR = "default"
 OWN_KEYS = ("zookeeper.metadata.migration.enable", "zookeeper.connect", "process.roles", "node.id", "broker.id")
 """Of a broker's file: what it says decides in which mode the broker runs, and who it is."""
@@ -182,65 +177,16 @@ def parse_inventory(text: str, source: str) -> Inventory:
     """
     refuse_large(text.encode(), source)
     try:
-        content = _load(text)
+        content = load(text)
         _valid(content)
         inventory = _inventory(content)
         trouble = next(_contradictions(inventory), None)
-    except _Trouble as error:
+    except Trouble as error:
         trouble = error
     if trouble is not None:
         where = f"{source}: {trouble.path}" if trouble.path else source
         raise OperatorError(trouble.what, where=where, remedy=trouble.remedy)
     return inventory
-
-
-class _Trouble(Exception):  # noqa: N818 - an answer inside of this module
-    def __init__(self, path: str, what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.path, self.what, self.remedy = path, what, remedy
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands there twice: the first one would be lost without a word. Takes merge keys (``<<``), as
-    long as what they bring together stays small."""
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._flat: set[int] = set()
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        number: float = super().construct_yaml_float(node)
-        if not math.isfinite(number):
-            where = f"line {node.start_mark.line + 1}"
-            raise _Trouble(where, f"{_shown(node.value)} is no number of anything", "Write a number with an end")
-        return number
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Called before a mapping is read, or merged into another one; again for each of them."""
-        if id(node) in self._flat:
-            return
-        self._flat.add(id(node))
-        found: set[Hashable] = set()
-        for key_node, brought in node.value:
-            where = f"line {key_node.start_mark.line + 1}"
-            key = "<<" if key_node.tag == MERGE_TAG else self.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                raise _Trouble(where, f"the key {_shown(key)} is not text", "Put it into quotes")
-            if key in found:
-                raise _Trouble(where, f"{_shown(key)} stands there twice", "Remove one of them")
-            if key_node.tag == MERGE_TAG and isinstance(brought, yaml.SequenceNode):
-                _bounded(where, len(brought.value), MERGES_MAX)
-            found.add(key)
-        super().flatten_mapping(node)
-        _bounded(f"line {node.start_mark.line + 1}", len(node.value), KEYS_MAX)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
-
-
-def _bounded(where: str, count: int, most: int) -> None:
-    if count > most:
-        raise _Trouble(where, f"'<<' brings more than {most} entries together here", "Write the keys out")
 
 
 def refuse_large(content: bytes, source: str) -> None:
@@ -252,23 +198,13 @@ def refuse_large(content: bytes, source: str) -> None:
         raise OperatorError(what, where=source, remedy=remedy)
 
 
-def _load(text: str) -> Any:
-    try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe one
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f"line {mark.line + 1}"
-        what = getattr(error, "problem", None) or "it cannot be read"
-        raise _Trouble(line, f"it is no YAML: {what}", "Correct this line") from error
-
-
 def _valid(content: Any) -> None:
     try:
         _validator()(content)
     except fastjsonschema.JsonSchemaValueException as error:
         path = _path(error.path[1:])
         what = "the file is empty" if content is None else said_of(error)
-        raise _Trouble(
+        raise Trouble(
             path, what, "'migrator rollout schema' prints what may stand there. Quote text and versions"
         ) from error
 
@@ -332,10 +268,11 @@ def _inventory(content: Mapping[str, Any]) -> Inventory:
 
 
 def _node(entry: Mapping[str, Any], role: Role) -> Node:
+    node_id = int(entry["id"])  # 1.0 is a whole number for the schema
     return Node(
-        name=entry.get("name", f"{role.value}-{entry['id']}"),
+        name=entry.get("name", f"{role.value}-{node_id}"),
         role=role,
-        node_id=entry["id"],
+        node_id=node_id,
         host=entry.get("host", "localhost"),
         properties=entry["properties"],
         executor=entry.get("executor", DEFAULT_EXECUTOR),
@@ -362,9 +299,9 @@ def _target(release: str) -> TargetRelease:
     try:
         target = parse_target(release)
     except ValueError as error:
-        raise _Trouble("handover.release", str(error), "Name a release, for example 3.9.1") from error
+        raise Trouble("handover.release", str(error), "Name a release, for example 3.9.1") from error
     if not target.rolling:
-        raise _Trouble(
+        raise Trouble(
             "handover.release",
             f"Kafka {release} cannot join a quorum of this program",
             "Hand over to 3.9 here; 'migrator handover --way directory' goes to 4.x afterwards",
@@ -372,70 +309,70 @@ def _target(release: str) -> TargetRelease:
     return target
 
 
-def _contradictions(inventory: Inventory) -> Iterator[_Trouble]:
+def _contradictions(inventory: Inventory) -> Iterator[Trouble]:
     everybody = (*inventory.nodes, *inventory.controllers.stock.values())
     ids = Counter(node.node_id for node in inventory.nodes)
     for node in inventory.nodes:
         if ids[node.node_id] > 1:
             names = ", ".join(each.name for each in inventory.nodes if each.node_id == node.node_id)
             what = f"{names} have one id, {node.node_id}"
-            yield _Trouble(f"{_room(node)}.nodes", what, "Give every controller and broker an id of its own")
+            yield Trouble(f"{_room(node)}.nodes", what, "Give every controller and broker an id of its own")
     owners = {str(node.node_id): node for node in inventory.nodes}
     named = Counter(node.name for node in everybody)
     files = Counter((node.executor, node.host, node.properties) for node in everybody)
     for node in everybody:
         where = f"{_room(node)}.nodes, {node.name}"
         if named[node.name] > 1:
-            yield _Trouble(where, "two nodes have this name", "Give every node a name of its own")
+            yield Trouble(where, "two nodes have this name", "Give every node a name of its own")
         owner = owners.get(node.name)
         if owner is not None and owner.node_id != node.node_id:
             what = f"the name of this node is the id of {owner.name}"
-            yield _Trouble(where, what, "Give the node another name: commands take names and ids")
+            yield Trouble(where, what, "Give the node another name: commands take names and ids")
         if files[node.executor, node.host, node.properties] > 1 and not node.variables:
             what = f"another node has {node.properties} on {node.host}, too"
-            yield _Trouble(where, what, "Name each node's own property file, or give variables that tell them apart")
+            yield Trouble(where, what, "Name each node's own property file, or give variables that tell them apart")
         if node.executor not in inventory.executors:
             known = ", ".join(inventory.executors)
-            yield _Trouble(where, f"there is no executor {_shown(node.executor)}", f"Name one of executors: {known}")
+            yield Trouble(where, f"there is no executor {_shown(node.executor)}", f"Name one of executors: {known}")
     yield from _contradictory_brokers(inventory)
     yield from _secrets(inventory)
     if inventory.handover is not None and inventory.controllers.kind is ControllerKind.STOCK:
-        yield _Trouble("handover", "the controllers are Kafka's own already", "Remove handover")
+        yield Trouble("handover", "the controllers are Kafka's own already", "Remove handover")
 
 
-def _contradictory_brokers(inventory: Inventory) -> Iterator[_Trouble]:
+def _contradictory_brokers(inventory: Inventory) -> Iterator[Trouble]:
     brokers = inventory.brokers
     if brokers.roll is Roll.RACK:
         for node in brokers.nodes:
             if not node.rack:
                 what = "roll is 'rack', and this broker has no rack"
-                yield _Trouble(f"brokers.nodes, {node.name}", what, "Give every broker its rack")
+                yield Trouble(f"brokers.nodes, {node.name}", what, "Give every broker its rack")
     if not any(brokers.settings.get(key) for key in FIND_QUORUM):
         what = f"neither {FIND_QUORUM[0]} nor {FIND_QUORUM[1]} is there"
-        yield _Trouble("brokers.settings", what, "Brokers need one of them to find the controllers")
+        yield Trouble("brokers.settings", what, "Brokers need one of them to find the controllers")
     for key in (key for key in OWN_KEYS if key in brokers.settings):
         what = "the rollout itself sets and removes this key, at the right time for each broker"
-        yield _Trouble(f"brokers.settings.{key}", what, "Remove it from the inventory")
+        yield Trouble(f"brokers.settings.{key}", what, "Remove it from the inventory")
     yield from _other_voters(inventory)
     for key in brokers.settings:
         kind = broker_type(key)
         if is_sensitive(kind):
             what = "a password does" if kind == PASSWORD else "Kafka has no such key, and what may be a password does"
             remedy = "Put it into the brokers' own files before the rollout; the rollout leaves it there"
-            yield _Trouble(f"brokers.settings.{key}", f"{what} not belong into an inventory", remedy)
+            yield Trouble(f"brokers.settings.{key}", f"{what} not belong into an inventory", remedy)
 
 
-def _other_voters(inventory: Inventory) -> Iterator[_Trouble]:
+def _other_voters(inventory: Inventory) -> Iterator[Trouble]:
     """Brokers would look for controllers that are not those of the rollout."""
     voters = inventory.brokers.settings.get(FIND_QUORUM[0], "").split(",")
     named = {text.strip().partition("@")[0] for text in voters} - {""}
     others = named - {str(node.node_id) for node in inventory.controllers.nodes}
     if others:
         what = f"controllers.nodes has no controller with the id {', '.join(map(_shown, sorted(others)))}"
-        yield _Trouble(f"brokers.settings.{FIND_QUORUM[0]}", what, "Name the controllers of the inventory")
+        yield Trouble(f"brokers.settings.{FIND_QUORUM[0]}", what, "Name the controllers of the inventory")
 
 
-def _secrets(inventory: Inventory) -> Iterator[_Trouble]:
+def _secrets(inventory: Inventory) -> Iterator[Trouble]:
     """A variable is filled into command lines, which every user of a host can read."""
     everybody = (*inventory.nodes, *inventory.controllers.stock.values())
     places = [(f"executors.{name}", choice.variables) for name, choice in inventory.executors.items()]
@@ -445,7 +382,7 @@ def _secrets(inventory: Inventory) -> Iterator[_Trouble]:
             if SECRET_NAME.search(name) and not name.endswith(PLACES):
                 what = f"by its name, the variable {name} is a secret, and a secret does not belong into an inventory"
                 remedy = "Keep it in a file on the host, and let the command read it there"
-                yield _Trouble(f"{where}: variables.{name}", what, remedy)
+                yield Trouble(f"{where}: variables.{name}", what, remedy)
 
 
 def _room(node: Node) -> str:

@@ -68,6 +68,11 @@ def _list(names: list[str]) -> str:
 
 
 def shown(found: Any) -> str:
-    """Something of the file, for a message."""
-    text = printable(repr(found))
+    """Something of the file, for a message; without its content if it is none of one line."""
+    if found is not None and not isinstance(found, str | bytes | int | float):
+        return "what stands here"
+    try:
+        text = printable(repr(found))
+    except ValueError:  # Python writes no number of thousands of digits
+        return "this number"
     return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."

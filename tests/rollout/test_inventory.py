@@ -159,16 +159,87 @@ def test_keys_may_be_merged() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 99)}]}}\n" for n in range(1, 9)),
-        "a: &a {k: 1}\nb: {<<: [" + "*a, " * 200 + "]}",
-    ],
+MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 99)}]}}\n" for n in range(1, 9))
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
+MANY_NODES = (
+    "x: &v {"
+    + ", ".join(f"v{n}: a" for n in range(5000))
+    + "}\n"
+    + GOOD.replace("executors:", "    - {id: 3, properties: /f, variables: *v}\n" * 1000 + "executors:")
 )
-def test_what_merges_grow_to_is_bounded(text: str) -> None:
-    with pytest.raises(OperatorError, match="'<<' brings more than"):
+"""Each of a thousand nodes has the same variables."""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (MERGES, "line 4"),
+        (f"{BOMB}b: *a9\n", "line 7"),
+        (f"{BOMB}? *a9\n: 1\n", "line 7"),
+        (f"{BOMB}b: {{[*a9]: 1}}\n", "line 7"),
+        ("a: &a [*a]", "line 1"),
+        ("a: &a\n  b: *a", "line 1"),
+        ("a: &a {<<: *a}", "line 1"),
+        ("? &a [*a]\n: 1", "line 1"),
+        (MANY_NODES, "line 14"),
+    ],
+    ids=["merges", "bomb", "bomb as a key", "bomb in a key", "in itself", "block in itself", "merge", "key", "nodes"],
+)
+def test_what_is_short_to_write_and_long_to_read_is_refused(text: str, line: str) -> None:
+    with pytest.raises(OperatorError, match="more than 1000000 values stand here") as raised:
         parse_inventory(text, "inventory.yaml")
+    assert raised.value.where == f"inventory.yaml: {line}"
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("key", ["[a, b]", "{a: b}", "!!set {a, b}", "&a [*b]"])
+def test_a_key_that_is_no_text_is_named_without_what_it_holds(key: str) -> None:
+    with pytest.raises(OperatorError, match="a list or a block stands in the place of a key") as raised:
+        parse_inventory(f"x: &b {'s' * 1000}\n? {key}\n: 1\n", "inventory.yaml")
+    assert (raised.value.where, "sss" in str(raised.value)) == ("inventory.yaml: line 2", False)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *("0x1F", "0b11", "010", "1_000", "1:30", "+0x1", "1" * 21, "0x" + "f" * 5000, "1" * 5000),
+        "1" + ":59" * 100_000,
+        *("!!int a", "!!int ''", "!!int 1.0"),
+    ],
+    ids=lambda text: text[:8],
+)
+def test_a_whole_number_is_written_in_digits(number: str) -> None:
+    """``0x1F`` may be meant; ``010`` is eight for YAML, and ``1:30`` is ninety. Some take minutes to read."""
+    with pytest.raises(OperatorError, match="is not how a whole number is written here") as raised:
+        parse_inventory(changed("id: 2,", f"id: {number},"), "inventory.yaml")
+    assert raised.value.where == "inventory.yaml: line 14"
+    assert len(raised.value.what) < 200
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        *((text, "no number") for text in ("1" + ":59" * 100_000 + ".0", "1:30.5", "!!float x", "1.0e+999", "1_0.0")),
+        ("0." + "1" * 100_000, "no number"),
+        ("!!bool perhaps", "neither true nor false"),
+        *((text, "read as a date") for text in ("2026-11-26", "2026-99-99", "!!timestamp x")),
+        ("!!binary ü", "it is no YAML"),
+        ("!!set {a, b}", "what stands here is not valid: it must be a number"),
+        ("*" + "a" * 100_000, "it is no YAML: found undefined alias"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_value_that_nobody_means_is_told_in_a_sentence(value: str, said: str) -> None:
+    with pytest.raises(OperatorError) as raised:
+        parse_inventory(changed("cluster: p", f"gates: {{seconds: {value}}}\ncluster: p"), "inventory.yaml")
+    assert said in raised.value.what
+    assert len(raised.value.what) < 300
+
+
+@pytest.mark.parametrize("number", ["2", "2.0", "+2", "0.2e+1"])
+def test_a_node_id_is_a_whole_number_however_it_is_written(number: str) -> None:
+    broker = parse_inventory(changed("id: 2,", f"id: {number},"), "inventory.yaml").brokers.nodes[1]
+    assert (repr(broker.node_id), broker.name) == ("2", "broker-2")
 
 
 def test_one_merge_in_one_block(tmp_path: Path) -> None:

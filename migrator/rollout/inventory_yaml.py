@@ -1,0 +1,139 @@
+"""The text of an inventory -> mappings, lists, text, numbers, true and false. Pure.
+
+Of YAML it takes what a person writes. What is short to write and long to read, such as aliases of aliases, and what
+means another thing than it seems to, such as ``010`` for eight, is refused in a sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import yaml
+
+from migrator.rollout.schema_words import shown
+
+ENTRIES_MAX = 1_000_000
+"""Values of all lists and blocks, an alias counted as what it stands for. No inventory without aliases has so many."""
+PROBLEM_MAX = 200
+MERGE_TAG = "tag:yaml.org,2002:merge"
+INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
+DECIMAL = re.compile(r"[-+]?([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,3})?")
+
+
+class Trouble(Exception):  # noqa: N818 - an answer to who parses an inventory
+    """``path``: where in the inventory; "" for all of it."""
+
+    def __init__(self, path: str, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.path, self.what, self.remedy = path, what, remedy
+
+
+def load(text: str) -> Any:
+    """
+    :raises Trouble: it is no YAML, or no inventory needs such a one.
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe one
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f"line {mark.line + 1}"
+        what = (getattr(error, "problem", None) or "it cannot be read")[:PROBLEM_MAX]
+        raise Trouble(line, f"it is no YAML: {what}", "Correct this line") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands there twice: the first one would be lost without a word. Takes merge keys (``<<``)."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._flat: set[int] = set()
+
+    def get_single_node(self) -> yaml.Node | None:
+        """The only document, before any value is made of it."""
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None:
+            _size(node, {})
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Called before a mapping is read, or merged into another one; again for each of them."""
+        if id(node) in self._flat:
+            return
+        self._flat.add(id(node))
+        found: set[str] = set()
+        for key_node, _ in node.value:
+            key = "<<" if key_node.tag == MERGE_TAG else self._key(key_node)
+            if key in found:
+                raise Trouble(_line(key_node), f"{shown(key)} stands there twice", "Remove one of them")
+            found.add(key)
+        super().flatten_mapping(node)
+
+    def _key(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise Trouble(_line(node), "a list or a block stands in the place of a key", "Write text and a colon")
+        key = self.construct_object(node)
+        if not isinstance(key, str):
+            raise Trouble(_line(node), f"the key {shown(key)} is not text", "Put it into quotes")
+        return key
+
+    def integer(self, node: yaml.ScalarNode) -> int:
+        text = self.construct_scalar(node)
+        if not INTEGER.fullmatch(text):
+            what = f"{shown(text)} is not how a whole number is written here"
+            raise Trouble(_line(node), what, "Write at most 20 digits, without a zero in front. Quote text")
+        return int(text)
+
+    def decimal(self, node: yaml.ScalarNode) -> float:
+        text = self.construct_scalar(node)
+        number = float(text) if DECIMAL.fullmatch(text) else math.nan
+        if not math.isfinite(number):
+            what = f"{shown(text)} is no number of anything"
+            raise Trouble(_line(node), what, "Write a number with an end, as 0.5 is. Quote text")
+        return number
+
+    def boolean(self, node: yaml.ScalarNode) -> bool:
+        text = self.construct_scalar(node)
+        if text.lower() not in self.bool_values:
+            raise Trouble(_line(node), f"{shown(text)} is neither true nor false", "Write one of them. Quote text")
+        return self.bool_values[text.lower()]
+
+    def date(self, node: yaml.ScalarNode) -> NoReturn:
+        raise Trouble(_line(node), f"{shown(self.construct_scalar(node))} is read as a date", "Put it into quotes")
+
+
+_KINDS: dict[str, Callable[[Any, Any], Any]] = {
+    "int": _Loader.integer,
+    "float": _Loader.decimal,
+    "bool": _Loader.boolean,
+    "timestamp": _Loader.date,
+}
+for _kind, _constructor in _KINDS.items():
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _constructor)
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values there are in a node with itself.
+
+    :param known: sizes by `id`; of a node whose size is being found, one that is too large: in itself it has no end.
+    """
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = ENTRIES_MAX
+    inside: list[yaml.Node] = []
+    if isinstance(node, yaml.SequenceNode):
+        inside = node.value
+    elif isinstance(node, yaml.MappingNode):
+        inside = [part for pair in node.value for part in pair]
+    size = 1 + sum(_size(part, known) for part in inside)
+    if size > ENTRIES_MAX:
+        what = f"with each alias (*) written out, more than {ENTRIES_MAX} values stand here"
+        raise Trouble(_line(node), what, "Write an inventory with fewer aliases")
+    known[id(node)] = size
+    return size
+
+
+def _line(node: yaml.Node) -> str:
+    return f"line {node.start_mark.line + 1}"
