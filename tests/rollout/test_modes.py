@@ -28,6 +28,16 @@ def test_a_generated_id_is_written_down_for_the_migration() -> None:
     assert found["broker.id.generation.enable"] == "false", "Kafka refuses an id above the reserved ones otherwise"
 
 
+@pytest.mark.parametrize("text", ["broker.id=-1\n", "broker.id=-1\nbroker.id.generation.enable=true\n"])
+def test_minus_one_is_kafkas_word_for_a_generated_id(text: str) -> None:
+    text = f"zookeeper.connect=zk:2181\n{text}"
+    assert changed(text, FileMode.BROKER_MIGRATING, 1001)["broker.id"] == "1001"
+    assert changed(text, FileMode.BROKER_KRAFT, 1001)["node.id"] == "1001"
+    node = Node("broker-7", Role.BROKER, 1001, "host", "/etc/kafka/server.properties", "default", "", {})
+    migrating = rewritten(node, text, FileMode.BROKER_MIGRATING, SETTINGS)
+    assert rewritten(node, migrating, FileMode.BROKER_ZOOKEEPER, SETTINGS, text) == text
+
+
 @pytest.mark.parametrize(
     ("text", "node_id"), [("broker.id=7\n", 7), ("broker.id=1001\nreserved.broker.max.id=2000\n", 1001)]
 )
@@ -180,3 +190,12 @@ def test_a_key_of_the_inventory_that_somebody_has_changed_is_named_as_the_way_ba
     unchanged = rewritten(NODE, BARE, MIGRATING, SETTINGS)
     assert not list(not_kept(NODE, unchanged, rewritten(NODE, unchanged, ZOOKEEPER, SETTINGS, BARE), SETTINGS, BARE))
     assert not list(not_kept(NODE, BARE, unchanged, SETTINGS, None)), "the way forward"
+
+
+def test_a_blank_in_a_list_is_no_change() -> None:
+    voters = "3001@a:9093,3002@b:9093"
+    settings = ModeSettings({**SETTINGS.for_brokers, "controller.quorum.voters": voters}, "SSL", "", "")
+    migrating = rewritten(NODE, BARE, MIGRATING, settings)
+    blanks = migrating.replace(",3002", ", 3002").replace(",CONTROLLER:SSL", " , CONTROLLER:SSL")
+    assert blanks.count(", ") == 2
+    assert rewritten(NODE, blanks, MIGRATING, settings) == blanks

@@ -72,14 +72,15 @@ async def digest_of(executor: Executor, node: Node) -> str | None:
 
 
 async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: str, text: str) -> bytes | None:
-    """The file as it was in this mode: this rollout's backup; or, where the file names no ZooKeeper, or leaves the
-    migration for ZooKeeper, the newest backup of another one. None without any.
+    """The file as it was in this mode: this rollout's backup, unless it found the file in another mode already; or,
+    where the file names no ZooKeeper, or leaves the migration for ZooKeeper, the newest backup of another one. None
+    without any.
 
     :param text: the file as it is now.
     """
     kept = backup_of(node, mode, rollout)
     own = await executor.read(node, kept) if kept and rollout else None
-    if own is not None or not kept:
+    if not kept or (own is not None and _mode_of(node, own) is mode):
         return own
     now = parsed(node, text)
     leaves = mode is FileMode.BROKER_ZOOKEEPER and file_mode(node.role, now) is FileMode.BROKER_MIGRATING

@@ -7,22 +7,26 @@ from collections.abc import Iterable, Mapping
 from migrator.config.types import split_list
 
 PROTOCOLS, CONTROL_PLANE = "listener.security.protocol.map", "control.plane.listener.name"
+CONTROLLER_LISTENERS = "controller.listener.names"
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 
 
 def with_controllers(properties: Mapping[str, str], for_brokers: Mapping[str, str], protocol: str) -> str:
-    """The broker's own map, with what the inventory's adds, and an entry for each listener of the controllers.
+    """The broker's own map, with what the inventory's adds, and an entry for each listener of the controllers. As it is
+    written if it has all of them.
 
     :param for_brokers: what the inventory gives each broker.
     :param protocol: of the controllers' listeners.
     """
-    entries = _entries(properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS)
-    of_controllers = [f"{name}:{protocol}" for name in _entries(for_brokers["controller.listener.names"])]
+    text = properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS
+    own = _entries(text)
+    entries = list(own)
+    of_controllers = [f"{name}:{protocol}" for name in _entries(for_brokers[CONTROLLER_LISTENERS])]
     for entry in (*_entries(for_brokers.get(PROTOCOLS, "")), *of_controllers):
         if _name(entry) not in _names(entries):
             entries.append(entry)
-    return ",".join(entries)
+    return text if entries == own else ",".join(entries)
 
 
 def without_controllers(
@@ -45,6 +49,11 @@ def has_control_plane(properties: Mapping[str, str], was: Mapping[str, str]) -> 
     """Whether the broker still has the listener that it had for the ZooKeeper controller: without it, it does not start
     with the key that names it."""
     return was.get(CONTROL_PLANE, "").strip().upper() in _own(properties)
+
+
+def foreign_listeners(properties: Mapping[str, str], for_brokers: Mapping[str, str]) -> set[str]:
+    """Names of the controllers' listeners, in capitals, but for those that the broker itself has."""
+    return _names(_entries(for_brokers[CONTROLLER_LISTENERS])) - _own(properties)
 
 
 def _own(properties: Mapping[str, str]) -> set[str]:

@@ -7,6 +7,7 @@ which keys a controller loses at the end.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import overload
@@ -22,7 +23,9 @@ from migrator.migration.machine.finish import FLAG
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.listeners import (
     CONTROL_PLANE,
+    CONTROLLER_LISTENERS,
     PROTOCOLS,
+    foreign_listeners,
     has_control_plane,
     with_controllers,
     without_controllers,
@@ -44,6 +47,12 @@ ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, CONTROL_PLANE)
 OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))
 COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, "inter.broker.listener.name")
 ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name")
+OF_QUORUM = (CONTROLLER_LISTENERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
+"""How keys begin that mean something to a broker only while it knows a quorum."""
+LISTS = (CONTROLLER_LISTENERS, "controller.quorum.voters", "controller.quorum.bootstrap.servers")
+GENERATED = re.compile(r"-\d+")
+"""An id that ZooKeeper gives out: -1 is Kafka's own default."""
+_COMMAS = re.compile(r"\s*,\s*")
 
 
 class FileMode(Enum):
@@ -103,7 +112,7 @@ def parsed(node: Node, text: str) -> dict[str, str]:
     except ValueError as error:
         raise OperatorError(str(error), where=where, remedy="Correct this line") from error
     found = (properties.get(NODE_ID) or properties.get(BROKER_ID) or "").strip()
-    if found and found != str(node.node_id):
+    if found and not GENERATED.fullmatch(found) and found != str(node.node_id):
         raise OperatorError(
             f"the file is that of node {found}, and the inventory says {node.node_id}",
             where=where,
@@ -121,7 +130,10 @@ def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, e
     """
     properties = parsed(node, text)
     was = commented(text) if earlier is None else parsed(node, earlier)
-    if earlier is not None and file_mode(node.role, was) is target:
+    is_of_target = earlier is not None and file_mode(node.role, was) is target
+    if target is FileMode.BROKER_ZOOKEEPER and not is_of_target:
+        was = _supposed(properties, was, settings.for_brokers)
+    if earlier is not None and is_of_target and not _is_refused(node, was):
         here = file_mode(node.role, properties)
         if here is not target and rewritten(node, earlier, here, settings) == text:
             return earlier
@@ -203,8 +215,15 @@ def _edits(
     for key, text in wanted.items():
         if text is None and key in properties:
             yield Edit(key, as_comment=True)
-        elif text is not None and properties.get(key) != text:
+        elif text is not None and (key not in properties or not _is_same(key, properties[key], text)):
             yield Edit(key, text)
+
+
+def _is_same(key: str, one: str, other: str) -> bool:
+    """As Kafka reads both: nothing is changed, and no broker restarted, for a blank or a capital letter."""
+    if key in LISTS:
+        return _COMMAS.split(one) == _COMMAS.split(other)
+    return one == other or (key == FLAG and one.strip().lower() == other)
 
 
 def _wanted(
@@ -251,7 +270,23 @@ def _with_zookeeper(
     else:
         yield FLAG, None
         yield from ((key, was.get(key)) for key in settings.for_brokers)
+        yield CONTROLLER_LISTENERS, None
         yield PROTOCOLS, without_controllers(properties, settings.for_brokers, settings.controller_protocol, was)
+
+
+def _supposed(properties: Mapping[str, str], was: Mapping[str, str], for_brokers: Mapping[str, str]) -> dict[str, str]:
+    """What the file said before the migration, where nobody has kept it: of the keys of the inventory, none that
+    only a quorum gives a meaning. The others may be those of the broker's own listeners."""
+    names = (name.lower() for name in foreign_listeners(properties, for_brokers))
+    goes = (*OF_QUORUM, PROTOCOLS, FLAG, *(f"listener.name.{name}." for name in names))
+    kept = {key: properties[key] for key in for_brokers if key in properties and not key.startswith(goes)}
+    return {key: text for key, text in was.items() if key.startswith(COMES_BACK) and key != FLAG} | kept
+
+
+def _is_refused(node: Node, properties: Mapping[str, str]) -> bool:
+    """``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig.validateValues``)."""
+    mode = file_mode(node.role, properties)
+    return mode is FileMode.BROKER_ZOOKEEPER and bool(properties.get(CONTROLLER_LISTENERS, "").strip())
 
 
 def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -31,14 +31,9 @@ from migrator.rollout.ports import (
     QuorumSeen,
 )
 from tests.rollout.support.model_fetch import FetchesAsItReads
-from tests.rollout.support.model_files import (
-    SECRET,
-    broker_file,
-    controller_file,
-    from_outside,
-    listeners_without_protocol,
-)
+from tests.rollout.support.model_files import SECRET, broker_file, controller_file, from_outside
 from tests.rollout.support.model_pieces import Directories, Process, is_kept, partitions_seen, placed, without
+from tests.rollout.support.model_start import refused_of_broker
 
 MODES = {
     FileMode.BROKER_ZOOKEEPER: BrokerMode.ZOOKEEPER,
@@ -334,7 +329,7 @@ class ModelCluster(FetchesAsItReads):
             if len(self.directories.quorums_of(beside)) > 1:
                 self.violations.append(f"{node.name} started with the log of another quorum")
             return
-        self.violations += listeners_without_protocol(node, self.processes[node.name].properties)
+        self.violations += refused_of_broker(node, self.processes[node.name].properties)
         mode = self._mode(node)
         if mode is BrokerMode.KRAFT:
             self.kraft_in_log.add(node.node_id)

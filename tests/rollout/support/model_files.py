@@ -49,16 +49,6 @@ password.encoder.secret={SECRET}
     )
 
 
-def listeners_without_protocol(node: Node, properties: Mapping[str, str]) -> list[str]:
-    """With which Kafka would not start (``KafkaConfig.effectiveListenerSecurityProtocolMap``), a sentence each."""
-    protocols = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
-    if text := properties.get("listener.security.protocol.map"):
-        protocols = {entry.partition(":")[0] for entry in text.split(",")}
-    names = [each.partition(":")[0] for each in properties["listeners"].split(",")]
-    names += [name for name in properties.get("controller.listener.names", "").split(",") if name]
-    return [f"{node.name} has no protocol for its listener {name}" for name in names if name not in protocols]
-
-
 def from_outside(seen: BrokerSeen, shown: Mapping[str, str | None] | None, *, leads: bool, answers: bool) -> BrokerSeen:
     """A broker as the observer sees it. Without its settings, all that tells of its mode is where it is registered.
 
