@@ -34,6 +34,10 @@ class PlaceAwayError(UnreachableError):
     """What comes back by itself, such as a pod, does not come back; says its name."""
 
 
+class NotRegularError(ExecutorError):
+    """Something is there, and it is no regular file: a directory, for one."""
+
+
 class FileChangedError(ExecutorError):
     """The file is not what it was when the step was planned; nothing was written."""
 
@@ -56,7 +60,10 @@ class Executor(Protocol):
     """
 
     async def read(self, node: Node, path: str) -> bytes | None:
-        """A file of the node's host; None: there is no such file."""
+        """A file of the node's host; None: there is no such file.
+
+        :raises NotRegularError: it is a directory, or a device.
+        """
 
     async def fetch(self, node: Node, path: str, file: Path, *, seconds: float) -> bool:
         """Bring a large file of the node's host here, whole or not at all; False: there is no such file. It may grow

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from migrator.errors import OperatorError
 from migrator.rollout.executors.presets import PRESETS
-from migrator.rollout.ports import ExecutorError, FileChangedError, Output, UnreachableError
+from migrator.rollout.ports import ExecutorError, FileChangedError, NotRegularError, Output, UnreachableError
 from tests.lanes import examples
 from tests.patience import PATIENCE_SECONDS
 from tests.rollout.support.hosts import SERVER, Hands, end, executor, node, running, server
@@ -250,7 +250,7 @@ def test_owner_and_mode_stay_or_nothing_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev"])
 def test_what_is_no_file_is_not_read(tmp_path: Path, path: str) -> None:
     """A device has no end."""
-    with pytest.raises(ExecutorError, match="not a regular file"):
+    with pytest.raises(NotRegularError, match="not a regular file"):
         Hands(node(tmp_path / "server.properties")).read(path)
 
 

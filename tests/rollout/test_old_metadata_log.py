@@ -8,9 +8,10 @@ import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.files.old_metadata_log import OldLogError
+from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, FileChangedError, UnreachableError
+from migrator.rollout.ports import BrokerMode, ExecutorError, FileChangedError, UnreachableError
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -87,17 +88,69 @@ def test_where_it_stays_the_broker_is_not_stopped(operator: Operator) -> None:
     assert operator.resume() is Ending.COMPLETE
 
 
-def test_a_host_where_nothing_can_be_run_holds_nothing_up(operator: Operator) -> None:
-    """A pod that does not run, for one."""
+REFUSED = ExecutorError("the command to read it ended with exit code 1: permission denied", where=BROKER)
 
-    def fails(action: str, node: Node) -> None:
-        if (action, node.name) == ("ls", BROKER):
-            raise UnreachableError("the pod does not run", where=BROKER)
 
-    operator.cluster.fault = fails
+def cannot_be_seen(operator: Operator, release: str) -> None:
+    """The rule of sudo has neither sh nor ls; or the host has none of them; or the pod may not be entered."""
+    operator.cluster.release = release
+    operator.cluster.unreadable[LOG] = REFUSED
+    operator.cluster.exit_codes["ls"] = 1
+
+
+@pytest.mark.parametrize("release", ["3.6", "3.7", ""])
+def test_where_nobody_can_say_whether_it_is_there_the_broker_is_not_stopped(operator: Operator, release: str) -> None:
+    cannot_be_seen(operator, release)
+    with pytest.raises(OldLogError, match=r"nobody can say.*permission denied") as raised:
+        operator.resume_until(Phase.MIGRATE)
+    assert LOG in raised.value.where
+    assert "docs/rollout-executors.md" in raised.value.remedy
+    assert operator.entries[-1].event is Event.FAILED
+    assert operator.cluster.restarts[BROKER] == 1
+    operator.cluster.unreadable.clear()
     operator.resume_until(Phase.MIGRATE)
-    operator.cluster.fault = nothing
-    assert any("could not be looked at" in line for line in operator.said)
+    assert SEGMENT not in operator.cluster.files
+
+
+def test_a_release_that_deletes_it_itself_is_not_held_up(operator: Operator) -> None:
+    cannot_be_seen(operator, "3.8.1")
+    operator.resume_until(Phase.MIGRATE)
+    assert any(f"{LOG} could not be looked at" in line and "3.8.1 deletes" in line for line in operator.said)
+
+
+def test_a_broker_that_runs_in_migration_mode_is_not_held_up(operator: Operator) -> None:
+    """Its log is that of this quorum."""
+    operator.resume_until(Phase.START)
+    cannot_be_seen(operator, "3.6")
+    operator.cluster.files[BROKER, "/etc/b2.properties"] += b"zookeeper.metadata.migration.enable=true\n"
+    operator.cluster.start_as_configured(operator.node(BROKER))
+    with pytest.raises(FileChangedError):
+        operator.resume()
+    operator.resume_until(Phase.MIGRATE)
+    assert SEGMENT in operator.cluster.files
+
+
+def test_what_sh_may_not_see_the_user_of_the_service_may(operator: Operator) -> None:
+    operator.cluster.release = "3.6"
+    operator.cluster.unreadable[LOG] = REFUSED
+    operator.resume_until(Phase.MIGRATE)
+    assert SEGMENT not in operator.cluster.files
+
+
+def test_it_is_not_there_where_the_directory_above_can_be_looked_into(operator: Operator) -> None:
+    cannot_be_seen(operator, "3.6")
+    del operator.cluster.files[SEGMENT], operator.cluster.exit_codes["ls"]
+    operator.resume_until(Phase.MIGRATE)
+    assert operator.cluster.restarts[BROKER] == 2
+
+
+@pytest.mark.parametrize("line", [b"log.dirs=${env:LOGS}\n", b"metadata.log.dir=${file:/etc/dirs:metadata}\n"])
+def test_a_directory_that_only_the_broker_knows_is_not_one_without_a_log(operator: Operator, line: bytes) -> None:
+    operator.cluster.release = "3.6"
+    operator.cluster.files[BROKER, "/etc/b2.properties"] += line
+    with pytest.raises(OldLogError, match=r"nobody can say.*no absolute path") as raised:
+        operator.resume_until(Phase.MIGRATE)
+    assert "write the path itself" in raised.value.remedy
 
 
 @pytest.mark.parametrize("breaks", ["incarnation", "rm"])
@@ -107,12 +160,18 @@ def test_a_log_that_is_there_is_not_left_because_a_connection_breaks(operator: O
     found: list[str] = []
 
     def fails(action: str, node: Node) -> None:
-        if node.name == BROKER and action == "ls":
-            found.append(action)
         if node.name == BROKER and action == breaks and found:
             raise UnreachableError("the connection broke", where=BROKER)
 
+    read = operator.cluster.read
+
+    async def looks(node: Node, path: str) -> bytes | None:
+        if path == LOG:
+            found.append(path)
+        return await read(node, path)
+
     operator.cluster.fault = fails
+    operator.cluster.read = looks  # type: ignore[method-assign]
     with pytest.raises(UnreachableError):
         operator.resume_until(Phase.MIGRATE)
     assert SEGMENT in operator.cluster.files

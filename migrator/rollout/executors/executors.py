@@ -36,7 +36,14 @@ from migrator.rollout.executors.scripts import (
 from migrator.rollout.executors.templates import TemplateError, Values, check_value, render
 from migrator.rollout.nodes import ExecutorChoice, Node
 from migrator.rollout.plan.modes import digest
-from migrator.rollout.ports import ExecutorError, FileChangedError, Output, PlaceAwayError, UnreachableError
+from migrator.rollout.ports import (
+    ExecutorError,
+    FileChangedError,
+    NotRegularError,
+    Output,
+    PlaceAwayError,
+    UnreachableError,
+)
 
 READ_MAX = 1 << 28
 """Of a file that is held in memory."""
@@ -293,7 +300,8 @@ class NodeExecutor:
         )
         worded = action in PROCESS and action in self._choices[node.executor].commands
         said = "" if worded else _said(ended)
-        error = ExecutorError(f"{what}: {said}" if said else what, where=_where(node, path), remedy=remedy)
+        kind = NotRegularError if ended.exit_code == NOT_REGULAR else ExecutorError
+        error = kind(f"{what}: {said}" if said else what, where=_where(node, path), remedy=remedy)
         if action in PROCESS:
             error.output = _output(ended)
         raise error

@@ -19,7 +19,7 @@ from migrator.rollout.files.identities import broker_directories
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import META_PROPERTIES
-from migrator.rollout.ports import BrokerMode, ExecutorError
+from migrator.rollout.ports import BrokerMode, ExecutorError, NotRegularError
 
 SECONDS = 300.0
 DELETE_IT = ("3.8", "3.9")
@@ -33,15 +33,16 @@ class OldLogError(OperatorError):
 async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[str, str]) -> None:
     """Before a broker is restarted into migration mode. In ZooKeeper mode it does not open this log.
 
-    :raises OldLogError: there is one, and it stays.
+    :raises OldLogError: there is one, and it stays; or nobody can say whether there is one, and the broker's release
+        does not delete it itself.
     :raises ExecutorError: there is one, and the node cannot be asked further.
     """
     directory = properties.get("metadata.log.dir", "").strip() or broker_directories(properties)[0]
     path = str(PurePosixPath(directory) / DIRECTORY_NAME)
     try:
-        is_there = (await parts.executor.run(node, ["ls", "-d", "--", path], seconds=SECONDS)).exit_code == 0
+        is_there = await _is_there(parts, node, path)
     except ExecutorError as error:
-        parts.tell(f"{node.name}: {path} could not be looked at. If it is there, the broker may not register: {error}")
+        await _pass_unseen(parts, node, path, error)
         return
     if not is_there or not await _leaves_it_alone(parts, node, path):
         return
@@ -58,6 +59,49 @@ async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[st
             where=f"{node.name} on {node.host}: {path}",
             remedy="Remove that directory by hand; the broker may run meanwhile. Then 'migrator rollout resume'",
         )
+
+
+async def _is_there(parts: RolloutParts, node: Node, path: str) -> bool:
+    """Whether there is such a directory. That a command fails proves nothing: it may be refused, or not be there.
+
+    :raises ExecutorError: nobody can say.
+    """
+    try:
+        return await parts.executor.read(node, path) is not None
+    except NotRegularError:
+        return True
+    except ExecutorError:  # the service's user may see more
+        if await _lists(parts, node, path):
+            return True
+        if await _lists(parts, node, f"{PurePosixPath(path).parent}/."):
+            return False
+        raise
+
+
+async def _lists(parts: RolloutParts, node: Node, path: str) -> bool:
+    return (await parts.executor.run(node, ["ls", "-d", "--", path], seconds=SECONDS)).exit_code == 0
+
+
+async def _pass_unseen(parts: RolloutParts, node: Node, path: str, error: ExecutorError) -> None:
+    """Go on where the log, if there is one, does no harm.
+
+    :raises OldLogError: it may.
+    """
+    broker = ((await parts.observer.observe(partitions=False)).brokers or {}).get(node.node_id)
+    if broker is not None and broker.mode in (BrokerMode.MIGRATING, BrokerMode.KRAFT):
+        return  # the log is its own
+    if broker is not None and broker.release.startswith(DELETE_IT):
+        parts.tell(
+            f"{node.name}: {path} could not be looked at: {error}. Release {broker.release} deletes such a log itself"
+        )
+        return
+    raise OldLogError(
+        f"nobody can say whether the metadata log of an earlier attempt is there: {error.what}. With one the "
+        "broker may not register, and not every release deletes it. Nothing was done",
+        where=f"{node.name} on {node.host}: {path}",
+        remedy="Let the executor look there (docs/rollout-executors.md, sudo); if the property file has a variable in "
+        "place of this directory, write the path itself. Then 'migrator rollout resume'",
+    )
 
 
 async def _leaves_it_alone(parts: RolloutParts, node: Node, path: str) -> bool:

@@ -13,7 +13,7 @@ from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import CONNECT, FileMode, digest, file_mode, parsed
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import Executor
+from migrator.rollout.ports import Executor, ExecutorError
 
 BEFORE = ".before-"
 LIST_SECONDS = 60.0
@@ -77,6 +77,7 @@ async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: st
     without any.
 
     :param text: the file as it is now.
+    :raises ExecutorError: nobody can say whether there is one.
     """
     kept = backup_of(node, mode, rollout)
     own = await executor.read(node, kept) if kept and rollout else None
@@ -88,6 +89,14 @@ async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: st
         return None
     path = PurePosixPath(node.properties)
     listed = await executor.run(node, ["ls", "-1t", "--", str(path.parent)], seconds=LIST_SECONDS)
+    if listed.exit_code:
+        way_out = f", or copy the file as it was to {kept}" if rollout else ""
+        raise ExecutorError(
+            "nobody can say whether another rollout has kept this file as it was: ls of the directory ended with exit "
+            f"code {listed.exit_code}",
+            where=f"{node.name} on {node.host}: {path.parent}",
+            remedy=f"Let the executor run ls there (docs/rollout-executors.md, sudo){way_out}. Then try again",
+        )
     names = [name for name in listed.text.splitlines() if name.startswith(f"{path.name}{BEFORE}")]
     for name in names[:BACKUPS_MAX]:
         content = await executor.read(node, str(path.with_name(name)))

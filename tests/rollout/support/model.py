@@ -30,8 +30,8 @@ from migrator.rollout.ports import (
     PartitionsSeen,
     QuorumSeen,
 )
-from tests.rollout.support.model_fetch import FetchesAsItReads
 from tests.rollout.support.model_files import SECRET, broker_file, controller_file, from_outside
+from tests.rollout.support.model_hosts import ModelHosts
 from tests.rollout.support.model_pieces import Directories, Process, is_kept, partitions_seen, placed, without
 from tests.rollout.support.model_start import refused_of_broker
 
@@ -81,20 +81,17 @@ class ModelClock:
         self.now_ms += max(1, int(seconds * 1000))
 
 
-Fault = Callable[[str, Node], None]
-
-
-class ModelCluster(FetchesAsItReads):
+class ModelCluster(ModelHosts):
     """Executor and observer of a model cluster, and what happens in it.
 
     :param fault: called with action and node before each effect; may raise, or change the model.
     """
 
     def __init__(self, inventory: Inventory, *, stops: bool = True, replicas: int = 3, min_isr: int = 2) -> None:
+        super().__init__()
         self.inventory = inventory
         self.points = Points()
         self.stops = stops
-        self.files: dict[tuple[str, str], bytes] = {}
         self.processes: dict[str, Process] = {}
         self.restarts: Counter[str] = Counter()
         self.violations: list[str] = []
@@ -107,7 +104,7 @@ class ModelCluster(FetchesAsItReads):
         self.state = ""
         self.kraft_claims = False
         self.controller_broker: int | None = inventory.brokers.nodes[0].node_id
-        self.fault: Fault = nothing
+        self.fault = nothing
         self.lies: set[str] = set()
         self.lagging: set[str] = set()
         """Brokers that run, and whose replicas are not in sync."""
@@ -140,7 +137,6 @@ class ModelCluster(FetchesAsItReads):
         """Who leads while it runs; else the first one that does."""
         self.new_leader = False
         """Another one leads just after an order, and knows nothing of it."""
-        self.exit_codes: dict[str, int] = {}
         self.zookeeper_answers = True
         self.examined: dict[tuple[str, str], bytes] = {}
         self._incarnations = 0
@@ -156,10 +152,6 @@ class ModelCluster(FetchesAsItReads):
             self._start(node)
 
     # What a rollout does.
-
-    async def read(self, node: Node, path: str) -> bytes | None:
-        self.fault("read", node)
-        return self.files.get((self._home(node), path))
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
         self.fault("write", node)
@@ -223,14 +215,12 @@ class ModelCluster(FetchesAsItReads):
         if name == "rollback" and self.kraft_in_log:
             code = 2
         if name == "ls":
-            found = [path for home, path in self.files if home == self._home(node) and path.startswith(f"{words[-1]}/")]
-            code = code or (0 if found else 2)
-            return Output(code, "\n".join(path.rpartition("/")[2] for path in reversed(found)))
+            return self.listing(node, words)
         if code == 0:
             self._run(name, node, words)
         self.points.boundary(f"after {name} {node.name}")
         said = {"said": SECRET, "differences": code, "forecast": {"dual_write": {"seconds": 12.2, "error": 3.1}}}
-        return Output(code, json.dumps(said), SECRET)
+        return Output(code, self.prints.get(name, json.dumps(said)), SECRET)
 
     # What a rollout sees.
 
@@ -300,9 +290,6 @@ class ModelCluster(FetchesAsItReads):
         self.old_settings.discard(node.name)
         self._stop(node)
         self._start(node)
-
-    def _home(self, node: Node) -> str:
-        return node.name.removesuffix("-stock")
 
     def _everybody(self) -> list[Node]:
         return [*self.inventory.nodes, *self.inventory.controllers.stock.values()]

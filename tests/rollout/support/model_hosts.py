@@ -1,0 +1,54 @@
+"""The hosts of a model cluster: what is read there, and how a large file is brought here (as a small one)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from migrator.rollout.nodes import Node
+from migrator.rollout.ports import ExecutorError, NotRegularError, Output
+
+Fault = Callable[[str, Node], None]
+
+
+class ModelHosts:
+    """``files``: by host and path. ``unreadable``: by path, what happens to whoever reads it. ``exit_codes`` and
+    ``prints``: by name of a command. ``fault``: called with action and node before each effect."""
+
+    fault: Fault
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[str, str], bytes] = {}
+        self.unreadable: dict[str, ExecutorError] = {}
+        self.exit_codes: dict[str, int] = {}
+        self.prints: dict[str, str] = {}
+
+    async def read(self, node: Node, path: str) -> bytes | None:
+        self.fault("read", node)
+        if path in self.unreadable:
+            raise self.unreadable[path]
+        if not path.startswith("/"):
+            raise ExecutorError(f"{path} is no absolute path", where=node.name)
+        if self._below(node, path):
+            raise NotRegularError("the path is not a regular file", where=node.name)
+        return self.files.get((self._home(node), path))
+
+    async def fetch(self, node: Node, path: str, file: Path, *, seconds: float) -> bool:
+        content = await self.read(node, path)
+        if content is not None:
+            await asyncio.to_thread(file.write_bytes, content)
+        return content is not None
+
+    def listing(self, node: Node, words: Sequence[str]) -> Output:
+        """What ls says."""
+        found = self._below(node, words[-1].removesuffix("/."))
+        code = self.exit_codes.get("ls", 0 if found else 2)
+        names = "" if code else "\n".join(path.rpartition("/")[2] for path in reversed(found))
+        return Output(code, self.prints.get("ls", names))
+
+    def _below(self, node: Node, path: str) -> list[str]:
+        return [file for home, file in self.files if home == self._home(node) and file.startswith(f"{path}/")]
+
+    def _home(self, node: Node) -> str:
+        return node.name.removesuffix("-stock")
