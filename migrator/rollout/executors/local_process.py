@@ -1,17 +1,21 @@
 """Stops, starts and names a process of this machine that no service manager looks after (`python -m`).
 
-A process is found by its command line, whoever started it: one of its arguments is the property file, and one is a
-mark, such as Java's main class.
+A process is found by its command line: one of its arguments is the property file, and one is a mark, such as Java's
+main class. Every user of this machine can start one with such a command line, so it only counts if its user could start
+or stop the server anyway: who asks, the owner of the property file or of its directory, or one whom the inventory
+names. A program that changes its user (``sudo``) is none of them, although root runs it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -22,21 +26,40 @@ SHOWS_SECONDS = 60.0
 MODULE = "migrator.rollout.executors.local_process"
 """In the command line of whoever brings these words here, such as sudo or ssh: that is not the process."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
+USERS = "--users="
+NAMED_MAX = 3
 
 
-def find(path: str, marks: Sequence[str]) -> list[psutil.Process]:
+def find(path: str, marks: Sequence[str], users: Collection[int] = ()) -> list[psutil.Process]:
     """Those that run with this property file, without their own children; one that has ended and waits for its parent
-    does not run."""
-    wanted, own = os.path.realpath(path), os.getpid()
+    does not run.
+
+    :param users: ids of those whose processes count, too.
+    """
+    wanted, counted = os.path.realpath(path), {*_users_of(path), *users}
     found: dict[int, psutil.Process] = {}
-    for process in psutil.process_iter():
+    for process, words in _marked(marks):
         with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            if process.pid == own or MODULE in words or not any(mark in words for mark in marks):
+            if not _is_of(process, counted):
                 continue
             if any(file == wanted for file in _files(process, words, Path(wanted).name)) and _runs(process):
                 found[process.pid] = process
     return [process for process in found.values() if _parent(process) not in found]
+
+
+def others(path: str, marks: Sequence[str], users: Collection[int] = ()) -> str:
+    """Names those with such a command line that do not count; "" if there are none. Their files are not looked at: a
+    look at what is somebody else's may have no end."""
+    same, counted = {path, os.path.realpath(path)}, {*_users_of(path), *users}
+    named = []
+    for process, words in _marked(marks):
+        with contextlib.suppress(psutil.Error):
+            if not _is_of(process, counted) and not same.isdisjoint(words) and _runs(process):
+                named.append(f"process {process.pid} of user {_name(process.uids().real)}")
+    if not named:
+        return ""
+    more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
+    return f"not counted: {', '.join(named[:NAMED_MAX])}{more}; 'users' can name whose processes count"
 
 
 def incarnation(process: psutil.Process) -> str:
@@ -47,9 +70,9 @@ def incarnation(process: psutil.Process) -> str:
     return f"{process.pid}-{process.create_time()}"
 
 
-def stop(path: str, marks: Sequence[str]) -> None:
+def stop(path: str, marks: Sequence[str], users: Collection[int] = ()) -> None:
     """Ask it to end, and wait until it has; whoever runs this bounds the time."""
-    running = find(path, marks)
+    running = find(path, marks, users)
     for process in running:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
@@ -57,12 +80,12 @@ def stop(path: str, marks: Sequence[str]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def start(path: str, marks: Sequence[str], output: str, command: Sequence[str]) -> str:
+def start(path: str, marks: Sequence[str], output: str, command: Sequence[str], users: Collection[int] = ()) -> str:
     """Start it, apart from this process, unless it runs.
 
     :returns: what went wrong; "" if nothing did.
     """
-    if find(path, marks):
+    if find(path, marks, users):
         return ""
     sink = output or f"{path}.out"
     descriptor = os.open(sink, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -73,7 +96,7 @@ def start(path: str, marks: Sequence[str], output: str, command: Sequence[str]) 
     finally:
         os.close(descriptor)
     deadline = time.monotonic() + SHOWS_SECONDS
-    while not find(path, marks):
+    while not find(path, marks, users):
         if child.poll():
             return f"the command ended at once with exit code {child.returncode}; its output is in {sink}"
         if time.monotonic() > deadline:
@@ -83,31 +106,96 @@ def start(path: str, marks: Sequence[str], output: str, command: Sequence[str]) 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``stop PATH MARKS``, ``incarnation PATH MARKS``, ``start PATH MARKS OUTPUT COMMAND...``; marks with commas."""
-    action, path, marks, *more = arguments
-    names = marks.split(",")
+    """``[--users=NAMES]``, then ``stop PATH MARKS``, ``incarnation PATH MARKS`` or ``start PATH MARKS OUTPUT
+    COMMAND...``; names and marks with commas."""
+    named = arguments[0].removeprefix(USERS) if arguments[0].startswith(USERS) else None
+    action, path, marks, *more = arguments if named is None else arguments[1:]
+    names, note = marks.split(","), ""
+    try:
+        users = [_id(name.strip()) for name in (named or "").split(",") if name.strip()]
+        wrong = _act(action, path, names, more, users)
+    except KeyError as error:
+        wrong = f"this machine has no user {error.args[0]}"
+    else:
+        note = others(path, names, users)
+    sys.stderr.writelines(f"{line}\n" for line in (wrong, note) if line)
+    return 1 if wrong else 0
+
+
+def _act(action: str, path: str, marks: Sequence[str], more: Sequence[str], users: Collection[int]) -> str:
+    """
+    :returns: what went wrong.
+    """
     if action == "stop":
         try:
-            stop(path, names)
+            stop(path, marks, users)
         except psutil.AccessDenied as error:
-            sys.stderr.write(f"this user may not end process {error.pid}\n")
-            return 1
-    elif action == "start":
+            return f"this user may not end process {error.pid}"
+        return ""
+    if action == "start":
         output, *command = more
         try:
-            wrong = start(path, names, output, command)
+            return start(path, marks, output, command, users)
         except OSError as error:
-            wrong = f"it cannot be started: {error}"
-        if wrong:
-            sys.stderr.write(f"{wrong}\n")
-            return 1
-    else:
-        running = find(path, names)
-        if len(running) > 1:
-            sys.stderr.write(f"{len(running)} processes run with {path}: {', '.join(str(p.pid) for p in running)}\n")
-            return 1
-        sys.stdout.writelines(f"{incarnation(process)}\n" for process in running)
-    return 0
+            return f"it cannot be started: {error}"
+    running = find(path, marks, users)
+    if len(running) > 1:
+        return f"{len(running)} processes run with {path}: {', '.join(str(p.pid) for p in running)}"
+    sys.stdout.writelines(f"{incarnation(process)}\n" for process in running)
+    return ""
+
+
+def _users_of(path: str) -> set[int]:
+    """Who could start or stop the server anyway."""
+    real = Path(os.path.realpath(path))
+    found = {os.geteuid()}
+    for owned in (real, real.parent):
+        with contextlib.suppress(OSError):
+            found.add(owned.stat().st_uid)
+    return found
+
+
+def _is_of(process: psutil.Process, users: Collection[int]) -> bool:
+    """Whether one of them started it. A program that runs as root for everybody is nobody's: its user may be root's in
+    every respect by then."""
+    user = process.uids().real
+    return user in users and (user != 0 or not _changes_user(process.pid))
+
+
+def _changes_user(pid: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/exe").stat().st_mode & stat.S_ISUID)
+    except OSError:  # only root may look; who else asks may not end it, and is told so
+        return False
+
+
+def _id(name: str) -> int:
+    """
+    :raises KeyError: there is no such user.
+    """
+    if name.isdecimal():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise KeyError(name) from None
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _marked(marks: Sequence[str]) -> Iterator[tuple[psutil.Process, list[str]]]:
+    """Processes with one of the marks, with their words."""
+    own = os.getpid()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if process.pid != own and MODULE not in words and any(mark in words for mark in marks):
+                yield process, words
 
 
 def _files(process: psutil.Process, words: Sequence[str], name: str) -> Iterator[str]:

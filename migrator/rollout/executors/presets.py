@@ -44,7 +44,7 @@ _FILES_OVER_SSH = {
     "copy": _OVER_SSH + "{*run_as!q} sh -c {copy_script!q} migrator {path!q} {wanted}",
     "run": _OVER_SSH + "{*run_as!q} {*words!q}",
 }
-_PROCESS = "{python} -m migrator.rollout.executors.local_process "
+_PROCESS = "{python} -m migrator.rollout.executors.local_process --users={users} "
 _IN_POD = " -n {namespace} {*exec_options} {pod} -- "
 _AS_SERVICE = {"sudo": "sudo -n", "run_as": "sudo -n -u kafka", "unit": "kafka.service"}
 
@@ -58,7 +58,7 @@ PRESETS: Mapping[str, Preset] = {
             "copy": "sh -c {copy_script} migrator {path} {wanted}",
             "run": "{*words}",
         },
-        {"sudo": "", "marks": "kafka.Kafka,controller", "output": ""},
+        {"sudo": "", "marks": "kafka.Kafka,controller", "output": "", "users": ""},
         here=True,
     ),
     "systemd": Preset(
@@ -103,7 +103,7 @@ PRESETS: Mapping[str, Preset] = {
 """By name.
 
 * ``local``: processes of this machine that were not started by a service manager, found by the property file and one of
-  ``marks`` in their command line. ``command`` starts one.
+  ``marks`` in their command line, and by their user. ``command`` starts one.
 * ``systemd``, ``ssh-systemd``: a unit of this machine, or of one that ssh reaches.
 * ``ssh``: files and commands over ssh; how to stop, to start and to tell an incarnation is worded in the inventory.
 * ``statefulset``: a pod. Its property file has to be on a volume that outlives the pod, and that the pod may write: a
