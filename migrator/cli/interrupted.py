@@ -16,6 +16,10 @@ INTERRUPTED = 130
 _NOTHING = "Nothing was changed"
 _QUORUM = "If the order was given, the quorum carries it out: see 'migrator quorum describe'"
 _ORDER = "If the order was given, the controller carries it out: see 'migrator status'"
+_ROLLOUT = (
+    "If a rollout was under way, 'migrator rollout resume' goes on from where it was. A node that was being "
+    "restarted may be down until then, and with too many controllers down nobody leads: see 'migrator rollout status'"
+)
 LEFT = {
     "repair": "Each topic is repaired whole or not at all. Run the command again: it goes on with the others",
     "format": "Run the command again with --ignore-formatted: it formats the directories that are left",
@@ -25,18 +29,25 @@ LEFT = {
     "rollback": "Run the command again: it goes on where it was. If the claim is deleted, brokers elect a controller",
     "rehearse": "ZooKeeper was not changed",
     "verify": "Neither side was changed, unless a repair was ordered: see 'migrator status'",
-    "rollout": "If a rollout was under way, 'migrator rollout resume' goes on from where it was. A node that was being "
-    "restarted may be down until then, and with too many controllers down nobody leads: see 'migrator rollout status'",
-    "handover": "Run the command again: it looks where the handover is, and goes on from there",
-    "quorum": _QUORUM,
+    "rollout apply": _ROLLOUT,
+    "rollout resume": _ROLLOUT,
+    "rollout rollback": _ROLLOUT,
+    "rollout abort": "If the order was given, the command that runs stops: see 'migrator rollout status'",
+    "rollout unlock": "The lock may be broken already: 'migrator rollout status' says who holds it",
+    "rollout remove-znodes": "If you had typed the name, a part of the znodes may be gone from ZooKeeper. What is "
+    "removed is in the file that 'kept:' names, beside the journal: keep it. Run the command again: it goes on",
+    "handover run": "Run the command again: it looks where the handover is, and goes on from there",
+    **{f"quorum {order}": _QUORUM for order in ("reassign", "add", "remove", "cancel", "upgrade", "rollout-lock")},
+    "quorum recover": "Run the command again: it goes on where it was",
     "drill": "The data of the drill are deleted, unless you gave a directory",
 }
-"""By the name of the command; all others only read."""
+"""By the name of the command, and of its subcommand where these differ; all others only read."""
 
 
 def what_is_left(arguments: Sequence[str]) -> str:
     """To tell an operator who has just pressed Ctrl-C."""
-    return LEFT.get(next((each for each in arguments if not each.startswith("-")), ""), _NOTHING)
+    command, subcommand = [*(each for each in arguments if not each.startswith("-")), "", ""][:2]
+    return LEFT.get(f"{command} {subcommand}") or LEFT.get(command) or _NOTHING
 
 
 @contextmanager

@@ -188,6 +188,13 @@ def _run() -> NoReturn:
     except (click.exceptions.Abort, KeyboardInterrupt):
         left = what_is_left(sys.argv[1:])
         _end(f"Interrupted. {left}", error_json("interrupted", "", left, INTERRUPTED), INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:  # of a group without a subcommand: its help is the message
+        error.show()
+        _end(
+            "",
+            error_json("a subcommand is missing", "the command line", "See --help", ExitCode.REFUSED),
+            ExitCode.REFUSED,
+        )
     except click.ClickException as error:
         words = printable_lines(error.format_message().replace("\n\t", " "))
         click.UsageError(words, getattr(error, "ctx", None)).show()

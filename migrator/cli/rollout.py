@@ -27,7 +27,7 @@ from migrator.cli.rollout_text import (
 )
 from migrator.cli.terminal import ask, ask_for, say, say_json
 from migrator.errors import ExitCode, OperatorError
-from migrator.log.lock import DirectoryLock, is_in_use
+from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use, said_by_holder
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.engine.preview import StepPreview, gather, preview
@@ -57,6 +57,8 @@ from migrator.rollout.site import Site, parts_at, site_of
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 """Exit codes of a run that did not fail; 0 where none is given."""
+_UNHEARING = ("unlock", "remove-znodes")
+"""Commands that keep others out, too, and look for no order to stop."""
 _STOPS = (
     "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at once, "
     "'resume' goes on then"
@@ -68,8 +70,8 @@ def command() -> None:
     """Migrate a cluster step by step, from one inventory; stop anywhere, go on, or go back.
 
     The inventory is a YAML file: docs/rollout.md. Every step is noted in a journal before it is done. If a command
-    dies, 'resume' goes on exactly there. Exit codes: 0 done, 1 not complete (status) or not confirmed, 2 refused or
-    failed: the message says why, and what to do.
+    dies, 'resume' goes on exactly there. Exit codes: 0 done, 1 not complete (status), nothing to stop (abort), or you
+    said no; 2 refused or failed, or nobody answered: the message says why, and what to do; 130 stopped at once.
     """
     calm_garbage_collector()  # a big cluster's metadata are held
 
@@ -269,12 +271,22 @@ def _refuse_second(site: Site) -> None:
     """
     :raises OperatorError: another command of this rollout runs here.
     """
-    if site.state.exists() and is_in_use(site.state):
+    running = _running(site.state)
+    if running is not None:
+        how = "press Ctrl-C where it runs" if running in _UNHEARING else "let it stop with 'migrator rollout abort'"
         raise OperatorError(
-            "another command of this rollout runs on this host",
+            "another command of this rollout runs on this host" + (f": {running}" if running else ""),
             where=str(site.state),
-            remedy="Wait for its end, or let it stop with 'migrator rollout abort'",
+            remedy=f"Wait for its end, or {how}",
         )
+
+
+def _running(state: Path) -> str | None:
+    """The command of this rollout that runs on this host, "" if it does not say which; None: none runs.
+
+    :raises OperatorError: that cannot be found out.
+    """
+    return said_by_holder(state) if state.exists() and is_in_use(state) else None
 
 
 @contextmanager
@@ -284,7 +296,7 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
     """
     _refuse_second(site)
     site.make_state()
-    with DirectoryLock(site.state):
+    with DirectoryLock(site.state, says=click.get_current_context().info_name or ""):
         # Whoever has asked an earlier command to stop does not mean this one.
         (site.state / ABORT_FILE).unlink(missing_ok=True)
         journal = RolloutJournal(site.state)
@@ -300,7 +312,7 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
 def status(inventory: Path, as_json: bool) -> None:
     """Show how far the rollout is, what failed, who holds the lock, and what the cluster says.
 
-    Exit codes: 0 the rollout is complete, 1 it is not, or there is none, 2 failed.
+    Exit codes: 0 the rollout is complete, 1 it is not, or there is none, 2 the cluster cannot be looked at.
     """
     standing = asyncio.run(_standing(site_of(inventory)))
     if as_json:
@@ -308,6 +320,8 @@ def status(inventory: Path, as_json: bool) -> None:
     else:
         for line in status_lines(standing):
             say(line)
+    if standing.seen is None:
+        raise click.exceptions.Exit(ExitCode.REFUSED)
     raise click.exceptions.Exit(ExitCode.OK if standing.is_complete else ExitCode.DIFFERENT)
 
 
@@ -341,14 +355,20 @@ def history(inventory: Path, as_json: bool) -> None:
 def abort(inventory: Path) -> None:
     """Let the command that runs stop after its step, at a gate that is shut, or in its soak. 'resume' goes on later.
 
-    Exit codes: 0 it is going to stop, 1 no command runs on this host.
+    Exit codes: 0 it is going to stop, 1 no command runs on this host, or one that has no steps.
     """
     state = site_of(inventory).state
-    if not (state.exists() and is_in_use(state)):
+    running = _running(state)
+    if running is None:
         say("no command of this rollout runs on this host; there is nothing to stop")
         raise click.exceptions.Exit(ExitCode.DIFFERENT)
+    if running in _UNHEARING:
+        say(f"'migrator rollout {running}' runs, and has no steps to stop after. Press Ctrl-C where it runs", err=True)
+        say(f"'fuser {state / FILE_NAME}' finds its process", err=True)
+        raise click.exceptions.Exit(ExitCode.DIFFERENT)
     (state / ABORT_FILE).touch()
-    say("the command stops after the step under way, or at a gate that is shut; 'migrator rollout status' shows when")
+    what = f"'migrator rollout {running}'" if running else "the command"
+    say(f"{what} stops after the step under way, or at a gate that is shut; 'migrator rollout status' shows when")
 
 
 @command.command("unlock")
@@ -380,7 +400,9 @@ def unlock(inventory: Path, yes: bool) -> None:
 
 @command.command("remove-znodes")
 @inventory_option
-@click.option("--cluster", metavar="NAME", default="", help="The cluster's name, for scripts. Default: you are asked.")
+@click.option(
+    "--cluster", metavar="NAME", callback=not_empty, help="The cluster's name, for scripts. Default: you are asked."
+)
 def remove_znodes(inventory: Path, cluster: str) -> None:
     """Remove what Kafka has in ZooKeeper, after the migration. The znodes are kept in a new file before.
 
@@ -395,7 +417,9 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
             where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
             with at_a_question():
-                refuse_name(cluster or ask_for(question), site.inventory.cluster)
+                typed = cluster or ask_for(question)
+            refuse_name(typed, site.inventory.cluster, is_option=bool(cluster))
+            refuse_removal(await parts.observer.observe(partitions=False))  # the question may have stood for hours
             await keep_and_remove(world.zookeeper, site.state, parts.tell)
 
     with _journal(site):

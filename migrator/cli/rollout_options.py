@@ -37,6 +37,11 @@ def not_empty(_: click.Context, parameter: click.Parameter, given: str | None) -
     return given or ""
 
 
+def none_empty(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """As `not_empty`, of an option that may be repeated."""
+    return tuple(not_empty(context, parameter, each) for each in given)
+
+
 @value
 class Named:
     """What an operator says of nodes: ``gone`` for good, with a reason; or ``back``."""
@@ -58,6 +63,7 @@ def nodes_options(function: Callable[..., None]) -> Callable[..., None]:
         "back",
         metavar="NODE",
         multiple=True,
+        callback=none_empty,
         help="Name or id of a node that was left out, and is there again: do what it has missed. Repeatable.",
     )(called)
     called = click.option(
@@ -71,6 +77,7 @@ def nodes_options(function: Callable[..., None]) -> Callable[..., None]:
         "gone",
         metavar="NODE",
         multiple=True,
+        callback=none_empty,
         help="Name or id of a broker or controller that is gone for good: go on without it, to the end. Repeatable.",
     )(called)
 
@@ -84,7 +91,8 @@ def stop_options(function: Command) -> Command:
         "--until",
         metavar="STATE",
         callback=not_empty,
-        help="Stop when this state is reached: MigrationIneligible, DualWrite, Finished, or a phase of the plan.",
+        help="Stop when this state is reached: MigrationIneligible, DualWrite or Finished; or behind the last step of "
+        "this phase of the plan.",
     )(function)
     return click.option("--yes", is_flag=True, help="Don't ask, not even before the end of the migration.")(function)
 

@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from migrator.errors import OperatorError
+from migrator.errors import ExitCode, OperatorError
 from migrator.observe.printable import json_text, printable, printable_lines
 
 PACIFIED = "PacifyFlushWrapper"
@@ -49,7 +49,10 @@ def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
         agreed = click.confirm("\n".join(map(printable, lines)), err=err)
     if not agreed and abort:
         raise OperatorError(
-            "the answer was no, so the command ends here", where="the question", remedy="Nothing more was changed"
+            "the answer was no, so the command ends here",
+            where="the question",
+            remedy="Nothing more was changed",
+            exit_code=ExitCode.DIFFERENT,
         )
     return agreed
 
@@ -67,18 +70,24 @@ def ask_for(what: str) -> str:
 @contextmanager
 def _somebody_answers() -> Iterator[None]:
     """
-    :raises OperatorError: the input has ended, as that of a script does.
+    :raises OperatorError: the input has ended, as that of a script does, or was closed, as by the shell's ``<&-``.
     """
+    if sys.stdin is None or sys.stdin.closed:
+        raise _unanswered("standard input is closed")
     try:
         yield
     except click.Abort as error:
         if sys.stdin.isatty() or isinstance(error.__context__, KeyboardInterrupt):
             raise
-        raise OperatorError(
-            "the question has no answer, because the input has ended",
-            where="standard input",
-            remedy="Nothing was changed. In a script, give the answer as an option (see --help)",
-        ) from None
+        raise _unanswered("the input has ended") from None
+
+
+def _unanswered(why: str) -> OperatorError:
+    return OperatorError(
+        f"the question has no answer, because {why}",
+        where="standard input",
+        remedy="Nothing was changed. In a script, give the answer as an option (see --help)",
+    )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +17,7 @@ from migrator.log.errors import storage_errors
 from migrator.log.files import PRIVATE_FILE
 
 FILE_NAME = ".lock"
+SAID_BYTES_MAX = 200
 
 
 _FLOCK = "hhqqi4x"
@@ -40,11 +42,25 @@ def is_in_use(directory: Path) -> bool:
     return bool(answer[0] != fcntl.F_UNLCK)
 
 
+def said_by_holder(directory: Path) -> str:
+    """What the process that holds the lock (`is_in_use`) has said of itself; "" if nothing. Not for that process: POSIX
+    drops its lock when it closes the file that is read here.
+
+    :raises StorageError: when that can't be found out.
+    """
+    path = directory / FILE_NAME
+    with storage_errors("cannot read the lock file", path), path.open("rb") as file:
+        return file.read(SAID_BYTES_MAX).decode("utf-8", "replace")
+
+
 class DirectoryLock:
     """Holds the lock of a directory while it is open. POSIX locks do not keep a process from its own."""
 
-    def __init__(self, directory: Path) -> None:
-        """:raises OperatorError: when another process holds it, or the file cannot be made."""
+    def __init__(self, directory: Path, says: str = "") -> None:
+        """
+        :param says: for `said_by_holder`; "" leaves the file as it is, which is Kafka's, too.
+        :raises OperatorError: when another process holds it, or the file cannot be made.
+        """
         path = directory / FILE_NAME
         with storage_errors("cannot open the lock file", path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -57,6 +73,10 @@ class DirectoryLock:
                 where=str(directory),
                 remedy=f"Stop this process ('fuser {path}' finds it). Never delete the file while the process runs",
             ) from error
+        if says:
+            with suppress(OSError):  # a disk that is full takes no more than this
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, says.encode()[:SAID_BYTES_MAX], 0)
 
     def close(self) -> None:
         """Release the lock; twice does no harm."""

@@ -205,7 +205,7 @@ def _valid(content: Any) -> None:
         path = _path(error.path[1:])
         what = "the file is empty" if content is None else said_of(error)
         raise Trouble(
-            path, what, "'migrator rollout schema' prints what may stand there. Quote text and versions"
+            path, what, "'migrator rollout schema' prints what may stand there. Quote text and versions, not numbers"
         ) from error
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from migrator.clock import monotonic_ms
-from migrator.errors import MigratorError, OperatorError
+from migrator.errors import ExitCode, MigratorError, OperatorError
 from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import NewFile
 from migrator.rollout.ports import BrokerMode, Observation
@@ -151,14 +151,18 @@ def refuse_removal(seen: Observation) -> None:
         raise OperatorError(what, where="ZooKeeper", remedy=remedy)
 
 
-def refuse_name(typed: str, cluster: str) -> None:
+def refuse_name(typed: str, cluster: str, *, is_option: bool) -> None:
     """
-    :param typed: by the operator, to agree.
+    :param typed: by the operator, to agree: as an option, or as an answer, which is a no if it is another name.
     :raises OperatorError: it is not the name of the cluster.
     """
     if typed != cluster:
-        remedy = "Nothing was removed. The inventory has the name"
-        raise OperatorError(f"{typed!r} is not the name of the cluster", where="--cluster", remedy=remedy)
+        raise OperatorError(
+            f"{typed!r} is not the name of the cluster",
+            where="--cluster" if is_option else "the question",
+            remedy="Nothing was removed. The inventory has the name",
+            exit_code=ExitCode.REFUSED if is_option else ExitCode.DIFFERENT,
+        )
 
 
 def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:

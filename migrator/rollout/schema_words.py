@@ -14,8 +14,8 @@ KINDS = {
     "object": "a block of lines 'key: value'",
     "array": "a list",
     "string": "text; put it into quotes",
-    "integer": "a whole number",
-    "number": "a number",
+    "integer": "a whole number, without quotes",
+    "number": "a number, without quotes",
     "boolean": "true or false",
 }
 AT_LEAST_ONE = ("minLength", "minItems", "minProperties")

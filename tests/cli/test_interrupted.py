@@ -6,9 +6,17 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import click
 import pytest
 
-from migrator.cli.interrupted import asked_to_stop, terminated_as_interrupted
+from migrator.cli.interrupted import LEFT, asked_to_stop, terminated_as_interrupted, what_is_left
+from migrator.cli.main import COMMANDS, migrator
+
+READS = {
+    *("preflight", "controller", "status", "top", "gates", "log dump", "man", "completion", "handover check"),
+    *("quorum describe", "rollout plan", "rollout status", "rollout history", "rollout schema"),
+}
+""" `controller` ends in good order by itself."""
 
 
 @contextmanager
@@ -56,3 +64,27 @@ async def test_after_a_run_that_could_be_asked_to_stop_a_signal_does_what_it_did
         with asked_to_stop(lambda: asked.append("stop"), "It stops"):
             assert signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM]
         assert {number: signal.getsignal(number) for number in before} == before
+
+
+def every_command() -> Iterator[str]:
+    for name in COMMANDS:
+        command = migrator.get_command(click.Context(migrator), name)
+        yield from (f"{name} {each}" for each in command.commands) if isinstance(command, click.Group) else [name]
+
+
+@pytest.mark.parametrize("command", [*every_command()])
+def test_only_a_command_that_changes_something_says_that_something_is_left(command: str) -> None:
+    said = what_is_left(["-h", *command.split(), "-i", "file"])
+    assert (said == "Nothing was changed") is (command in READS)
+
+
+def test_each_word_is_of_a_command() -> None:
+    known = [*every_command()]
+    assert [words for words in LEFT if not any(f"{each} ".startswith(f"{words} ") for each in known)] == []
+
+
+def test_who_removes_znodes_hears_where_they_are_kept() -> None:
+    said = what_is_left(["rollout", "remove-znodes", "-i", "file"])
+    assert "may be gone from ZooKeeper" in said
+    assert "keep it" in said
+    assert "restarted" not in said

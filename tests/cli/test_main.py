@@ -230,6 +230,15 @@ def test_a_credential_of_another_form_is_refused_and_not_repeated(
     assert not (tmp_path / "metadata" / "meta.properties").exists()
 
 
+@pytest.mark.parametrize("words", [[], ["rollout"], ["quorum"]])
+def test_a_group_without_a_subcommand_shows_its_help_once(words: list[str]) -> None:
+    answer = run(*words)
+    assert answer.returncode == ExitCode.REFUSED
+    assert answer.stderr.count("Usage: ") == 1
+    assert "Commands:\n" in answer.stderr
+    assert json.loads(run(*words, "--json").stdout)["error"]["exit_code"] == ExitCode.REFUSED
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

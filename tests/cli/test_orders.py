@@ -52,7 +52,7 @@ async def test_force_says_what_it_will_do_and_asks(tmp_path: Path) -> None:
         declined, accepted = await asyncio.gather(run(*force, answer="n\n"), run(*force, answer="y\n"))
     assert "overwrite what differs in ZooKeeper" in declined[1]
     assert f"controller 1: {State.DUAL_WRITING.properties.sentence}" in declined[1]
-    assert declined[0] == ExitCode.REFUSED
+    assert declined[0] == ExitCode.DIFFERENT
     assert "the answer was no" in declined[1]
     assert accepted[0] == ExitCode.OK
     assert "controller 1 has accepted the order" in accepted[1]
@@ -93,7 +93,7 @@ async def test_finish_names_the_nodes_that_are_left_out(tmp_path: Path) -> None:
     assert "nothing was forced: 99 is neither a controller of the quorum nor a registered broker" in unheard[1]
     assert "Go on?" not in unheard[1]
     assert "leaves these nodes out for good: 3, 7." in " ".join(declined[1].split())
-    assert declined[0] == ExitCode.REFUSED
+    assert declined[0] == ExitCode.DIFFERENT
     assert accepted[0] == ExitCode.OK
     assert (node.orders, node.without) == ([("finish", "lost")], [(3, 7)])
 

@@ -114,7 +114,9 @@ def test_a_journal_that_is_not_there_is_said(desk: Desk) -> None:
 def test_a_file_in_the_place_of_the_journals_directory_is_not_taken_for_an_empty_one(desk: Desk) -> None:
     desk.state.write_text("mine")
     for words in ("history", "status", "apply --yes"):
-        assert "Not a directory" in desk.refused(words)
+        said = desk.refused(words)
+        assert "Not a directory" in said
+        assert "name another one with 'state' in the inventory" in said
     assert desk.state.read_text() == "mine"
     desk.state.unlink()
 
@@ -440,13 +442,20 @@ def test_a_terminal_that_goes_away_lets_the_step_come_to_its_end(desk: Desk, *, 
     assert list(desk.cluster.modes().values()) == [BrokerMode.MIGRATING, ends, ends]
 
 
-@pytest.mark.parametrize("option", ["--canary", "--until", "--pause-after", "--without-node", "--reason"])
+@pytest.mark.parametrize(
+    "option", ["--canary", "--until", "--pause-after", "--without-node", "--with-node", "--reason"]
+)
 def test_an_empty_option_is_refused(desk: Desk, option: str) -> None:
     """A variable of a script that is not set: the rollout would go to its end, or begin without its canary."""
     result = CliRunner().invoke(migrator, ["rollout", "apply", "-i", str(desk.inventory), option, ""])
     assert isinstance(result.exception, OperatorError), result.output
-    assert option in str(result.exception)
+    assert f"{option}: the option is empty" in str(result.exception)
     assert not desk.state.exists()
+
+
+def test_an_empty_name_of_the_cluster_is_refused(desk: Desk) -> None:
+    result = CliRunner().invoke(migrator, ["rollout", "remove-znodes", "-i", str(desk.inventory), "--cluster", ""])
+    assert "--cluster: the option is empty" in str(result.exception)
 
 
 def test_a_reason_for_nothing_is_refused(desk: Desk) -> None:

@@ -60,7 +60,16 @@ def test_a_good_one() -> None:
         (changed("host: b2", "host: b1"), "brokers.nodes", "another node has /etc/kafka/server.properties on b1, too"),
         (changed("id: 2,", "executor: ansible, id: 2,"), "broker-2", "there is no executor 'ansible'"),
         (changed("rack: r2", "rck: r2"), "brokers.nodes[1]", "'rck' is not known here; known are name, id, host"),
-        (changed("id: 2,", 'id: "2",'), "brokers.nodes[1].id", "'2' is not valid: it must be a whole number"),
+        (
+            changed("id: 2,", 'id: "2",'),
+            "brokers.nodes[1].id",
+            "'2' is not valid: it must be a whole number, without quotes",
+        ),
+        (
+            changed("cluster: p", 'gates: {seconds: "6"}\ncluster: p'),
+            "gates.seconds",
+            "it must be a number, without quotes",
+        ),
         (
             changed("/etc/kafka/server.properties, rack: r2", "etc/kafka, rack: r2"),
             "[1].properties",
@@ -126,6 +135,22 @@ def test_a_bad_one_says_where_and_what(text: str, where: str, what: str) -> None
     assert where in raised.value.where
     assert what in raised.value.what
     assert raised.value.remedy
+
+
+@pytest.mark.parametrize("path", ["~/payments", "'~'", "$HOME/payments", "'/srv/${USER}/payments'", '"a\\nb"'])
+@pytest.mark.parametrize("key", ["access", "state"])
+def test_a_path_is_written_out(key: str, path: str) -> None:
+    """A shell would replace these; here they made directories of that name."""
+    lines = [line for line in GOOD.splitlines() if not line.startswith(f"{key}:")]
+    with pytest.raises(OperatorError) as raised:
+        parse_inventory("\n".join([f"{key}: {path}", *lines]), "inventory.yaml")
+    assert raised.value.where == f"inventory.yaml: {key}"
+    assert "it must be a path that is written out, on one line: no shell reads it" in raised.value.what
+
+
+@pytest.mark.parametrize("path", ["/srv/a~b", "./~old", "../x y/operator.properties"])
+def test_other_paths_are_taken(path: str) -> None:
+    assert parse_inventory(f"state: {path}\n{GOOD}", "inventory.yaml").state == path
 
 
 def test_an_inventory_that_is_too_large_is_not_read_in_part(tmp_path: Path) -> None:

@@ -164,7 +164,12 @@ def read_journal(directory: Path) -> list[Entry]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise OperatorError(f"the journal cannot be read: {error.strerror or error}", where=str(path)) from error
+        raise OperatorError(
+            f"the journal cannot be read: {error.strerror or error}",
+            where=str(path),
+            remedy="See that its directory is one, and that you may read it; "
+            "or name another one with 'state' in the inventory",
+        ) from error
 
 
 def line_of(content: Mapping[str, object]) -> bytes:
