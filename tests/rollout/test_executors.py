@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import sys
 import threading
@@ -56,7 +57,7 @@ def test_a_file_comes_and_goes_whole(hands: Hands) -> None:
     backup = f"{hands.path}.before"
     hands.write(b"", CONTENT, backup)
     assert (hands.read(), hands.read(backup)) == (b"", CONTENT)
-    big = bytes(range(256)) * 20_000
+    big = bytes(range(256)) * 4000
     hands.write(big, b"", backup)
     assert hands.read() == big
     assert hands.read(backup) == CONTENT, "the first backup stays"
@@ -270,6 +271,15 @@ def test_a_local_process_stops_and_starts(tmp_path: Path) -> None:
     finally:
         hands.stop()
     assert running(SERVER, str(hands.path)) == []
+
+
+@pytest.mark.parametrize("prints", ["head -c 4000000 /dev/zero | tr '\\0' x", "printf 'a\\033[2Jb'", "printf 'a b'"])
+def test_what_names_no_process_is_refused(tmp_path: Path, prints: str) -> None:
+    """It is kept in the journal."""
+    hands = Hands(node(tmp_path / "server.properties"), commands={"incarnation": shlex.join(["sh", "-c", prints])})
+    with pytest.raises(ExecutorError, match="tells the incarnation") as raised:
+        hands.incarnation()
+    assert raised.value.where == "broker-1 on localhost"
 
 
 def test_the_namesake_beside_it_is_another_process(tmp_path: Path) -> None:

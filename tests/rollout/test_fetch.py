@@ -47,10 +47,7 @@ def fetch(hands: Hands, file: Path, seconds: float = PATIENCE_SECONDS) -> bool:
 
 
 @pytest.mark.parametrize("preset", ["local", pytest.param("ssh", marks=pytest.mark.lane("test-all"))])
-def test_a_file_that_is_too_large_to_be_held_is_fetched(
-    preset: str, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executors, "READ_MAX", MIB)
+def test_a_file_that_is_too_large_to_be_held_is_fetched(preset: str, tmp_path: Path, file: Path) -> None:
     there = segment(tmp_path)
     if preset == "ssh":
         require_sshd()
@@ -58,8 +55,9 @@ def test_a_file_that_is_too_large_to_be_held_is_fetched(
             assert fetch(Hands(node(there, "127.0.0.1"), "ssh", WORDED, ssh=sshd.ssh), file)
     else:
         hands = Hands(node(there))
-        with pytest.raises(ExecutorError, match="it is larger than 1 MiB, the most that is read of it"):
+        with pytest.raises(ExecutorError, match="it is larger than 1 MiB, the most that is read of it") as raised:
             hands.read()
+        assert raised.value.where == f"broker-1 on localhost: {there}"
         assert fetch(hands, file)
     assert file.read_bytes() == there.read_bytes()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600, "it has passwords"
@@ -85,7 +83,7 @@ def test_it_is_never_in_memory(tmp_path: Path, file: Path) -> None:
 
 def test_a_log_that_grows_meanwhile_comes_as_it_was(tmp_path: Path, file: Path) -> None:
     """A controller appends twice a second. Here, it does so between the digest and the content, each time."""
-    there = segment(tmp_path)
+    there = segment(tmp_path, MIB // 2)
     before = there.read_bytes()
     grows = tmp_path / "bin" / "sha256sum"
     grows.parent.mkdir()

@@ -208,7 +208,7 @@ async def test_it_leaves_the_quorum_before_others_take_over(tmp_path: Path) -> N
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"held": ""}', "null"])
 def test_another_answer_of_the_command_is_refused(text: str) -> None:
     with pytest.raises(OperatorError, match="malformed"):
-        answer_of(text)
+        answer_of(text, "controller-1 on h")
 
 
 def test_a_rollout_gives_it_back_in_the_quorum_just_before_the_hand_over(tmp_path: Path) -> None:

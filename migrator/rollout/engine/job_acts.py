@@ -242,7 +242,15 @@ class JobActs:
         self._raise_if_failed(step, job, node, output)
         if job is Job.VERIFY:
             self._verified_ms = self._parts.clock.since_boot_ms()
-        return jobs.figures(job, report)
+        try:
+            return jobs.figures(job, report)
+        except ValueError as error:
+            raise JobFailedError(
+                f"what {job.value} printed is no report of this program: {error} has an impossible value",
+                where=f"{node.name} on {node.host}",
+                remedy="See which program runs there as 'program' of the inventory, then 'migrator rollout resume'",
+                output=str(keep_output(self._state, step.name, output)),
+            ) from error
 
     async def _with_zookeeper(self, node: Node, rollout: str) -> Node:
         """A controller by a file that names ZooKeeper: its own, or what that was before the step that is under way."""

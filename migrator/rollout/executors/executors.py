@@ -45,11 +45,14 @@ from migrator.rollout.ports import (
     UnreachableError,
 )
 
-READ_MAX = 1 << 28
-"""Of a file that is held in memory."""
+READ_MAX = 1 << 20
+"""Bytes of a file that is held in memory. Property files have some thousand; one of many hosts must not take the memory
+and the time that the others need."""
 FETCH_MAX = 1 << 36
 """Of a file that goes to the disk: many times ``metadata.log.segment.bytes`` (1 GiB by default)."""
 OUTPUT_MAX = 1 << 22
+INCARNATION_MAX = 200
+"""Characters: it is kept in the journal."""
 SHOWN_LINES, SHOWN_CHARS = 3, 300
 READ_TRIES = 3
 ABSENT = "absent"
@@ -193,6 +196,9 @@ class NodeExecutor:
         if len(found) > 1:
             what = "the command that tells the incarnation prints more than one word"
             raise ExecutorError(what, where=_where(node), remedy=WORDED)
+        if found and (len(found[0]) > INCARNATION_MAX or not found[0].isprintable()):
+            what = f"what tells the incarnation is no word of at most {INCARNATION_MAX} printable characters"
+            raise ExecutorError(what, where=_where(node), remedy=WORDED)
         return found[0] if found else None
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
@@ -219,9 +225,14 @@ class NodeExecutor:
             raise ExecutorError(f"the inventory has no command to {action} it", where=_where(node), remedy=WORDED)
         words = self._words(node, template, path, more)
         seconds = seconds or self._choices[node.executor].seconds
-        ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, sink=sink)
-        if ended.exit_code == NO_PLACE and await self._is_there_again(node, action):
+        try:
             ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, sink=sink)
+            if ended.exit_code == NO_PLACE and await self._is_there_again(node, action):
+                ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, sink=sink)
+        except TooLargeError as error:
+            limit = 0 if sink is None else sink.limit >> 20
+            what = f"it is larger than {limit} MiB, the most that is read of it"
+            raise ExecutorError(what, where=_where(node, path), remedy="See what lies there") from error
         return ended
 
     def _words(self, node: Node, template: str, path: str, more: Values | None = None) -> Sequence[str]:
@@ -272,11 +283,6 @@ class NodeExecutor:
         program = PurePath(words[0]).name
         try:
             ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=OUTPUT_MAX, sink=sink)
-        except TooLargeError as error:
-            limit = 0 if sink is None else sink.limit >> 20
-            raise ExecutorError(
-                f"it is larger than {limit} MiB, the most that is read of it", where=_where(node), remedy="Look at it"
-            ) from error
         except OSError as error:
             what = f"{program} cannot be started: {error.strerror or error}"
             raise ExecutorError(what, where=_where(node), remedy=WORDED) from error

@@ -12,7 +12,7 @@ from typing import Any
 from migrator.log.files import PRIVATE_DIRECTORY, TEMPORARY_SUFFIX, file_digest, sync_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.observe.journal import COMMAND_FILE
-from migrator.observe.printable import json_text
+from migrator.observe.printable import json_text, printable
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -37,12 +37,14 @@ def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
 
 
 def keep_output(state: Path, step: str, output: Output) -> Path:
-    """What a command of a step said when it failed, readable for this user only; a later one takes its place.
+    """What a command of a step said when it failed, readable for this user only; a later one takes its place. It has
+    nothing that a terminal obeys.
 
     :raises StorageError: the disk refuses.
     """
     path = _directory(state / OUTPUTS) / f"{step.replace('/', '-')}.txt"
-    write_durably(path, f"{output.text}\n{output.errors}".lstrip().encode())
+    said = f"{output.text}\n{output.errors}".lstrip().split("\n")
+    write_durably(path, "\n".join(printable(line.rstrip("\r").expandtabs()) for line in said).encode())
     return path
 
 

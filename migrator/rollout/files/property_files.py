@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeVar
 
@@ -90,19 +91,24 @@ async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: st
     path = PurePosixPath(node.properties)
     listed = await executor.run(node, ["ls", "-1t", "--", str(path.parent)], seconds=LIST_SECONDS)
     if listed.exit_code:
-        way_out = f", or copy the file as it was to {kept}" if rollout else ""
+        way_out = f", or copy the file as it was to {kept}" if rollout and own is None else ""
         raise ExecutorError(
             "nobody can say whether another rollout has kept this file as it was: ls of the directory ended with exit "
             f"code {listed.exit_code}",
             where=f"{node.name} on {node.host}: {path.parent}",
             remedy=f"Let the executor run ls there (docs/rollout-executors.md, sudo){way_out}. Then try again",
         )
-    names = [name for name in listed.text.splitlines() if name.startswith(f"{path.name}{BEFORE}")]
-    for name in names[:BACKUPS_MAX]:
+    for name in _backups(path.name, listed.text.split("\n")):
         content = await executor.read(node, str(path.with_name(name)))
         if content is not None and _mode_of(node, content) is mode:
             return content
     return None
+
+
+def _backups(name: str, listed: Iterable[str]) -> list[str]:
+    """The first names of backups of a file. A host may list anything; only what can be a name counts."""
+    kept = (each for each in listed if each.startswith(f"{name}{BEFORE}"))
+    return list(islice((each for each in kept if "/" not in each and each.isprintable()), BACKUPS_MAX))
 
 
 def _mode_of(node: Node, content: bytes) -> FileMode | None:

@@ -104,7 +104,7 @@ class LeaderLock:
             try:
                 output = await self._executor.run(node, words, seconds=THERE_SECONDS)
                 if output.exit_code == ExitCode.OK:
-                    return answer_of(output.text)
+                    return answer_of(output.text, f"{node.name} on {node.host}")
                 why = f"'{self._program} quorum rollout-lock' failed on {node.host}"
             except ExecutorError as error:
                 why = error.what
@@ -115,13 +115,18 @@ class LeaderLock:
         )
 
 
-def answer_of(text: str) -> LockAnswer:
+def answer_of(text: str, where: str) -> LockAnswer:
     """What `migrator quorum rollout-lock` prints.
 
+    :param where: it ran.
     :raises QuorumAwayError: it is something else.
     """
     try:
         content = orjson.loads(text)
         return LockAnswer(str(content["held"]), moved=bool(content["moved"]))
     except (orjson.JSONDecodeError, LookupError, TypeError) as error:
-        raise QuorumAwayError("the answer about the lock is malformed", where="the quorum") from error
+        raise QuorumAwayError(
+            "the answer about the lock is malformed",
+            where=where,
+            remedy="See which program runs there as 'program' of the inventory",
+        ) from error

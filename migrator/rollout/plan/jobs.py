@@ -15,8 +15,12 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Job
 from migrator.rollout.ports import Output
 
+FIGURE_END = 1 << 53
+"""Figures of a report are below it."""
 REASON_MAX = 200
 """Characters of an order's reason."""
+SHOWN_CHARS = 2000
+"""Of a line that a command printed."""
 VERSION = "{release_version}"
 META_PROPERTIES = "meta.properties"
 CAUSES = ("migrator: ", "Error: ")
@@ -122,28 +126,44 @@ def printed(output: Output) -> dict[str, Any] | None:
     start, end = output.text.find("{"), output.text.rfind("}")
     try:
         found = orjson.loads(output.text[start : end + 1]) if 0 <= start < end else None
-    except orjson.JSONDecodeError:
+        orjson.dumps(found)  # it nests less deep than it reads
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return None
     return found if isinstance(found, dict) else None
 
 
 def figures(job: Job, report: Mapping[str, Any] | None) -> dict[str, int]:
-    """What of a report is kept in the journal: numbers only."""
-    found: dict[str, int] = {}
-    if report is None:
-        return found
-    if job is Job.REHEARSE:
-        forecast = (report.get("forecast") or {}).get("dual_write") or {}
-        for name in ("seconds", "error"):
-            if isinstance(forecast.get(name), int | float):
-                found[f"forecast_{name}"] = round(forecast[name])
-    elif job is Job.VERIFY and isinstance(report.get("differences"), int):
-        found["differences"] = report["differences"]
-    return found
+    """What of a report is kept in the journal: numbers only.
+
+    :raises ValueError: it is no report of this program; the message says where.
+    """
+    found = {}
+    if report is not None and job is Job.REHEARSE:
+        estimate = _part(_part(report, "forecast"), "dual_write")
+        found = {f"forecast_{name}": _figure(estimate, name) for name in ("seconds", "error")}
+    elif report is not None and job is Job.VERIFY:
+        found = {"differences": _figure(report, "differences")}
+    return {name: number for name, number in found.items() if number is not None}
+
+
+def _part(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = report.get(name)
+    if part is not None and not isinstance(part, dict):
+        raise ValueError(name)
+    return part or {}
+
+
+def _figure(report: Mapping[str, Any], name: str) -> int | None:
+    number = report.get(name)
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < FIGURE_END:
+        raise ValueError(name)
+    return round(number)
 
 
 def tail(output: Output, lines: int = 12) -> Sequence[str]:
     """The last lines of what a command said, for the terminal. The cause that it gives comes last, warnings before."""
-    said = [line for line in f"{output.text}\n{output.errors}".splitlines() if line.strip()]
+    said = [line[:SHOWN_CHARS] for line in f"{output.text}\n{output.errors}".splitlines() if line.strip()]
     causes = [line for line in said if line.startswith(CAUSES)]
     return [*(line for line in said if line not in causes), *causes][-lines:]

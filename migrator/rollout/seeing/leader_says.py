@@ -17,6 +17,8 @@ from migrator.values import value
 
 STATUS_SECONDS = 8.0
 THERE_SECONDS = 30.0
+WORD_MAX, WHAT_MAX, PROBLEMS_MAX = 200, 4000, 50
+"""Characters of a name and of a sentence, and problems, that a host may say: they are shown, and noted."""
 
 
 @value
@@ -73,18 +75,19 @@ def of_json(content: Any) -> LeaderSays | None:
             return None
         behind = content["write_behind"]
         problems = tuple(
-            Problem(str(it["who"]), str(it["what"]), "", warning=bool(it["warning"])) for it in content["problems"]
+            Problem(str(it["who"])[:WORD_MAX], str(it["what"])[:WHAT_MAX], "", warning=bool(it["warning"]))
+            for it in content["problems"][:PROBLEMS_MAX]
         )
         migration: Mapping[str, Any] = content["migration"]
         return _says(
-            str(content["cluster_id"]),
+            str(content["cluster_id"])[:WORD_MAX],
             int(content["quorum"]["leader_epoch"]),
-            str(migration["public_state"]),
-            str(migration["internal_state"]),
+            str(migration["public_state"])[:WORD_MAX],
+            str(migration["internal_state"])[:WORD_MAX],
             None if behind is None else int(behind["lag_records"]),
             problems,
         )
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         return None
 
 
