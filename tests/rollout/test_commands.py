@@ -172,7 +172,7 @@ def test_from_plan_to_archive(desk: Desk) -> None:
         "cluster model: 3 controllers of this program, 3 brokers, one at a time",
         "forecast: none yet",
         "migrate/broker-2 (node 2 on localhost): open",
-        "why: the broker registers with the quorum; ZooKeeper still rules",
+        "why: the broker registers with the quorum; ZooKeeper still rules. An earlier attempt's log is deleted",
         "before: no partition is offline, under-replicated or being reassigned",
         "does: changes /etc/b2.properties\n        - zookeeper.metadata.migration.enable=false",
         "        + zookeeper.metadata.migration.enable=true",

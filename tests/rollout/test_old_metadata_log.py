@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.files.old_metadata_log import OldLogError
 from migrator.rollout.journal.journal import Event
@@ -178,3 +179,45 @@ def test_a_log_that_is_there_is_not_left_because_a_connection_breaks(operator: O
     operator.cluster.fault = nothing
     operator.resume_until(Phase.MIGRATE)
     assert SEGMENT not in operator.cluster.files
+
+
+def removed(operator: Operator) -> list[str]:
+    return [words[-1] for words in operator.cluster.commands if words[0] == "rm" and "preflight" not in words[-1]]
+
+
+def test_the_journal_names_it_before_it_is_deleted(operator: Operator) -> None:
+    operator.resume_until(Phase.START)
+    noted: list[bool] = []
+
+    def looks(where: str) -> None:
+        if where == f"before rm {BROKER}":
+            noted.append(operator.entries[-1].event is Event.REMOVES)
+
+    operator.cluster.points.at = looks
+    operator.resume_until(Phase.MIGRATE)
+    assert noted == [True]
+    (entry,) = (entry for entry in operator.entries if entry.event is Event.REMOVES)
+    assert (entry.step, entry.details) == (f"migrate/{BROKER}", {"node": BROKER, "path": LOG})
+
+
+def test_where_nothing_was_done_it_is_there(operator: Operator) -> None:
+    """Somebody has changed the broker's file since the rollout looked at it."""
+    operator.resume_until(Phase.START)
+    operator.cluster.files[BROKER, "/etc/b2.properties"] += b"num.io.threads=16\n"
+    with pytest.raises(FileChangedError, match="nothing was done"):
+        operator.resume_until(Phase.MIGRATE)
+    assert SEGMENT in operator.cluster.files
+    assert not removed(operator)
+
+
+def test_a_broker_in_kraft_mode_that_is_down_keeps_its_log(operator: Operator, tmp_path: Path) -> None:
+    """The journal is lost, and the rollout begins anew: this may be the last copy of the metadata."""
+    operator.resume_until(Phase.KRAFT)
+    operator.cluster.files[SEGMENT] = b"the metadata"
+    operator.cluster.crash(operator.node(BROKER))
+    anew = operator.copy(tmp_path / "anew")
+    (anew.state / COMMAND_FILE).unlink()
+    anew.lock.owner = None
+    anew.resume_until(Phase.KRAFT)
+    assert SEGMENT in anew.cluster.files
+    assert not [path for path in removed(anew)[len(removed(operator)) :] if path == LOG]

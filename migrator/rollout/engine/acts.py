@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from migrator.config.properties import encoded
@@ -161,8 +162,6 @@ class StepActs:
         ours = await text_of(self._parts.executor, node)
         if step.phase in LEAVES:
             await refuse_new_identity(self._parts, node, parsed(node, ours))
-        if step.phase is Phase.MIGRATE:
-            await remove_old_log(self._parts, node, parsed(node, ours))
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
         if decisions.is_past(step, here):
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
@@ -178,6 +177,9 @@ class StepActs:
             decision = Decision.DO if with_others else decision
         if decision is Decision.FILE_CHANGED:
             raise self._changed(target, before)
+        if step.phase is Phase.MIGRATE:
+            note = partial(self._note, Event.REMOVES, step.name, Act.EDIT)
+            await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
         if decision is Decision.DO:
             kept = "" if old is None else backup(target, step.phase, progress.rollout)
             details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}

@@ -9,7 +9,7 @@ not start with a directory in ``log.dirs`` that is no partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
 from migrator.config.properties import parse_properties
@@ -30,9 +30,12 @@ class OldLogError(OperatorError):
     """A metadata log of an earlier attempt could not be removed, or may be open."""
 
 
-async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[str, str]) -> None:
+async def remove_old_log(
+    parts: RolloutParts, node: Node, properties: Mapping[str, str], note: Callable[[str], None]
+) -> None:
     """Before a broker is restarted into migration mode. In ZooKeeper mode it does not open this log.
 
+    :param note: puts the path on disk before it is deleted.
     :raises OldLogError: there is one, and it stays; or nobody can say whether there is one, and the broker's release
         does not delete it itself.
     :raises ExecutorError: there is one, and the node cannot be asked further.
@@ -50,6 +53,7 @@ async def remove_old_log(parts: RolloutParts, node: Node, properties: Mapping[st
     if owner not in ("", str(node.node_id)):
         parts.tell(f"{node.name}: {path} stays: its meta.properties says that it belongs to node {owner}")
         return
+    note(path)
     parts.tell(f"{node.name}: removes {path}, the metadata log of an earlier attempt")
     code = (await parts.executor.run(node, ["rm", "-rf", "--", path], seconds=SECONDS)).exit_code
     if code:

@@ -22,9 +22,9 @@ from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.plan.steps import Act
 from migrator.values import value
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Of the journal; counts up with a kind of line that the release before cannot read. 1 had no number, 2
-no `RESUMED`."""
+no `RESUMED`, 3 no `REMOVES`."""
 LINE_MAX: Final = 1 << 20
 """Bytes of a torn first line; more is no journal."""
 Detail = str | int | bool | None
@@ -46,6 +46,8 @@ class Event(StrEnum):
     DONE = "done"
     FOUND = "found"
     """Nothing had to be done: it was so already."""
+    REMOVES = "removes"
+    """Before the metadata log that an earlier attempt has left on a broker is deleted."""
     SKIPPED = "skipped"
     """The whole step was not needed."""
     PASSED = "passed"

@@ -59,7 +59,10 @@ TEXTS = {
     Phase.REHEARSE: PhaseText("tries the copy without writing to ZooKeeper, and forecasts its time", NOTHING),
     Phase.FORMAT: PhaseText("gives the controllers' directories their identity", ROLLBACK),
     Phase.START: PhaseText("the quorum waits for the brokers, and changes nothing", ROLLBACK),
-    Phase.MIGRATE: PhaseText("the broker registers with the quorum; ZooKeeper still rules", ROLLBACK),
+    Phase.MIGRATE: PhaseText(
+        "the broker registers with the quorum; ZooKeeper still rules. An earlier attempt's log is deleted",
+        ROLLBACK,
+    ),
     Phase.COPY: PhaseText("the quorum takes over and copies ZooKeeper; from now on both sides are written", ROLLBACK),
     Phase.SOAK: PhaseText("both sides are written while you watch your applications", ROLLBACK),
     Phase.KRAFT: PhaseText("the broker leaves ZooKeeper", ROLLBACK),
