@@ -14,7 +14,7 @@ import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.executors.presets import PRESETS
-from migrator.rollout.executors.scripts import COPY, CUT_OFF, OTHER_DIGEST
+from migrator.rollout.executors.scripts import COPY, CUT_OFF, OTHER_DIGEST, head_of
 from migrator.rollout.files.examined import DIRECTORY
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
@@ -85,7 +85,8 @@ def test_a_node_that_left_the_inventory_is_named(operator: Operator) -> None:
 
 
 def copied(tmp_path: Path, shell: Sequence[str], path: Path, content: bytes, wanted: bytes) -> int:
-    words = [*shell, "-c", COPY, "migrator", str(path), hashlib.sha256(wanted).hexdigest()]
+    words = [*shell, "-c", COPY, "migrator", str(path)]
+    content = head_of("absent", hashlib.sha256(wanted).hexdigest()) + content
     return subprocess.run(words, input=content, cwd=tmp_path, capture_output=True, check=False).returncode
 
 

@@ -26,9 +26,11 @@ from migrator.rollout.executors.scripts import (
     READ,
     READ_GROWING,
     WRITE,
+    head_of,
 )
 from migrator.values import value
 from tests.lanes import examples
+from tests.rollout.support.hosts import digest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to somebody else")
 BEFORE_A_MERGE = pytest.mark.lane("test-all")
@@ -65,12 +67,13 @@ class Hosted:
 
     def write(self, path: Path | None = None, before: bytes = CONTENT) -> int:
         path = path or self.path
-        expected, wanted = (hashlib.sha256(each).hexdigest() for each in (before, NEW))
-        return self._run(WRITE, str(path), expected, wanted, f"{path}.before").returncode
+        return self._run(
+            WRITE, str(path), f"{path}.before", sends=head_of(digest(before), digest(NEW)) + NEW
+        ).returncode
 
-    def _run(self, script: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    def _run(self, script: str, *words: str, sends: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = [*self.shell, "-c", script, "migrator", *words]
-        return subprocess.run(command, input=NEW, env=dict(self.environment), capture_output=True, check=False)
+        return subprocess.run(command, input=sends, env=dict(self.environment), capture_output=True, check=False)
 
 
 def busybox(directory: Path) -> Path:

@@ -99,4 +99,4 @@ def test_every_value_that_crosses_ssh_is_quoted() -> None:
         for action, template in PRESETS[name].commands.items():
             behind = template.partition("-- {host} ")[2]
             unquoted = [word for word in behind.split() if word.startswith("{") and "!q}" not in word]
-            assert {*unquoted} <= {"{expected}", "{wanted}"}, (name, action)  # these two are hexadecimal digests
+            assert not unquoted, (name, action)

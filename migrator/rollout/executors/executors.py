@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import shlex
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +34,7 @@ from migrator.rollout.executors.scripts import (
     OTHER_DIGEST,
     READ_GROWING,
     SCRIPTS,
+    head_of,
 )
 from migrator.rollout.executors.templates import TemplateError, Values, check_value, render
 from migrator.rollout.nodes import ExecutorChoice, Node
@@ -67,6 +70,8 @@ IN_PLACE = ("read", "write", "copy", "run")
 """Actions that need the place of a node, such as a pod; each may be repeated."""
 NO_PLACE = 1
 """Exit code of kubectl without the pod; of a command in it, too."""
+TAKE_DIGESTS = ("write", "copy")
+"""Actions whose scripts read digests before the content."""
 POLL_SECONDS = 0.5
 LOOK = "look at"
 OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
@@ -155,8 +160,7 @@ class NodeExecutor:
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
         """Replace a file, whole or not at all (see `Executor`)."""
-        values = {"expected": expected or ABSENT, "wanted": digest(content), "backup": backup}
-        ended = await self._run(node, "write", path, stdin=content, more=values)
+        ended = await self._send(node, "write", path, content, expected=expected or ABSENT, backup=backup)
         if ended.exit_code == OTHER_DIGEST:
             raise FileChangedError(
                 "somebody else has changed the file since this rollout looked at it; nothing was written",
@@ -167,10 +171,24 @@ class NodeExecutor:
 
     async def copy(self, node: Node, path: str, content: bytes) -> None:
         """A new file of the service's user (see `Executor`)."""
-        ended = await self._run(node, "copy", path, stdin=content, more={"wanted": digest(content)})
+        ended = await self._send(node, "copy", path, content, expected=ABSENT)
         if ended.exit_code == OTHER_DIGEST:
             raise ExecutorError("something is there already", where=_where(node, path), remedy="Look at it; remove it")
         self._raise_unless_done(node, "copy", ended, path)
+
+    async def _send(self, node: Node, action: str, path: str, content: bytes, *, expected: str, **more: str) -> Ended:
+        """Our scripts take the digests by standard input. Only a command that the inventory words gets them as words,
+        where it asks for them."""
+        wanted = digest(content)
+        values = {"expected": expected, "wanted": wanted, **more}
+        head = head_of(expected, wanted) if self._has_script(node, action, path, values) else b""
+        return await self._run(node, action, path, stdin=head + content, more=values)
+
+    def _has_script(self, node: Node, action: str, path: str, values: Values) -> bool:
+        """Whether the command is our script, or brings it somewhere."""
+        template, script = self._commands(node).get(action), SCRIPTS[f"{action}_script"]
+        words = () if template is None else self._words(node, template, path, values)
+        return any(script in word or shlex.quote(script) in word for word in words)
 
     async def stop(self, node: Node) -> None:
         """Stop its process in good order; it has ended when this returns."""
@@ -350,6 +368,11 @@ class NodeExecutor:
         if missing:
             what = f"no command is there for {', '.join(missing)}"
             raise OperatorError(what, where=where, remedy="Add them to 'commands', or name another preset")
+        for action in TAKE_DIGESTS:
+            template = commands.get(action, "")
+            if f"{{{action}_script" in template and re.search(r"\{(expected|wanted)(!q)?\}", template):
+                what = f"{{{action}_script}} takes digests by standard input, and not as {{expected}} and {{wanted}}"
+                raise OperatorError(what, where=f"{where}, {action}", remedy="Leave both out of the command")
         taken = sorted({*choice.variables, *node.variables} & set(OWN))
         if taken:
             what = f"{', '.join(taken)}: the rollout gives these itself"

@@ -36,12 +36,12 @@ _SSH = (
 of one host could reach all others with them."""
 _FILES = {
     "read": "{*sudo} sh -c {read_script} migrator {path}",
-    "write": "{*sudo} sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
+    "write": "{*sudo} sh -c {write_script} migrator {path} {backup}",
 }
 _FILES_OVER_SSH = {
     "read": _OVER_SSH + "{*sudo!q} sh -c {read_script!q} migrator {path!q}",
-    "write": _OVER_SSH + "{*sudo!q} sh -c {write_script!q} migrator {path!q} {expected} {wanted} {backup!q}",
-    "copy": _OVER_SSH + "{*run_as!q} sh -c {copy_script!q} migrator {path!q} {wanted}",
+    "write": _OVER_SSH + "{*sudo!q} sh -c {write_script!q} migrator {path!q} {backup!q}",
+    "copy": _OVER_SSH + "{*run_as!q} sh -c {copy_script!q} migrator {path!q}",
     "run": _OVER_SSH + "{*run_as!q} {*words!q}",
 }
 _PROCESS = "{python} -m migrator.rollout.executors.local_process --users={users} "
@@ -55,7 +55,7 @@ PRESETS: Mapping[str, Preset] = {
             "stop": _PROCESS + "stop {path} {marks}",
             "start": _PROCESS + "start {path} {marks} {output} {*command}",
             "incarnation": _PROCESS + "incarnation {path} {marks}",
-            "copy": "sh -c {copy_script} migrator {path} {wanted}",
+            "copy": "sh -c {copy_script} migrator {path}",
             "run": "{*words}",
         },
         {"sudo": "", "marks": "kafka.Kafka,controller", "output": "", "users": ""},
@@ -67,7 +67,7 @@ PRESETS: Mapping[str, Preset] = {
             "stop": "{*sudo} systemctl stop -- {unit}",
             "start": "{*sudo} systemctl start -- {unit}",
             "incarnation": "sh -c {invocation_script} migrator {unit}",
-            "copy": "{*run_as} sh -c {copy_script} migrator {path} {wanted}",
+            "copy": "{*run_as} sh -c {copy_script} migrator {path}",
             "run": "{*run_as} {*words}",
         },
         _AS_SERVICE,
@@ -86,10 +86,8 @@ PRESETS: Mapping[str, Preset] = {
     "statefulset": Preset(
         {
             "read": "{*kubectl} exec" + _IN_POD + "sh -c {read_script} migrator {path}",
-            "write": "{*kubectl} exec -i"
-            + _IN_POD
-            + "sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
-            "copy": "{*kubectl} exec -i" + _IN_POD + "sh -c {copy_script} migrator {path} {wanted}",
+            "write": "{*kubectl} exec -i" + _IN_POD + "sh -c {write_script} migrator {path} {backup}",
+            "copy": "{*kubectl} exec -i" + _IN_POD + "sh -c {copy_script} migrator {path}",
             "restart": "{*kubectl} delete pod -n {namespace} --ignore-not-found --wait=true -- {pod}",
             "incarnation": "{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.metadata.uid} -- {pod}",
             "run": "{*kubectl} exec" + _IN_POD + "{*words}",

@@ -1,7 +1,8 @@
 """The scripts that the ready-made executors run on a node's host.
 
-They are fixed texts for ``sh -c``; what they are about comes as arguments, and contents of files by standard input and
-output. They need a POSIX shell, coreutils or busybox.
+They are fixed texts for ``sh -c``; what they are about comes as arguments, contents of files by standard input and
+output. Digests of files go there, too: everybody on a host sees the arguments of a process, sudo's log keeps them, and
+with the digest of a file whoever knows the rest of it can try passwords. They need a POSIX shell, coreutils or busybox.
 
 Whoever may write to a directory can put a link in the place of any name in it, at any time, also between a look at the
 name and its use. So root reads and writes a file only where nobody else can change a name on the way to it. Otherwise
@@ -27,7 +28,18 @@ from collections.abc import Mapping
 """Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
 
 DIGEST_LINE = b"migrator-sha256 "
-"""The line before the content, with its digest: some ways to a host end too early without saying so."""
+"""How the line before a content begins. From a host, its digest follows: some ways end too early without saying so. To
+a host, two follow: see `head_of`."""
+
+
+def head_of(expected: str, wanted: str) -> bytes:
+    """The line before what `WRITE` and `COPY` are given by standard input.
+
+    :param expected: SHA-256 (hex) of the old file, or ``absent``.
+    :param wanted: SHA-256 (hex) of the content.
+    """
+    return DIGEST_LINE + f"{expected} {wanted}\n".encode()
+
 
 _AS_OWNER = r"""set -eu
 cd /
@@ -110,7 +122,8 @@ exec head -c "$size" "$path"
 """A log goes on while it is read: up to where it ended before."""
 
 _MAKE = rf"""set -eu
-umask 077{_DIGESTS}path=$1 expected=$2 wanted=$3
+umask 077{_DIGESTS}path=$1
+read -r expected wanted || exit 83
 if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
 [ "$(now_of "$path")" = "$expected" ] || exit 82
 new=$(mktemp "$path.new.XXXXXX")
@@ -123,10 +136,11 @@ sync "$new"
 trap - EXIT
 echo "$new"
 """
-"""The new file beside the old one; prints its name."""
+"""The new file beside the old one; prints its name. The digests are the first line of the input."""
 
 _KEEP = rf"""set -eu
-umask 077{_DIGESTS}backup=$1 expected=$2 path=${{3-}}
+umask 077{_DIGESTS}backup=$1 path=${{2-}}
+read -r expected || exit 82
 if [ -e "$backup" ]; then exit; fi
 old=$(mktemp "$backup.new.XXXXXX")
 trap 'rm -f "$old"' EXIT
@@ -135,9 +149,11 @@ if [ -n "$path" ]; then cp -p "$path" "$old"; else cat >"$old"; fi
 sync "$old"
 mv "$old" "$backup"
 """
-"""The backup: of a file, or of what comes by standard input, where the file's place is another user's."""
+"""The backup: of a file, or of what comes by standard input, where the file's place is another user's. The digest comes
+first there."""
 
-_PUT = rf"""set -eu{_DIGESTS}path=$1 expected=$2 new=$3
+_PUT = rf"""set -eu{_DIGESTS}path=$1 new=$2
+read -r expected || exit 82
 if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
 [ "$(now_of "$path")" = "$expected" ] || exit 82
 mv -f "$new" "$path"
@@ -153,35 +169,41 @@ as "$owner" {shlex.quote(_SHOW_GROWING)} "$1"
 """
 """In the place of `READ`, for a file that others only write behind."""
 
-WRITE = rf"""{_AS_OWNER}path=$1 expected=$2 wanted=$3 backup=${{4-}}
-owner_of_way "$path"
+_HEAD = """read -r mark expected wanted || exit 83
+[ "$mark" = migrator-sha256 ] || exit 83
+"""
+"""A shell takes no more than this line, so the content stays for who comes next."""
+
+WRITE = rf"""{_AS_OWNER}path=$1 backup=${{2-}}
+{_HEAD}owner_of_way "$path"
 of_path=$owner of_backup=
 if [ -n "$backup" ]; then owner_of_way "$backup"; of_backup=$owner; fi
 case $of_path,$of_backup in
   65534,*|*,65534) echo "more than one user may change $unsafe" >&2; exit 88 ;;
 esac
-new=$(as "$of_path" {shlex.quote(_MAKE)} "$path" "$expected" "$wanted")
+new=$({{ printf '%s %s\n' "$expected" "$wanted"; cat; }} | as "$of_path" {shlex.quote(_MAKE)} "$path")
 trap 'as "$of_path" '\''rm -f "$1"'\'' "$new"' EXIT
 if [ -z "$backup" ] || [ "$expected" = absent ]; then
   :
 elif [ "$of_path" = "$of_backup" ]; then
-  as "$of_backup" {shlex.quote(_KEEP)} "$backup" "$expected" "$path"
+  printf '%s\n' "$expected" | as "$of_backup" {shlex.quote(_KEEP)} "$backup" "$path"
 else
-  as "$of_path" 'cat "$1"' "$path" </dev/null | as "$of_backup" {shlex.quote(_KEEP)} "$backup" "$expected"
+  {{ printf '%s\n' "$expected"; as "$of_path" 'cat "$1"' "$path" </dev/null; }} |
+    as "$of_backup" {shlex.quote(_KEEP)} "$backup"
 fi
-as "$of_path" {shlex.quote(_PUT)} "$path" "$expected" "$new"
+printf '%s\n' "$expected" | as "$of_path" {shlex.quote(_PUT)} "$path" "$new"
 trap - EXIT
 """
 
-COPY = """\
+COPY = f"""\
 set -eu
 umask 077
-path=$1 wanted=$2
-if [ -e "$path" ] || [ -L "$path" ]; then echo "$path is there already" >&2; exit 82; fi
+path=$1
+{_HEAD}if [ -e "$path" ] || [ -L "$path" ]; then echo "$path is there already" >&2; exit 82; fi
 set -C
 cat >"$path"
 found=$(sha256sum <"$path")
-[ "${found%% *}" = "$wanted" ] || exit 83
+[ "${{found%% *}}" = "$wanted" ] || exit 83
 """
 """Run as the user of the service, whose directory it is: whoever has this account could put a link there, and a
 program with more rights would follow it."""
