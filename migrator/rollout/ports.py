@@ -198,13 +198,15 @@ class QuorumSeen:
 class MigrationSeen:
     """``state`` is the label of a `PublicState`, "" while nobody knows. ``write_behind_lag``: records, -1 unknown.
     ``foreign_writes``: paths. ``problems``: what the migration waits for, as its status says. ``finishing``: the leader
-    has it off, and asks every other controller whether it has, too."""
+    has it off, and asks every other controller whether it has, too. ``keeps_up``: the leader is seen to tell ZooKeeper
+    and the brokers beside it what is committed; one of Kafka's, at most some seconds later."""
 
     state: str = ""
     write_behind_lag: int = -1
     foreign_writes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     finishing: bool = False
+    keeps_up: bool = False
 
 
 @value
@@ -261,6 +263,7 @@ class Gate(Enum):
     MIGRATION_STATE = "every controller is in this state of the migration"
     NOT_FINISHED = "the migration is not finished"
     WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"
+    LEADER_KEEPS_UP = "in dual-write, the leader writes to ZooKeeper, and is at most some seconds behind"
     FINISHING = "the leader wants to end the migration"
     NO_FOREIGN_WRITES = "nobody else writes to ZooKeeper"
     ZOOKEEPER_CONTROLLER = "a broker is the ZooKeeper controller"

@@ -25,7 +25,8 @@ from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import BrokerMode, LockHolder, Observation
 from migrator.rollout.world import World
-from tests.rollout.support.model import ModelClock, ModelCluster
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import SECRET, inventory_text, model_inventory
 from tests.rollout.support.model_lock import ModelLock
 

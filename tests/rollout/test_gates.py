@@ -93,6 +93,7 @@ DUAL = GateQuestion(Gate.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
 FINISHING = GateQuestion(Gate.FINISHING)
 UNENDED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
+KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
 BROKERS_SEEN, QUORUM_SEEN = GateQuestion(Gate.BROKERS_SEEN), GateQuestion(Gate.QUORUM_SEEN)
 ZOOKEEPER_SEEN = GateQuestion(Gate.ZOOKEEPER_SEEN)
@@ -206,6 +207,10 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (FINISHING, GOOD, "nobody says that it asks the others"),
     (FINISHING, NOTHING, "nobody says that it asks the others"),
     (FINISHING, replace(GOOD, migration=MigrationSeen("DualWrite", finishing=True)), OPEN),
+    (KEEPS_UP, replace(GOOD, migration=MigrationSeen("DualWrite", 3, keeps_up=True)), OPEN),
+    (KEEPS_UP, in_state(PublicState.DUAL_WRITE, lag=3), "is 3 records behind the log, and has been for seconds"),
+    (KEEPS_UP, in_state(PublicState.DUAL_WRITE), "the leader was not yet seen to write"),
+    (KEEPS_UP, in_state(PublicState.MIGRATION_INELIGIBLE), OPEN),
     (FINISHING, in_state(PublicState.FINISHED), OPEN),
     (UNENDED, GOOD, OPEN),
     (UNENDED, NOTHING, OPEN),

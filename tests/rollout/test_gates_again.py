@@ -14,7 +14,8 @@ from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError, LockedError, LockHolder
-from tests.rollout.support.model import ModelClock, ModelCluster, nothing
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 

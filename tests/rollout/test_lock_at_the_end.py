@@ -23,8 +23,9 @@ from migrator.rollout.lock.quorum import Move, QuorumAwayError, QuorumPlace
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import LockedError, LockHolder, Observation
 from migrator.zookeeper.session import ZooKeeperUnavailableError
-from tests.rollout.support.model import FINISHED, ModelCluster, nothing
+from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
+from tests.rollout.support.model_pieces import FINISHED
 from tests.rollout.support.runs import Operator
 
 

@@ -14,8 +14,9 @@ from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import TEXTS, Act, Direction, Phase
 from migrator.rollout.ports import BrokerMode, Gate, GateQuestion, MigrationSeen, Observation
-from tests.rollout.support.model import FINISHED, ModelCluster, nothing
+from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
+from tests.rollout.support.model_pieces import FINISHED
 from tests.rollout.support.runs import Operator
 
 LAST = "controller-3001"

@@ -29,6 +29,12 @@ ORDER = [state.label for state in PublicState]
 NAMED_MAX = 5
 ON = {True: "on", False: "off", None: "unknown"}
 SEE_STATUS = "See 'migrator status', and the log of the controllers"
+SEE_WRITER = (
+    "A new leader first compares ZooKeeper with the log, which may take minutes. See 'migrator status', and the log of "
+    "the controllers. Kafka's controllers with metadata.max.idle.interval.ms=0 write only what changes: then change "
+    "something, such as a topic"
+)
+NOT_SEEN_TO_WRITE = "the leader was not yet seen to write what is committed"
 SEE_BROKER = "See the broker's log. If it does not run, start it"
 SEE_CONTROLLER = "See the controller's log. If it does not run, start it"
 REACH_BROKERS = "See that brokers run, and that this machine reaches a listener of them ('access' of the inventory)"
@@ -350,10 +356,26 @@ def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
     elif lag < 0 and seen.migration is not None and question.program is ControllerProgram.STOCK:
         return
     elif lag < 0:
-        remedy = REACH_CONTROLLERS if seen.migration is None else SEE_STATUS
+        remedy = REACH_CONTROLLERS if seen.migration is None else SEE_WRITER
         yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), remedy)
     elif lag:
         yield Waiting("ZooKeeper", f"is {number_of(lag, 'record')} behind the log", SEE_STATUS)
+
+
+def _leader_keeps_up(_: GateQuestion, seen: Observation) -> Found:
+    """Before the copy the quorum writes nothing, and whether it leads is another question. In dual-write, a new leader
+    first compares all of ZooKeeper with the log. Until that is over, one of Kafka's tells a broker in ZooKeeper mode of
+    no new partition leader: no broker may stop."""
+    migration = seen.migration
+    if migration is None or migration.state != PublicState.DUAL_WRITE.label or migration.keeps_up:
+        return
+    if not seen.zookeeper_answers:
+        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+    elif migration.write_behind_lag > 0:
+        behind = number_of(migration.write_behind_lag, "record")
+        yield Waiting("ZooKeeper", f"is {behind} behind the log, and has been for seconds", SEE_WRITER)
+    else:
+        yield Waiting("ZooKeeper", _unknown(NOT_SEEN_TO_WRITE, seen), SEE_WRITER)
 
 
 def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
@@ -427,6 +449,7 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.MIGRATION_STATE: _migration_state,
     Gate.NOT_FINISHED: _not_finished,
     Gate.WRITE_BEHIND_IDLE: _write_behind_idle,
+    Gate.LEADER_KEEPS_UP: _leader_keeps_up,
     Gate.FINISHING: _finishing,
     Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
     Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,

@@ -23,6 +23,7 @@ INELIGIBLE, DUAL_WRITE, FINISHED = (
 HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORUM_HEALTHY)
 FINISHING, NOT_FINISHED = GateQuestion(Gate.FINISHING), GateQuestion(Gate.NOT_FINISHED)
 WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
+KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
 UNFINISHED = Condition.NOT_FINISHED
 ROLL_CONDITIONS = {
     Phase.KRAFT: Condition.NOT_IN_KRAFT,
@@ -54,11 +55,11 @@ def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
     for node in controllers:
         yield Step(_name(Phase.START, node), Phase.START, (Act.START,), node, condition=UNFINISHED)
     yield Step("started", Phase.START, (Act.CHECK_AFTER,), condition=UNFINISHED, after=(QUORUM, INELIGIBLE))
-    yield from _roll(inventory, Phase.MIGRATE, BrokerMode.MIGRATING, canary, before=(QUORUM,))
+    yield from _roll(inventory, Phase.MIGRATE, BrokerMode.MIGRATING, canary, before=(QUORUM, KEEPS_UP))
     yield Step("copy", Phase.COPY, (Act.CHECK_AFTER,), condition=UNFINISHED, after=(DUAL_WRITE, QUORUM, WRITTEN))
     if inventory.times.soak or not left_out.verify:
         yield Step("soak", Phase.SOAK, (Act.SOAK, *proof), first, None, Job.VERIFY, UNFINISHED, before=(QUORUM, ALONE))
-    yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM))
+    yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM, KEEPS_UP))
     yield from _unregister(inventory)
     before = (*_may_end(inventory), QUORUM)
     if left_out.verify:
@@ -161,14 +162,14 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
             condition=Condition.RULES_AND_IS_DOWN,
             before=(NOT_FINISHED,),
         )
-    before = (NOT_FINISHED, DUAL_WRITE, QUORUM)
+    before = (NOT_FINISHED, DUAL_WRITE, QUORUM, KEEPS_UP)
     yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before)
     yield from _unregister(inventory)
-    before = (NOT_FINISHED, GateQuestion(Gate.NONE_IN_KRAFT, nodes=inventory.brokers.nodes), WRITTEN)
-    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=before)
+    drained = (NOT_FINISHED, GateQuestion(Gate.NONE_IN_KRAFT, nodes=inventory.brokers.nodes), WRITTEN)
+    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=drained)
     for node in controllers:
         acts = (Act.CHECK_BEFORE, Act.STOP)
-        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, acts, node, before=before)
+        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, acts, node, before=drained)
     yield Step(
         "give-back",
         Phase.GIVE_BACK,

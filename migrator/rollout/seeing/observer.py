@@ -15,6 +15,7 @@ from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observ
 from migrator.rollout.seeing.brokers import FLAG, MIN_ISR, ROLES, BrokerAnswer, BrokerEyes, PartitionList, of_image
 from migrator.rollout.seeing.leader_says import LeaderSays, by_asker
 from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.rollout.seeing.stock_leader import StockLeader
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
 from migrator.rpc.ask_quorum import QuorumAsker
 
@@ -49,6 +50,7 @@ class ClusterObserver:
         self._brokers = brokers
         self._askers = [QuorumAsker(path, None, None) for path in status_files]
         self._ask_there = ask_there
+        self._stock = StockLeader() if ask_there is None else None
         self.is_finished = False
         """Whether the migration was seen to be over: ZooKeeper may be away then."""
         self.quorum: QuorumSeen | None = None
@@ -79,7 +81,7 @@ class ClusterObserver:
             brokers=brokers_seen(zookeeper, quorum, answers, is_finished=self.is_finished),
             partitions=found if isinstance(found, PartitionsSeen) else None,
             quorum=quorum.seen,
-            migration=migration_seen(zookeeper, quorum, status, state),
+            migration=migration_seen(zookeeper, quorum, status, state, stock=self._stock),
             controller_broker=zookeeper.controller_broker,
             quorum_claims=zookeeper.quorum_rules,
             zookeeper_answers=zookeeper.brokers is not None,
@@ -239,23 +241,42 @@ def _mode(
 
 
 def migration_seen(
-    zookeeper: ZooKeeperLook, quorum: QuorumLook, status: LeaderSays | None, state: PublicState | None
+    zookeeper: ZooKeeperLook,
+    quorum: QuorumLook,
+    status: LeaderSays | None,
+    state: PublicState | None,
+    *,
+    stock: StockLeader | None = None,
 ) -> MigrationSeen | None:
     """None while nobody leads. Without the leader's status the lag is what was committed at the look before, and is
-    not in ``/migration`` yet: so it is with stock controllers."""
+    not in ``/migration`` yet.
+
+    :param stock: Kafka's controllers migrate: what was seen of their leader so far. Its lag is not 0 before it writes.
+    """
     if state is None:
         return None
-    lag = -1
-    if zookeeper.brokers is not None and zookeeper.written_offset >= 0 and quorum.committed_before >= 0:
-        lag = max(0, quorum.committed_before - 1 - zookeeper.written_offset)
+    lag = _behind(zookeeper, quorum.committed_before)
+    if stock is not None:
+        at = zookeeper.written_offset, zookeeper.written_epoch
+        writes = stock.writes(state, quorum.leader_epoch, *at)
+        keeps_up = writes and _behind(zookeeper, quorum.committed_earlier) == 0
+        return MigrationSeen(state.label, lag if writes or lag else -1, keeps_up=keeps_up)
     if status is None:
-        return MigrationSeen(state.label, lag)
+        return MigrationSeen(state.label, lag, keeps_up=lag >= 0)
     if status.lag_records is not None:
         lag = status.lag_records
-    if status.internal_state not in WRITES:
-        lag = -1
+    keeps_up = status.internal_state in WRITES  # it tells the brokers whether ZooKeeper is behind or not
     finishing = status.internal_state == State.FINISHING.value
-    return MigrationSeen(state.label, lag, status.foreign_writes, status.problems, finishing)
+    return MigrationSeen(
+        state.label, lag if keeps_up else -1, status.foreign_writes, status.problems, finishing, keeps_up
+    )
+
+
+def _behind(zookeeper: ZooKeeperLook, committed: int) -> int:
+    """Records that were committed then, and are not in ZooKeeper yet; -1 unknown."""
+    if zookeeper.brokers is None or zookeeper.written_offset < 0 or committed < 0:
+        return -1
+    return max(0, committed - 1 - zookeeper.written_offset)
 
 
 def min_isr_of(answers: Mapping[int, BrokerAnswer]) -> int:

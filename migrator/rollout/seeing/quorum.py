@@ -6,6 +6,7 @@ Ours and Kafka's answer alike. The committed metadata is followed from look to l
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
@@ -18,6 +19,7 @@ from migrator.errors import MigratorError
 from migrator.image.model import MetadataImage
 from migrator.raft.transport import TransportError
 from migrator.rollout.ports import ControllerProgram, ControllerSeen, QuorumSeen
+from migrator.rollout.seeing.stock_leader import CommittedBefore
 from migrator.values import value
 from migrator.verify.kraft.observed import by_address
 from migrator.wire.client import KafkaClient
@@ -47,7 +49,9 @@ NODE_ID = -1
 @value
 class QuorumLook:
     """``seen`` is None while no controller answers. ``image`` is None where nobody leads, or nothing is committed.
-    ``described``: the leader's DescribeQuorum, of its one partition. ``addresses``: of the voters, as far as known."""
+    ``committed_before``: high watermark of the look before; ``committed_earlier``: of one some seconds ago; -1 unknown.
+    ``described``: the leader's DescribeQuorum, of its one partition. ``addresses``: of the voters, as far as known.
+    ``leader_epoch``: -1 while nobody leads."""
 
     seen: QuorumSeen | None
     image: MetadataImage | None
@@ -55,6 +59,8 @@ class QuorumLook:
     unknown: tuple[str, ...] = ()
     described: Any = None
     addresses: Mapping[int, ListenerEndpoint] = field(default_factory=dict)
+    committed_earlier: int = -1
+    leader_epoch: int = -1
 
 
 class QuorumEyes:
@@ -77,6 +83,7 @@ class QuorumEyes:
         self._was_cut_off = False
         """Whether the last reading had no time to come to the end."""
         self._committed = -1
+        self._earlier = CommittedBefore()
         self._why = ""
         """The end of a sentence: why the last one that did not answer did not."""
 
@@ -89,9 +96,11 @@ class QuorumEyes:
         answers = dict(zip(ids, await asyncio.gather(*map(self._signals.ask_one, ids)), strict=True))
         if not any(answers.values()) and not somebody:
             self._image, self._committed = RemoteImage(), -1  # what comes next may be another quorum
+            self._earlier = CommittedBefore()
             return QuorumLook(None, None, -1, (f"no controller answers{self._why}",))
         now = -1 if described is None else int(described.high_watermark)
         before, self._committed = self._committed, max(now, self._committed)
+        earlier = self._earlier.look(time.monotonic(), self._committed)
         measure = before if before >= 0 else now
         seen = QuorumSeen(
             None if described is None else int(described.leader_id),
@@ -103,7 +112,8 @@ class QuorumEyes:
         if described is None:
             return QuorumLook(seen, None, before, ("no controller leads the quorum",), addresses=self._endpoints)
         image, why = await self._read(int(described.leader_id))
-        return QuorumLook(seen, image, before, (why,) if why else (), described, self._endpoints)
+        whys, epoch = (why,) if why else (), int(described.leader_epoch)
+        return QuorumLook(seen, image, before, whys, described, self._endpoints, earlier, epoch)
 
     async def catch_up(self, tell: Callable[[str], None]) -> None:
         """Read all that is committed, so that looks have only to follow; raises nothing, and is bounded in time.

@@ -37,15 +37,16 @@ class RegisteredBroker:
 
 @value
 class ZooKeeperLook:
-    """``brokers`` is None while ZooKeeper does not answer. ``written_offset``: of ``/migration``, -1 without one.
-    ``topics``: how many there are, without those to be deleted. ``controller_broker``: None where nobody, or the
-    quorum, has the claim. ``quorum_rules``: it has, or may have."""
+    """``brokers`` is None while ZooKeeper does not answer. ``written_offset`` and ``written_epoch``: of
+    ``/migration``, -1 without one. ``topics``: how many there are, without those to be deleted. ``controller_broker``:
+    None where nobody, or the quorum, has the claim. ``quorum_rules``: it has, or may have."""
 
     brokers: Mapping[int, RegisteredBroker] | None = None
     cluster_id: str = ""
     controller_broker: int | None = None
     quorum_rules: bool = False
     written_offset: int = -1
+    written_epoch: int = -1
     topics: int = 0
     unknown: tuple[str, ...] = ()
 
@@ -124,6 +125,7 @@ def _look(
         controller_broker=None if claim is None or claim.is_kraft else claim.broker_id,
         quorum_rules=claim is not None and claim.is_kraft,
         written_offset=-1 if written is None else written.kraft_metadata_offset,
+        written_epoch=-1 if written is None else written.kraft_metadata_epoch,
         unknown=unknown,
     )
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from migrator.config.properties import decoded, parse_properties
-from migrator.migration.machine.states import PublicState
 from migrator.records.versions import parse_version
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node, Role
@@ -32,7 +31,21 @@ from migrator.rollout.ports import (
 )
 from tests.rollout.support.model_files import SECRET, broker_file, controller_file, from_outside
 from tests.rollout.support.model_hosts import ModelHosts
-from tests.rollout.support.model_pieces import Directories, Process, is_kept, partitions_seen, placed, without
+from tests.rollout.support.model_pieces import (
+    DUAL_WRITE,
+    FINISHED,
+    INELIGIBLE,
+    Directories,
+    Process,
+    below,
+    is_kept,
+    majority_lost,
+    partitions_seen,
+    placed,
+    voter_seen,
+    without,
+    wrong_modes,
+)
 from tests.rollout.support.model_start import refused_of_broker
 
 MODES = {
@@ -40,7 +53,6 @@ MODES = {
     FileMode.BROKER_MIGRATING: BrokerMode.MIGRATING,
     FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
 }
-INELIGIBLE, _, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
 
 
 def nothing(*_: object) -> None:
@@ -55,30 +67,6 @@ class Points:
 
     def boundary(self, where: str) -> None:
         self.at(where)
-
-
-class ModelClock:
-    """Time passes only while somebody sleeps. `wall_jump_ms` is added to the time of day at each look. `asleep_ms`: how
-    long the machine of the rollout was suspended."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.wall_jump_ms = 0
-        self.asleep_ms = 0
-        self._jumps = 0
-
-    def wall_ms(self) -> int:
-        self._jumps += self.wall_jump_ms
-        return max(0, 1_700_000_000_000 + self.now_ms + self._jumps)
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def since_boot_ms(self) -> int:
-        return self.now_ms + self.asleep_ms
-
-    async def sleep(self, seconds: float) -> None:
-        self.now_ms += max(1, int(seconds * 1000))
 
 
 class ModelCluster(ModelHosts):
@@ -125,6 +113,8 @@ class ModelCluster(ModelHosts):
         """Before the number of an incarnation, as the command that tells it words it."""
         self.foreign_writes: tuple[str, ...] = ()
         self.lag = 0
+        self.leader_writes = True
+        """A new leader compares ZooKeeper with the log before it does."""
         self.unregistered: set[int] = set()
         """Brokers that are gone, and that the quorum has forgotten."""
         self.kraft_in_log: set[int] = set()
@@ -139,6 +129,7 @@ class ModelCluster(ModelHosts):
         """Another one leads just after an order, and knows nothing of it."""
         self.zookeeper_answers = True
         self.examined: dict[tuple[str, str], bytes] = {}
+        self._is_stock = inventory.controllers.kind is ControllerKind.STOCK
         self._incarnations = 0
         self._watched = watched_keys(inventory.brokers.settings)
         self._old_content: dict[str, bytes] = {}
@@ -246,7 +237,9 @@ class ModelCluster(ModelHosts):
         return {node.node_id: self._seen(node) for node in known}
 
     def _migration(self) -> MigrationSeen:
-        return MigrationSeen(self.state, self.lag, self.foreign_writes, finishing=self._finishing())
+        keeps_up = self.leader_writes and (self.lag == 0 or not self._is_stock)
+        lag = self.lag if self.leader_writes else -1
+        return MigrationSeen(self.state, lag, self.foreign_writes, finishing=self._finishing(), keeps_up=keeps_up)
 
     async def unregister(self, broker_id: int) -> str:
         if self._quorum() is None:
@@ -322,12 +315,7 @@ class ModelCluster(ModelHosts):
             self.kraft_in_log.add(node.node_id)
         if mode is BrokerMode.MIGRATING:
             self.kraft_in_log.discard(node.node_id)
-        if mode is BrokerMode.KRAFT and self.state not in (DUAL_WRITE, FINISHED):
-            self.violations.append(f"{node.name} in KRaft mode before the copy")
-        if mode is BrokerMode.ZOOKEEPER and self.kraft_claims:
-            self.violations.append(f"{node.name} in ZooKeeper mode while the quorum rules")
-        if mode is not BrokerMode.KRAFT and self.state == FINISHED:
-            self.violations.append(f"{node.name} in ZooKeeper after the end")
+        self.violations += [f"{node.name} in {what}" for what in wrong_modes(mode, self.state, ruled=self.kraft_claims)]
 
     def _judge_stop(self, node: Node) -> None:
         """Brokers in KRaft mode have no other controller than the quorum."""
@@ -335,9 +323,7 @@ class ModelCluster(ModelHosts):
         quorum = self._quorum()
         if quorum is None or quorum.leader_id is None or not self.kraft_in_log or len(voters) < len(quorum.voters):
             return
-        up = {voter for voter in voters if quorum.voters[voter].program is not None}
-        if node.node_id in up and 2 * (len(up) - 1) <= len(voters):
-            self.violations.append(f"majority lost: {node.name} stops, of {sorted(up)}")
+        self.violations += majority_lost(node, voters, quorum)
 
     def _stop(self, node: Node) -> None:
         if self.processes.pop(node.name, None) is None:
@@ -362,12 +348,12 @@ class ModelCluster(ModelHosts):
         elif name == "rollback":
             self._give_back()
         elif name == "rm":
-            for key in [key for key in self.files if key[0] == node.name and key[1].startswith(f"{words[-1]}/")]:
+            for key in below(self.files, node.name, words[-1]):
                 del self.files[key]
         elif name == "preflight":
             self.examined = {key: text for key, text in self.files.items() if key[1] in words}
         elif name == "mv":
-            if any(key[0] == node.name and key[1].startswith(f"{words[-1]}/") for key in self.files):
+            if below(self.files, node.name, words[-1]):
                 return  # mv -n leaves it, and succeeds
             self._moved_aside(node, words[-2], words[-1])
 
@@ -417,7 +403,7 @@ class ModelCluster(ModelHosts):
             self.state, self.kraft_claims, self.controller_broker = DUAL_WRITE, True, None
         asked = [voter for voter in voters if voter.program is not None or voter.node_id not in self.forced]
         off = all(voter.migration_on is False for voter in asked)
-        if self.inventory.controllers.kind is ControllerKind.STOCK:  # one leader without the flag is enough
+        if self._is_stock:  # one leader without the flag is enough
             off = min(up, key=lambda voter: voter.node_id).migration_on is False
         if self.state == DUAL_WRITE and off:
             gone = self.unregistered
@@ -445,10 +431,7 @@ class ModelCluster(ModelHosts):
         process = self.processes.get(node.name)
         if process is None:
             return ControllerSeen(node.node_id, None)
-        on = file_mode(Role.CONTROLLER, process.properties) is FileMode.CONTROLLER_MIGRATING
-        is_stock = self.inventory.controllers.kind is ControllerKind.STOCK
-        program = ControllerProgram.STOCK if is_stock else ControllerProgram.MIGRATOR
-        return ControllerSeen(node.node_id, program, migration_on=on, lag_records=0)
+        return voter_seen(node.node_id, process.properties, is_stock=self._is_stock)
 
     def _mode(self, node: Node) -> BrokerMode | None:
         process = self.processes.get(node.name)

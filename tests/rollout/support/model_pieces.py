@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from migrator.config.sensitive import broker_type, is_sensitive
+from migrator.migration.machine.states import PublicState
 from migrator.rollout.gates.placements import Placements
 from migrator.rollout.inventory import Inventory
-from migrator.rollout.ports import PartitionsSeen
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.plan.modes import FileMode, file_mode
+from migrator.rollout.ports import BrokerMode, ControllerProgram, ControllerSeen, PartitionsSeen, QuorumSeen
+
+INELIGIBLE, _, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
 
 
 class Process:
@@ -52,6 +57,11 @@ def is_kept(path: str) -> bool:
     return ".before-" in path or ".rolled-back-" in path
 
 
+def below(files: Iterable[tuple[str, str]], home: str, directory: str) -> list[tuple[str, str]]:
+    """Files in a directory of a node."""
+    return [key for key in files if key[0] == home and key[1].startswith(f"{directory}/")]
+
+
 def without(words: Sequence[str]) -> set[int]:
     return {int(word) for before, word in pairwise(words) if before == "--without"}
 
@@ -78,3 +88,30 @@ def partitions_seen(partitions: Sequence[frozenset[int]], away: AbstractSet[int]
         in_sync = tuple(sorted(replicas - away))
         found.add("orders", number, min(in_sync, default=-1), tuple(sorted(replicas)), in_sync, min_isr)
     return found.seen(0)
+
+
+def wrong_modes(mode: BrokerMode | None, state: str, *, ruled: bool) -> Iterator[str]:
+    """Why no broker may start in a mode.
+
+    :param ruled: whether the quorum has the cluster.
+    """
+    if mode is BrokerMode.KRAFT and state not in (DUAL_WRITE, FINISHED):
+        yield "KRaft mode before the copy"
+    if mode is BrokerMode.ZOOKEEPER and ruled:
+        yield "ZooKeeper mode while the quorum rules"
+    if mode is not BrokerMode.KRAFT and state == FINISHED:
+        yield "ZooKeeper after the end"
+
+
+def majority_lost(node: Node, voters: AbstractSet[int], quorum: QuorumSeen) -> Iterator[str]:
+    """Whether brokers in KRaft mode lose their controller as a voter stops."""
+    up = {voter for voter in voters if quorum.voters[voter].program is not None}
+    if node.node_id in up and 2 * (len(up) - 1) <= len(voters):
+        yield f"majority lost: {node.name} stops, of {sorted(up)}"
+
+
+def voter_seen(node_id: int, properties: Mapping[str, str], *, is_stock: bool) -> ControllerSeen:
+    """One that runs with these properties."""
+    on = file_mode(Role.CONTROLLER, properties) is FileMode.CONTROLLER_MIGRATING
+    program = ControllerProgram.STOCK if is_stock else ControllerProgram.MIGRATOR
+    return ControllerSeen(node_id, program, migration_on=on, lag_records=0)

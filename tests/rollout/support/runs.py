@@ -29,7 +29,8 @@ from migrator.rollout.opening.opening import (
 )
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.steps import Phase
-from tests.rollout.support.model import ModelClock, ModelCluster, Points, nothing
+from tests.rollout.support.model import ModelCluster, Points, nothing
+from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_lock import ModelLock
 
 Begins = Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, None]]
