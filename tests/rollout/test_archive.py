@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.files.archive import SUMS, ZOOKEEPER, make_archive
+from migrator.rollout.files.archive import SEGMENTS_MAX, SUMS, ZOOKEEPER, make_archive
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import ExecutorError, Output, UnreachableError
 from tests.rollout.support.hosts import digest
@@ -32,7 +32,7 @@ class MadeUp(ModelCluster):
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         if words[0] == "ls":
-            return Output(0, "\n".join(self.listed))
+            return Output(self.exit_codes.get("ls", 0), "\n".join(self.listed))
         return await super().run(node, words, seconds=seconds)
 
     async def read(self, node: Node, path: str) -> bytes | None:
@@ -91,6 +91,21 @@ def test_a_directory_without_a_log_is_said(operator: Operator) -> None:
     (operator.state / "journal.jsonl").touch()
     assert archived(operator, "quorum-state") == set()
     assert f"{LOG} shows no segment of the log" in operator.said[0]
+
+
+def test_a_log_that_may_not_be_listed_is_said(operator: Operator) -> None:
+    (operator.state / "journal.jsonl").touch()
+    assert isinstance(operator.cluster, MadeUp)
+    operator.cluster.exit_codes["ls"] = 1
+    assert archived(operator, *SEGMENTS) == set()
+    assert f"all: ls of {LOG} ended with exit code 1. Keep a copy yourself" in operator.said[0]
+
+
+def test_a_host_that_lists_without_end_is_not_followed(operator: Operator) -> None:
+    (operator.state / "journal.jsonl").touch()
+    names = [f"{number:020}.log" for number in range(SEGMENTS_MAX + 100)]
+    assert archived(operator, *names) == set(names[100:])
+    assert f"what is before {names[100]}: {LOG} shows more than {SEGMENTS_MAX} segments" in operator.said[0]
 
 
 def test_what_a_killed_command_has_left_is_not_in_it(operator: Operator) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.standing import standing_of
 from migrator.rollout.files.identities import IdentityError, broker_directories, version_of
 from migrator.rollout.nodes import Node
+from migrator.rollout.plan.jobs import directories_of
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, ExecutorError
 from tests.rollout.support.model import ModelCluster, nothing
@@ -18,6 +20,7 @@ from tests.rollout.support.runs import Operator
 
 BROKER = "broker-2"
 OLD = b"version=0\nbroker.id=2\ncluster.id=XkYOzJkUQQ-rHVYhnWGvTg\ndirectory.id=VX0y2DpnT0SAnzn1-2DxXA\n"
+NODE = model_inventory().brokers.nodes[0]
 NEW = b"#made by kafka-storage\nversion=1\nnode.id=2\ncluster.id=XkYOzJkUQQ-rHVYhnWGvTg\n"
 
 
@@ -35,7 +38,7 @@ def operator(tmp_path: Path) -> Operator:
 
 def directories(operator: Operator, node: Node) -> list[str]:
     text = operator.cluster.files[node.name, node.properties].decode("latin-1")
-    return broker_directories(dict(line.split("=", 1) for line in text.splitlines() if "=" in line))
+    return broker_directories(node, dict(line.split("=", 1) for line in text.splitlines() if "=" in line))
 
 
 def last_identity(operator: Operator) -> tuple[str, str]:
@@ -90,6 +93,16 @@ def test_the_version_is_what_the_file_says(content: bytes, version: str) -> None
 
 
 def test_directories_are_those_that_kafka_takes() -> None:
-    assert broker_directories({"log.dirs": "/a, /b/", "log.dir": "/c"}) == ["/a", "/b"]
-    assert broker_directories({"log.dir": "/c"}) == ["/c"]
-    assert broker_directories({}) == ["/tmp/kafka-logs"]  # noqa: S108 - Kafka's default
+    assert broker_directories(NODE, {"log.dirs": "/a, /b/", "log.dir": "/c"}) == ["/a", "/b"]
+    assert broker_directories(NODE, {"log.dir": "/c"}) == ["/c"]
+    for nothing_named in ({}, {"log.dirs": ","}):
+        assert broker_directories(NODE, nothing_named) == ["/tmp/kafka-logs"]  # noqa: S108 - Kafka's default
+
+
+def test_a_file_that_names_more_directories_than_any_node_has_is_refused() -> None:
+    """Each one costs commands on its host, one after the other."""
+    many = {"log.dirs": ",".join(f"/{number}" for number in range(100_000))}
+    for directories in (broker_directories, directories_of):
+        with pytest.raises(OperatorError, match="names 100000 directories") as raised:
+            directories(NODE, many)
+        assert raised.value.where == f"{NODE.name} on {NODE.host}: {NODE.properties}"

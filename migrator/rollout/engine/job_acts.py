@@ -161,7 +161,7 @@ class JobActs:
 
     async def _refuse_format(self, node: Node) -> None:
         properties = parsed(node, await text_of(self._parts.executor, node))
-        for directory in jobs.directories_of(properties):
+        for directory in jobs.directories_of(node, properties):
             if not await self._has_identity(node, directory):
                 raise JobFailedError(
                     "the directory has no identity, and the quorum has data already: with an empty directory this "
@@ -178,7 +178,7 @@ class JobActs:
 
         :param rollout: that went back without it.
         """
-        for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
+        for directory in jobs.directories_of(node, parsed(node, await text_of(self._parts.executor, node))):
             words = jobs.move_aside(directory, rollout)
             is_there, is_moved = await self._has_identity(node, directory), await self._has_identity(node, words[-1])
             if not is_there or is_moved:
@@ -278,7 +278,7 @@ class JobActs:
                     f"{each.name} is left out, and its directory stays: do not start it. In the next rollout, "
                     f"'--with-node {each.name}' moves the directory away, and formats it anew"
                 )
-        for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
+        for directory in jobs.directories_of(node, parsed(node, await text_of(self._parts.executor, node))):
             if await self._has_identity(node, directory):
                 await self._move_aside(step, node, directory, rollout)
 

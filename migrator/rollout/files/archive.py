@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_DIRECTORY, TEMPORARY_SUFFIX, file_digest, sync_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.observe.journal import COMMAND_FILE
@@ -23,6 +24,8 @@ from migrator.rollout.ports import ExecutorError, Output, UnreachableError
 VERDICTS, OUTPUTS, SUMS = "verdicts", "outputs", "SHA256SUMS"
 ZOOKEEPER = "zookeeper.jsonl"
 TRIES = 3
+SEGMENTS_MAX = 1000
+"""Of one log: the newest ones."""
 SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
 FILE_OF_LOG = re.compile(r"[0-9]{20}(-[0-9]{10}\.checkpoint|\.log)")
 
@@ -80,16 +83,22 @@ async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> No
     path.
     """
     try:
-        where = directories_of(parsed(node, await text_of(parts.executor, node)))
+        where = directories_of(node, parsed(node, await text_of(parts.executor, node)))
         log = PurePosixPath(where[0] if where else "/") / DIRECTORY_NAME
         listed = await parts.executor.run(node, ["ls", "-1", str(log)], seconds=parts.inventory.times.command)
-    except ExecutorError as error:
+    except OperatorError as error:
         _tell_missing(parts, node, "all", error.what)
+        return
+    if listed.exit_code:
+        _tell_missing(parts, node, "all", f"ls of {log} ended with exit code {listed.exit_code}")
         return
     names = sorted(filter(FILE_OF_LOG.fullmatch, listed.text.splitlines()))
     snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
     segments = [name for name in names if name.endswith(SEGMENT_SUFFIX)]
-    if not segments:
+    if len(segments) > SEGMENTS_MAX:
+        segments = segments[-SEGMENTS_MAX:]
+        _tell_missing(parts, node, f"what is before {segments[0]}", f"{log} shows more than {SEGMENTS_MAX} segments")
+    elif not segments:
         _tell_missing(parts, node, "all", f"{log} shows no segment of the log")
     for name in (*snapshots[-1:], *segments):
         try:

@@ -15,7 +15,7 @@ from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan.jobs import META_PROPERTIES
+from migrator.rollout.plan.jobs import META_PROPERTIES, named_directories
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError
 
@@ -33,7 +33,7 @@ async def refuse_new_identity(parts: RolloutParts, node: Node, properties: Mappi
 
     :raises IdentityError: a directory has version 1.
     """
-    for directory in broker_directories(properties):
+    for directory in broker_directories(node, properties):
         path = str(PurePosixPath(directory) / META_PROPERTIES)
         try:
             content = await parts.executor.read(node, path)
@@ -51,10 +51,13 @@ async def refuse_new_identity(parts: RolloutParts, node: Node, properties: Mappi
             )
 
 
-def broker_directories(properties: Mapping[str, str]) -> list[str]:
-    """Where a broker keeps partitions, and its identity."""
-    named = split_list(properties.get("log.dirs") or properties.get("log.dir") or DEFAULT_DIRECTORY)
-    return list(dict.fromkeys(str(PurePosixPath(name)) for name in named if name))
+def broker_directories(node: Node, properties: Mapping[str, str]) -> list[str]:
+    """Where a broker keeps partitions, and its identity: one directory at least.
+
+    :raises OperatorError: no broker has so many.
+    """
+    named = split_list(properties.get("log.dirs") or properties.get("log.dir") or "")
+    return named_directories(node, named) or [DEFAULT_DIRECTORY]
 
 
 def version_of(content: bytes) -> str:

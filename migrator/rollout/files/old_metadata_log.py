@@ -22,6 +22,8 @@ from migrator.rollout.plan.jobs import META_PROPERTIES
 from migrator.rollout.ports import BrokerMode, ExecutorError, NotRegularError
 
 SECONDS = 300.0
+OWNER_MAX = 20
+"""Characters of what should be an id."""
 DELETE_IT = ("3.8", "3.9")
 """Releases of which every patch deletes the log itself."""
 
@@ -40,7 +42,7 @@ async def remove_old_log(
         does not delete it itself.
     :raises ExecutorError: there is one, and the node cannot be asked further.
     """
-    directory = properties.get("metadata.log.dir", "").strip() or broker_directories(properties)[0]
+    directory = properties.get("metadata.log.dir", "").strip() or broker_directories(node, properties)[0]
     path = str(PurePosixPath(directory) / DIRECTORY_NAME)
     try:
         is_there = await _is_there(parts, node, path)
@@ -51,7 +53,7 @@ async def remove_old_log(
         return
     owner = _owner(await parts.executor.read(node, str(PurePosixPath(directory) / META_PROPERTIES)))
     if owner not in ("", str(node.node_id)):
-        parts.tell(f"{node.name}: {path} stays: its meta.properties says that it belongs to node {owner}")
+        parts.tell(f"{node.name}: {path} stays: its meta.properties says that it belongs to node {owner[:OWNER_MAX]}")
         return
     note(path)
     parts.tell(f"{node.name}: removes {path}, the metadata log of an earlier attempt")

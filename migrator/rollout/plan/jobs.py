@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 import orjson
 
 from migrator.config.types import split_list
-from migrator.errors import ExitCode
+from migrator.errors import ExitCode, OperatorError
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Job
 from migrator.rollout.ports import Output
 
+DIRECTORIES_MAX = 256
+"""Of one node."""
 FIGURE_END = 1 << 53
 """Figures of a report are below it."""
 REASON_MAX = 200
@@ -105,13 +107,28 @@ def move_aside(directory: str, rollout: str) -> list[str]:
     return ["mv", "-n", "-T", "--", directory, f"{directory}.rolled-back-{rollout}"]
 
 
-def directories_of(properties: Mapping[str, str]) -> list[str]:
-    """Those of a controller that hold its identity."""
-    named = [
-        properties.get("metadata.log.dir", ""),
-        *split_list(properties.get("log.dirs") or properties.get("log.dir", "")),
-    ]
-    return list(dict.fromkeys(str(PurePosixPath(name)) for name in named if name))
+def directories_of(node: Node, properties: Mapping[str, str]) -> list[str]:
+    """Those of a controller that hold its identity.
+
+    :raises OperatorError: as `named_directories`.
+    """
+    named = properties.get("log.dirs") or properties.get("log.dir", "")
+    return named_directories(node, [properties.get("metadata.log.dir", ""), *split_list(named)])
+
+
+def named_directories(node: Node, names: Iterable[str]) -> list[str]:
+    """Each one once. Each costs commands on the node's host.
+
+    :raises OperatorError: no node has so many.
+    """
+    found = list(dict.fromkeys(str(PurePosixPath(name)) for name in names if name))
+    if len(found) > DIRECTORIES_MAX:
+        raise OperatorError(
+            f"log.dirs names {len(found)} directories, and at most {DIRECTORIES_MAX} are looked at",
+            where=f"{node.name} on {node.host}: {node.properties}",
+            remedy="See who has written that file",
+        )
+    return found
 
 
 def meaning(job: Job, output: Output) -> str:
