@@ -68,10 +68,12 @@ def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
         yield SparkSession.builder.getOrCreate()
         return
     is_local = master.startswith("local")
-    os.environ["JAVA_HOME"] = str(find_java().resolve().parents[1])
-    os.environ["PYSPARK_PYTHON"] = (conf or {}).get(PYTHON_KEY, sys.executable)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    with tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
+    programs = {
+        "JAVA_HOME": str(find_java().resolve().parents[1]),
+        "PYSPARK_PYTHON": (conf or {}).get(PYTHON_KEY, sys.executable),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    with _environment(programs), tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
         log4j = Path(scratch) / "log4j2.properties"
         log4j.write_text(_LOG4J)
         builder = SparkSession.builder.master(master).appName("migrator verify")
@@ -141,6 +143,18 @@ def _interrupted_in_silence() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """What is started meanwhile finds these variables. Spark adds some of its own, which go with them."""
+    before = os.environ.copy()
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 @contextmanager
