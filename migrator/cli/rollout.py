@@ -30,6 +30,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use, said_by_holder
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
+from migrator.rollout.engine.file_ahead import refuse_ahead
 from migrator.rollout.engine.preview import StepPreview, gather, preview
 from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
@@ -122,6 +123,7 @@ async def _previews(
     facts = await gather(parts, steps, known)
     if direction is Direction.FORWARD:
         refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
+        refuse_ahead(parts.inventory.brokers.nodes, facts.texts, facts.seen)
         if facts.seen.brokers and not known.release_version:  # else nobody can say yet what the controllers will get
             known = replace(known, release_version=first_level(parts.inventory, facts.seen))
     return preview(parts, steps, known, facts)

@@ -9,6 +9,7 @@ from pathlib import Path
 from migrator.config.properties import encoded
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.decisions import Decision
+from migrator.rollout.engine.file_ahead import ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.looks import broker_before, serves
 from migrator.rollout.engine.processes import Processes
@@ -163,7 +164,9 @@ class StepActs:
         if step.phase in LEAVES:
             await refuse_new_identity(self._parts, node, parsed(node, ours))
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
-        if decisions.is_past(step, here):
+        if decisions.is_ahead(step, here):
+            if not may_be_ahead(node, await self._parts.observer.observe(partitions=False)):
+                raise ahead_of_copy(node)
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
         old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)

@@ -15,6 +15,7 @@ from pathlib import Path
 from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import StepActs
 from migrator.rollout.engine.decisions import is_needed
+from migrator.rollout.engine.file_ahead import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import UntrueRestartError
@@ -52,6 +53,7 @@ ORDER = list(Phase)
 ABORT_FILE = "abort"
 OWN_WORDS = (
     BackAgainError,
+    FileAheadError,
     FileChangedError,
     GateShutError,
     GateTimeoutError,

@@ -73,8 +73,8 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
     }[step.condition]
 
 
-def is_past(step: Step, here: FileMode) -> bool:
-    """Whether a broker's file is beyond what the step wants: it was taken further before this rollout."""
+def is_ahead(step: Step, here: FileMode) -> bool:
+    """Whether a broker's file is beyond what the step wants."""
     return step.phase is Phase.MIGRATE and here is FileMode.BROKER_KRAFT
 
 

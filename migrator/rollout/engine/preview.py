@@ -148,7 +148,7 @@ def _edited(
         there = facts.stock.get(step.successor.name, "")
         return step.successor.properties, tuple(changes_shown(there, stock_file(before, release)))
     here = file_mode(node.role, parsed(node, before))
-    if step.mode is None or decisions.is_past(step, here):
+    if step.mode is None or decisions.is_ahead(step, here):
         return node.properties, ()
     after = rewritten(
         node, before, step.mode, parts.mode_settings(release_version), facts.earlier.get((node.name, step.mode))

@@ -8,6 +8,7 @@ from secrets import token_hex
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
+from migrator.rollout.engine.file_ahead import refuse_ahead
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
@@ -78,6 +79,7 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
         parsed(node, texts[node.name])
     seen = await parts.observer.observe(partitions=False)
     refuse_lost_brokers(parts.inventory, seen, texts)
+    refuse_ahead(parts.inventory.brokers.nodes, texts, seen)
     level = first_level(parts.inventory, seen)
     now = parts.clock.wall_ms()
     direction = Direction.FORWARD.value
