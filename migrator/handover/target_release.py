@@ -26,6 +26,9 @@ GONE_IN_4 = frozenset(
 )
 """Keys of Kafka 3.9 that 4.1 does not have, besides those that only ZooKeeper needed."""
 
+REFUSED_IN_KRAFT = frozenset({"control.plane.listener.name"})
+"""Keys with which no controller of Kafka starts (``KafkaConfig.validateValues``). Ours has them while brokers are
+in ZooKeeper mode."""
 ZOOKEEPER_PREFIXES = ("zookeeper.", "password.encoder.")
 """Of no use to a controller of a finished migration: 3.9 passes over them, 4.x does not know them."""
 
@@ -43,7 +46,7 @@ class TargetRelease:
 
     def drops(self, key: str) -> bool:
         """Whether a key has to go from the property file, or has no meaning any more."""
-        return key.startswith(("migrator.", *ZOOKEEPER_PREFIXES)) or key in self.gone
+        return key.startswith(("migrator.", *ZOOKEEPER_PREFIXES)) or key in self.gone | REFUSED_IN_KRAFT
 
 
 def parse_target(text: str) -> TargetRelease:

@@ -19,6 +19,7 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import MetadataLog
+from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import ChildProcess
 from migrator.records import metadata as m
 from migrator.records.batch import build_batch
@@ -41,6 +42,8 @@ migrator.grpc.listener : 127.0.0.1:7000
 control.plane.listener.name=X
 log.dirs=DIRECTORY
 """
+
+LEFT_OUT = ("migrator.", "zookeeper.", "    zk2", "control.plane.")
 
 
 def ours(folder: Path) -> Path:
@@ -83,11 +86,30 @@ def test_the_stock_file_is_ours_without_what_is_not_kafkas(tmp_path: Path) -> No
     assert file.path.stat().st_mode & 0o777 == 0o600, "it holds the same secrets"
     assert "migrator.grpc.listener" in file.dropped
     lines = file.path.read_text().splitlines()
-    kept = [line for line in OURS.splitlines() if not line.startswith(("migrator.", "zookeeper.", "    zk2"))]
+    kept = [line for line in OURS.splitlines() if not line.startswith(LEFT_OUT)]
     assert [line for line in lines[1:] if line] == [*kept[:-1], f"log.dirs={tmp_path / 'data'}"]
     load_settings(file.path)
     file.ours.write_text(file.ours.read_text() + "num.network.threads=2\n")
     assert not file.is_written, "a change since has to be taken over"
+
+
+@pytest.mark.lane("test-all")
+@pytest.mark.parametrize("release", ["3.9.1", "4.1.1"])
+def test_kafka_reads_the_stock_file(release: str, tmp_path: Path) -> None:
+    """With the keys that ours needs while brokers know ZooKeeper, among them one with which no controller starts."""
+    path = ours(tmp_path)
+    path.write_text(path.read_text().replace("delegation.token.master", "delegation.token.secret"))
+    file = StockFile(path, parse_target(release))
+    file.check()
+    file.write()
+    kafka = KafkaRelease(release).fetch()
+    assert "Formatting" in kafka.format(file.path, CLUSTER_ID)
+
+
+@pytest.mark.lane("test-all")
+def test_kafka_refuses_our_own_file(tmp_path: Path, kafka_391: StockKafka) -> None:
+    with pytest.raises(OperatorError, match="ControlPlaneListener"):
+        kafka_391.format(ours(tmp_path), CLUSTER_ID)
 
 
 def test_what_4_no_longer_knows(tmp_path: Path) -> None:

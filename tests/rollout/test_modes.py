@@ -199,3 +199,14 @@ def test_a_blank_in_a_list_is_no_change() -> None:
     blanks = migrating.replace(",3002", ", 3002").replace(",CONTROLLER:SSL", " , CONTROLLER:SSL")
     assert blanks.count(", ") == 2
     assert rewritten(NODE, blanks, MIGRATING, settings) == blanks
+
+
+def test_the_control_plane_of_our_controllers_goes_with_the_migration_and_comes_back() -> None:
+    """No controller of Kafka starts with it: neither at the hand-over, nor if somebody starts Kafka on this file."""
+    node = Node("controller-1", Role.CONTROLLER, 1, "host", "/etc/kafka/controller.properties", "default", "", {})
+    text = "node.id=1\nzookeeper.metadata.migration.enable=true\nzookeeper.connect=zk:2181\n"
+    text += "control.plane.listener.name=PLANE\n"
+    ended = rewritten(node, text, FileMode.CONTROLLER_ENDED, SETTINGS)
+    assert "control.plane.listener.name" not in parse_properties(ended)
+    back = rewritten(node, ended, FileMode.CONTROLLER_MIGRATING, SETTINGS)
+    assert parse_properties(back)["control.plane.listener.name"] == "PLANE"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from migrator.config.key_uses import misspelt_in
 from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Found, PreflightCheck, of_zookeeper
+from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
 from migrator.preflight.checks.broker_threads import refused_in_kraft
 from migrator.preflight.evidence import BrokerFile, ControllerFile, Evidence, ZooKeeperFacts
 from migrator.records.metadata import SecurityProtocol
@@ -95,6 +95,13 @@ def control_plane(evidence: Evidence) -> Iterator[Found]:
                     f"{broker.file.get(key)}",
                     hosts=(controller.who, broker.who),
                 )
+
+
+def control_plane_of_controllers(evidence: Evidence) -> Iterator[Found]:
+    key = "control.plane.listener.name"
+    for controller in evidence.controllers:
+        if controller.file.sets(key):
+            yield Found(controller.file.at(key), f"it is {controller.file.get(key)}", hosts=(controller.who,))
 
 
 def control_plane_in_kraft(evidence: Evidence) -> Iterator[Found]:
@@ -390,7 +397,7 @@ CHECKS = (
     ),
     PreflightCheck(
         "M105", Severity.BLOCKER, "Control-plane listeners differ", control_plane,
-        "Set control.plane.listener.name on the controllers as on the brokers (KAFKA-17788)",
+        "Set control.plane.listener.name on the controllers as on the brokers (KAFKA-17788)", Concerns.OURS,
     ),
     PreflightCheck(
         "M106", Severity.WARNING, "A control-plane listener", control_plane_in_kraft,
@@ -481,5 +488,10 @@ CHECKS = (
         "For the roll into migration mode, set zookeeper.metadata.migration.enable=true and controller.quorum.voters "
             "(or, if the voters are in the log, controller.quorum.bootstrap.servers). For a broker that is not to be "
             "prepared yet, remove controller.listener.names",
+    ),
+    PreflightCheck(
+        "M126", Severity.BLOCKER, "A control-plane listener of controllers", control_plane_of_controllers,
+        "Remove control.plane.listener.name from the controllers' files: Kafka's controllers do not start with it, and "
+            "talk to the brokers on inter.broker.listener.name", Concerns.STOCK,
     ),
 )  # fmt: skip

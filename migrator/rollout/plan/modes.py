@@ -46,7 +46,8 @@ ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, CONTROL_PLANE)
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
 OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))
 COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, "inter.broker.listener.name")
-ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name")
+ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name", CONTROL_PLANE)
+"""What a controller needs only while it talks to ZooKeeper and to brokers that know it."""
 OF_QUORUM = (CONTROLLER_LISTENERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
 """How keys begin that mean something to a broker only while it knows a quorum."""
 LISTS = (CONTROLLER_LISTENERS, "controller.quorum.voters", "controller.quorum.bootstrap.servers")

@@ -347,6 +347,7 @@ CASES = (
         FILE,
         "broker 2, controller 3001: it is (not set) on controllers, but brokers expect their controller on CONTROL",
     ),
+    Case("M126", same_control_plane_everywhere, FILE, "controller 3001: it is PLAINTEXT"),
     Case("M106", same_control_plane_everywhere, "control.plane.listener.name", "KRaft mode refuses"),
     Case("M107", broker_with(inter_broker_protocol_version="3.5"), BROKER, "broker 2: it has 3.5"),
     Case("M107", broker_with(inter_broker_protocol_version="2.8"), BROKER, "before 3.0 or unknown"),
