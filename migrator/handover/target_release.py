@@ -26,9 +26,12 @@ GONE_IN_4 = frozenset(
 )
 """Keys of Kafka 3.9 that 4.1 does not have, besides those that only ZooKeeper needed."""
 
-REFUSED_IN_KRAFT = frozenset({"control.plane.listener.name"})
-"""Keys with which no controller of Kafka starts (``KafkaConfig.validateValues``). Ours has them while brokers are
-in ZooKeeper mode."""
+TOWARDS_BROKERS = frozenset(
+    {"control.plane.listener.name", "inter.broker.listener.name", "security.inter.broker.protocol"}
+)
+"""How a controller reaches brokers in ZooKeeper mode. With the first key no controller of Kafka starts. It starts with
+the others only if the file says more than ours needs: ``sasl.enabled.mechanisms`` of that listener, an entry in the map
+(``KafkaConfig.validateValues``)."""
 ZOOKEEPER_PREFIXES = ("zookeeper.", "password.encoder.")
 """Of no use to a controller of a finished migration: 3.9 passes over them, 4.x does not know them."""
 
@@ -46,7 +49,7 @@ class TargetRelease:
 
     def drops(self, key: str) -> bool:
         """Whether a key has to go from the property file, or has no meaning any more."""
-        return key.startswith(("migrator.", *ZOOKEEPER_PREFIXES)) or key in self.gone | REFUSED_IN_KRAFT
+        return key.startswith(("migrator.", *ZOOKEEPER_PREFIXES)) or key in self.gone | TOWARDS_BROKERS
 
 
 def parse_target(text: str) -> TargetRelease:

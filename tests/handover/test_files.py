@@ -14,7 +14,7 @@ from migrator.errors import OperatorError
 from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.observations import MetadataDirectory
-from migrator.handover.target_release import parse_target
+from migrator.handover.target_release import TOWARDS_BROKERS, parse_target
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import read_meta_properties
@@ -40,10 +40,12 @@ zookeeper.metadata.migration.enable=false
 delegation.token.master.key=secret
 migrator.grpc.listener : 127.0.0.1:7000
 control.plane.listener.name=X
+inter.broker.listener.name=INSIDE
+security.inter.broker.protocol=SASL_SSL
 log.dirs=DIRECTORY
 """
 
-LEFT_OUT = ("migrator.", "zookeeper.", "    zk2", "control.plane.")
+LEFT_OUT = ("migrator.", "zookeeper.", "    zk2", *TOWARDS_BROKERS)
 
 
 def ours(folder: Path) -> Path:

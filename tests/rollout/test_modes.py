@@ -210,3 +210,10 @@ def test_the_control_plane_of_our_controllers_goes_with_the_migration_and_comes_
     assert "control.plane.listener.name" not in parse_properties(ended)
     back = rewritten(node, ended, FileMode.CONTROLLER_MIGRATING, SETTINGS)
     assert parse_properties(back)["control.plane.listener.name"] == "PLANE"
+
+
+def test_a_blank_in_the_names_of_the_controllers_listeners_counts() -> None:
+    """Kafka does not pass over it there (``KafkaConfig.controllerListenerNames``)."""
+    settings = ModeSettings({**SETTINGS.for_brokers, "controller.listener.names": "CONTROLLER,OTHER"}, "SSL", "", "")
+    text = f"{BARE}controller.listener.names=CONTROLLER, OTHER\n"
+    assert changed(text, MIGRATING, settings=settings)["controller.listener.names"] == "CONTROLLER,OTHER"

@@ -50,7 +50,8 @@ ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name", CONTROL_PLANE)
 """What a controller needs only while it talks to ZooKeeper and to brokers that know it."""
 OF_QUORUM = (CONTROLLER_LISTENERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
 """How keys begin that mean something to a broker only while it knows a quorum."""
-LISTS = (CONTROLLER_LISTENERS, "controller.quorum.voters", "controller.quorum.bootstrap.servers")
+LISTS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+"""In which Kafka passes over blanks: not so in ``controller.listener.names``."""
 GENERATED = re.compile(r"-\d+")
 """An id that ZooKeeper gives out: -1 is Kafka's own default."""
 _COMMAS = re.compile(r"\s*,\s*")

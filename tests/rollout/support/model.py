@@ -46,7 +46,7 @@ from tests.rollout.support.model_pieces import (
     without,
     wrong_modes,
 )
-from tests.rollout.support.model_start import refused_of_broker
+from tests.rollout.support.model_start import refused_of_broker, refused_of_controller
 
 MODES = {
     FileMode.BROKER_ZOOKEEPER: BrokerMode.ZOOKEEPER,
@@ -305,6 +305,8 @@ class ModelCluster(ModelHosts):
 
     def _judge_start(self, node: Node) -> None:
         if node.role is not Role.BROKER:
+            ours = self.inventory.controllers.kind is ControllerKind.MIGRATOR and node in self.inventory.nodes
+            self.violations += [] if ours else refused_of_controller(node, self.processes[node.name].properties)
             beside = [self._home(each) for each in self._everybody() if each.name in self.processes]
             if len(self.directories.quorums_of(beside)) > 1:
                 self.violations.append(f"{node.name} started with the log of another quorum")
