@@ -38,6 +38,7 @@ from migrator.rollout.journal.journal import Entry, Event, RolloutJournal, read_
 from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
+from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
 from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
 from migrator.rollout.opening.opening import (
@@ -123,6 +124,7 @@ async def _previews(
     facts = await gather(parts, steps, known)
     if direction is Direction.FORWARD:
         refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
+        refuse_dynamic_maps(parts.inventory, facts.seen)
         refuse_ahead(parts.inventory.brokers.nodes, facts.texts, facts.seen)
         if facts.seen.brokers and not known.release_version:  # else nobody can say yet what the controllers will get
             known = replace(known, release_version=first_level(parts.inventory, facts.seen))

@@ -217,6 +217,8 @@ class ZooKeeperFacts:
     configured_brokers: frozenset[int]
     thread_counts: Mapping[str, Mapping[str, int]]
     """Dynamic ones, by broker's id or `paths.DEFAULT_ENTITY`, then by key."""
+    dynamic_maps: Mapping[str, str]
+    """Each ``listener.security.protocol.map`` that is set dynamically, by broker's id."""
     ids_generated: bool
     """``/brokers/seqid`` was counted up: some broker was given its id."""
     records: int

@@ -18,6 +18,7 @@ from migrator.migration.translate import source
 from migrator.migration.translate.to_records import NO_TOPIC_ID, RecordReader
 from migrator.preflight.census import Tally, TopicCensus, sample_of
 from migrator.preflight.checks.broker_threads import thread_counts
+from migrator.preflight.checks.dynamic_maps import PROTOCOLS
 from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
 from migrator.preflight.permissions import look_at_permissions
 from migrator.zookeeper.bulk import BulkReader
@@ -191,6 +192,7 @@ class ZooKeeperReading:
         controller = standing.view.controller
         if controller is not None:
             stamps[paths.CONTROLLER] = controller.timestamp_ms
+        dynamic = self._dynamic_configs()
         newest = max(stamps, key=lambda path: stamps[path], default="")
         return ZooKeeperFacts(
             hosts=self._session.options.hosts,
@@ -202,7 +204,12 @@ class ZooKeeperReading:
             configured_brokers=frozenset(
                 int(name) for name in self._source.names(paths.BROKER_CONFIGS) if name.isdecimal()
             ),
-            thread_counts=self._thread_counts(),
+            thread_counts={name: thread_counts(config) for name, config in dynamic.items()},
+            dynamic_maps={
+                name: config[PROTOCOLS]
+                for name, config in dynamic.items()
+                if config.get(PROTOCOLS) and name != paths.DEFAULT_ENTITY
+            },
             ids_generated=any(znode is not None and znode.stat.version > 0 for znode in self._source.read([SEQUENCE])),
             records=records,
             faults=tuple(self._faults),
@@ -260,15 +267,15 @@ class ZooKeeperReading:
             if znode is not None and name not in _partition_names(znode):
                 yield f"{paths.partitions(topic)}/{name}"
 
-    def _thread_counts(self) -> dict[str, dict[str, int]]:
+    def _dynamic_configs(self) -> dict[str, Mapping[str, str]]:
         """What does not decode is told by whoever translates it to records."""
-        found = {}
+        found: dict[str, Mapping[str, str]] = {}
         names = self._source.names(paths.BROKER_CONFIGS)
         configs = self._source.read(f"{paths.BROKER_CONFIGS}/{name}" for name in names)
         for name, znode in zip(names, configs, strict=True):
             with contextlib.suppress(ZnodeError):
                 if znode is not None:
-                    found[name] = thread_counts(decode_config(znode.path, znode.data))
+                    found[name] = decode_config(znode.path, znode.data)
         return found
 
     def _on_fault(self, fault: ZnodeError) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from migrator.preflight.check import PreflightCheck
-from migrator.preflight.checks import brokers, controllers, machine, security, sizes, znodes
+from migrator.preflight.checks import brokers, controllers, dynamic_maps, machine, security, sizes, znodes
 
 SUBJECTS = {
     "ZooKeeper": znodes.CHECKS,
-    "Brokers": brokers.CHECKS,
+    "Brokers": (*brokers.CHECKS, *dynamic_maps.CHECKS),
     "Controllers": controllers.CHECKS,
     "Security": security.CHECKS,
     "Sizes": sizes.CHECKS,

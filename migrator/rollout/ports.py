@@ -120,7 +120,8 @@ class BrokerSeen:
     ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not. ``age_ms``: how long its znode has been
     there at least, by ZooKeeper's clock.
     ``file``: what stood in its property file as it started, of the keys that a rollout changes; None for a value that
-    it does not show. ``file`` is None where nobody could look, and ``hidden`` says why."""
+    it does not show. ``file`` is None where nobody could look, and ``hidden`` says why. ``dynamic_map``: its
+    ``listener.security.protocol.map``, if that is set dynamically and counts more than the file's."""
 
     broker_id: int
     mode: BrokerMode | None
@@ -133,6 +134,7 @@ class BrokerSeen:
     hidden: str = ""
     kraft_in_log: bool = False
     age_ms: int = 0
+    dynamic_map: str = ""
 
     @property
     def may_migrate(self) -> bool:

@@ -16,7 +16,9 @@ VERSIONS = VersionRange(1, 4)
 BROKER, TOPIC = 4, 2
 """Kinds of resources, by Kafka's numbers (``ConfigResource.Type``)."""
 STATIC_BROKER_CONFIG = 4
-"""Where a value comes from: the broker's property file (``DescribeConfigsResponse.ConfigSource``)."""
+DYNAMIC = (2, 3)
+"""Where a value comes from (``DescribeConfigsResponse.ConfigSource``): the broker's property file; a dynamic setting of
+the broker, or of all brokers, which counts more."""
 
 
 @value
@@ -29,10 +31,11 @@ class Refused:
 @value
 class BrokerConfigs:
     """``in_force``: the settings that have a value. ``in_file``: what stood in the broker's property file as it
-    started; None for a value that it does not show."""
+    started; None for a value that it does not show. ``dynamic``: those in force that are set dynamically."""
 
     in_force: Mapping[str, str]
     in_file: Mapping[str, str | None]
+    dynamic: Mapping[str, str]
 
 
 async def describe_configs(
@@ -72,7 +75,9 @@ async def describe_broker(
         for synonym in config.synonyms
         if synonym.name == config.name and synonym.source == STATIC_BROKER_CONFIG
     }
-    return BrokerConfigs(_in_force(found), in_file)
+    in_force = _in_force(found)
+    dynamic = {config.name for config in found.configs if config.config_source in DYNAMIC}
+    return BrokerConfigs(in_force, in_file, {key: text for key, text in in_force.items() if key in dynamic})
 
 
 def _in_force(result: Any) -> dict[str, str]:

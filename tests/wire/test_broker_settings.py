@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
-from migrator.wire.broker_settings import Refused, describe_broker
+from migrator.wire.broker_settings import BrokerConfigs, Refused, describe_broker
 from migrator.wire.client import KafkaConnection
 from migrator.wire.schemas import DESCRIBE_CONFIGS, VersionRange, build, response_type
 
 
 class Broker:
-    """Answers for every broker with an error."""
+    """Answers for every broker the same."""
 
-    def __init__(self, error: ErrorCode) -> None:
+    def __init__(self, error: ErrorCode, configs: Sequence[Mapping[str, object]] = ()) -> None:
         self.apis = {DESCRIBE_CONFIGS: VersionRange(0, 4)}
         self.error = error
+        self.configs = tuple(configs)
 
     async def request(self, request: Any) -> Any:
         (asked,) = request.resources
@@ -27,7 +29,7 @@ class Broker:
             "error_message": None,
             "resource_type": asked.resource_type,
             "resource_name": asked.resource_name,
-            "configs": (),
+            "configs": self.configs,
         }
         return build(response_type(DESCRIBE_CONFIGS, request.__version__), results=(result,))
 
@@ -42,3 +44,22 @@ async def test_who_may_not_be_asked_is_there() -> None:
     error = ErrorCode.cluster_authorization_failed
     found = await describe_broker(cast("KafkaConnection", Broker(error)), 1, ["process.roles"])
     assert found == Refused("cluster_authorization_failed")
+
+
+async def test_a_dynamic_setting_is_told_apart_also_if_it_is_as_the_file() -> None:
+    def config(name: str, source: int, in_file: str) -> Mapping[str, object]:
+        return {
+            "name": name,
+            "value": "here",
+            "read_only": False,
+            "config_source": source,
+            "is_sensitive": False,
+            "synonyms": ({"name": name, "value": in_file, "source": 4},),
+        }
+
+    configs = [config("own", 2, "here"), config("of.all", 3, "there"), config("static", 4, "here")]
+    broker = Broker(ErrorCode.none, configs)
+    found = await describe_broker(cast("KafkaConnection", broker), 1, ["own", "of.all", "static"])
+    assert isinstance(found, BrokerConfigs)
+    assert found.dynamic == {"own": "here", "of.all": "here"}
+    assert found.in_file == {"own": "here", "of.all": "there", "static": "here"}

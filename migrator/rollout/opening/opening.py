@@ -19,6 +19,7 @@ from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.journal.summary import of_last
 from migrator.rollout.lock.lock import held
 from migrator.rollout.nodes import Node, Role
+from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
 from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
 from migrator.rollout.opening.way_back import refuse_back, refuse_ended
@@ -79,6 +80,7 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
         parsed(node, texts[node.name])
     seen = await parts.observer.observe(partitions=False)
     refuse_lost_brokers(parts.inventory, seen, texts)
+    refuse_dynamic_maps(parts.inventory, seen)
     refuse_ahead(parts.inventory.brokers.nodes, texts, seen)
     level = first_level(parts.inventory, seen)
     now = parts.clock.wall_ms()

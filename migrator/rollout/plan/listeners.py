@@ -45,6 +45,15 @@ def without_controllers(
     return None if left == DEFAULT_PROTOCOLS and PROTOCOLS not in was else left
 
 
+def lacks_controllers(text: str, for_brokers: Mapping[str, str]) -> str:
+    """Of a map: the name of the controllers' listener, which a broker takes first, if it has no protocol for it; or "".
+
+    :param for_brokers: what the inventory gives each broker.
+    """
+    first = next(iter(_entries(for_brokers[CONTROLLER_LISTENERS])), "").upper()
+    return "" if first in {*_names(_entries(text)), *_names(_entries(DEFAULT_PROTOCOLS))} else first
+
+
 def has_control_plane(properties: Mapping[str, str], was: Mapping[str, str]) -> bool:
     """Whether the broker still has the listener that it had for the ZooKeeper controller: without it, it does not start
     with the key that names it."""

@@ -16,6 +16,7 @@ from migrator.errors import MigratorError, PeerError
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import Endpoint
 from migrator.rollout.gates.placements import Placements
+from migrator.rollout.plan.listeners import PROTOCOLS
 from migrator.rollout.plan.modes import SESSION_TIMEOUT
 from migrator.rollout.ports import PartitionsSeen
 from migrator.values import value
@@ -54,12 +55,13 @@ PARTITION = struct.Struct(">iiii")
 @value
 class BrokerAnswer:
     """``settings`` are None where the broker does not let us see them, for the reason ``hidden``, or holds its answer
-    back. ``file`` as `BrokerSeen` has it."""
+    back. ``file`` and ``dynamic_map`` as `BrokerSeen` has them."""
 
     settings: Mapping[str, str] | None
     release: str
     file: Mapping[str, str | None] | None = None
     hidden: str = ""
+    dynamic_map: str = ""
 
 
 class State(NamedTuple):
@@ -106,7 +108,7 @@ class BrokerEyes:
     def __init__(self, settings: Settings, *, placed: bool = False, watched: Sequence[str] = ()) -> None:
         self.placed = placed
         self._watched = frozenset(watched)
-        self._keys = tuple(dict.fromkeys((*ASKED_KEYS, *watched)))
+        self._keys = tuple(dict.fromkeys((*ASKED_KEYS, PROTOCOLS, *watched)))
         self._listener = settings.broker_rpc_listener
         self._security = broker_security(settings)
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
@@ -129,7 +131,7 @@ class BrokerEyes:
             return BrokerAnswer(None, release, hidden="it holds its answer back" if found is None else found.error)
         in_force = {key: text for key, text in found.in_force.items() if key in ASKED_KEYS}
         in_file = {key: text for key, text in found.in_file.items() if key in self._watched}
-        return BrokerAnswer(in_force, release, in_file)
+        return BrokerAnswer(in_force, release, in_file, dynamic_map=found.dynamic.get(PROTOCOLS, ""))
 
     async def partitions(self, endpoints: Sequence[Endpoint]) -> PartitionList | str:
         """How one broker knows all partitions, or why it does not say. The caller bounds the time.

@@ -224,7 +224,14 @@ def _broker(
     found = BrokerSeen(broker_id, mode, stamp, serves, rack=rack, kraft_in_log=kraft_in_log, age_ms=age_ms)
     if answer is None:
         return found
-    return replace(found, release=answer.release, settings=settings, file=answer.file, hidden=answer.hidden)
+    return replace(
+        found,
+        release=answer.release,
+        settings=settings,
+        file=answer.file,
+        hidden=answer.hidden,
+        dynamic_map=answer.dynamic_map,
+    )
 
 
 def _mode(

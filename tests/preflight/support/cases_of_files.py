@@ -337,6 +337,12 @@ def few_threads(cluster: ReadyCluster) -> None:
     cluster.put(f"{paths.BROKER_CONFIGS}/<default>", {"version": 1, "config": {"background.threads": "4"}})
 
 
+def dynamic_map(cluster: ReadyCluster) -> None:
+    """Of one broker, as it was before the migration."""
+    config = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT"}
+    cluster.put(f"{paths.BROKER_CONFIGS}/2", {"version": 1, "config": config})
+
+
 FILE, BROKER = "controller-0.properties", "broker-1.properties"
 CASES = (
     Case("M003", migration_under_way, paths.MIGRATION, "the log of controller 3001 holds a copy"),
@@ -394,6 +400,7 @@ CASES = (
     Case("M119", earlier_attempt, "broker-2/__cluster_metadata-0", "KAFKA-16463"),
     Case("M123", own_threads, f"{paths.BROKER_CONFIGS}/2", "num.io.threads is 9, and 20 in"),
     Case("M123", few_threads, f"{paths.BROKER_CONFIGS}/<default>", "background.threads is 4, and 10 in its file"),
+    Case("M127", dynamic_map, f"{paths.BROKER_CONFIGS}/2", "without the controllers' listener CONTROLLER"),
     Case("M120", directory_of_another_broker, "broker-2", "belongs to broker 9"),
     Case("M120", same_id_twice, BROKER, "has 1, too"),
     Case("M201", no_controller_of_use, "-c", "no property file of a controller"),

@@ -103,6 +103,8 @@ class ModelCluster(ModelHosts):
         self.old_settings: set[str] = set()
         self.overridden: dict[str, dict[str, str]] = {}
         """By broker, settings that the command that starts it gives it, whatever its file says."""
+        self.dynamic_maps: dict[str, str] = {}
+        """By broker, its listener.security.protocol.map, where that is set dynamically."""
         self.release = "3.9.1"
         """Of the brokers."""
         self.hides_settings = False
@@ -452,7 +454,8 @@ class ModelCluster(ModelHosts):
         )
         settings = {BETWEEN_BROKERS: level}
         seen = BrokerSeen(node.node_id, mode, stamp, not refused, release=self.release, settings=settings, rack=rack)
-        seen = replace(seen, kraft_in_log=node.node_id in self.kraft_in_log)
+        in_log, dynamic = node.node_id in self.kraft_in_log, self.dynamic_maps.get(node.name, "")
+        seen = replace(seen, kraft_in_log=in_log, dynamic_map=dynamic)
         quorum = self._quorum()
         shown = None if self.hides_settings else process.shown
         leads = quorum is not None and quorum.leader_id is not None
