@@ -80,6 +80,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "quorum cancel": (f"migrator quorum cancel {C}",),
     "quorum upgrade": (f"migrator quorum upgrade {C}",),
     "quorum rollout-lock": (f"migrator quorum rollout-lock {C}",),
+    "quorum unregister": (f"migrator quorum unregister {C} --id 4",),
     "quorum recover": (
         f"migrator quorum recover {C}",
         f"migrator quorum recover {C} --lost 2@DIRECTORY-ID --lost 3@DIRECTORY-ID --force",

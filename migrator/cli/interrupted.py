@@ -38,6 +38,7 @@ LEFT = {
     "removed is in the file that 'kept:' names, beside the journal: keep it. Run the command again: it goes on",
     "handover run": "Run the command again: it looks where the handover is, and goes on from there",
     **{f"quorum {order}": _QUORUM for order in ("reassign", "add", "remove", "cancel", "upgrade", "rollout-lock")},
+    "quorum unregister": "Run the command again: it says whether the broker is still registered",
     "quorum recover": "Run the command again: it goes on where it was",
     "drill": "The data of the drill are deleted, unless you gave a directory",
 }

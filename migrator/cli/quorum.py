@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli import recover
+from migrator.cli import recover, unregister
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_json
 from migrator.errors import ExitCode, OperatorError
@@ -127,6 +127,7 @@ async def _rollout_lock(where: Where, move: tuple[str, str] | None) -> None:
 
 
 command.add_command(recover.command)
+command.add_command(unregister.command)
 
 
 def _order(where: Where, order: VoterOrder, voters: str, cluster_id: str, *, wait: bool) -> None:

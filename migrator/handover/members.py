@@ -91,12 +91,13 @@ def _of_the_brokers(seen: ObservedMembers) -> Iterator[Wait]:
         name = f"Broker {broker.broker_id}"
         if not broker.reads_voters:
             yield Wait(
-                f"{name} is older than Kafka 3.9, and ends on a log with voters in it.", "Upgrade it, or unregister it."
+                f"{name} is older than Kafka 3.9, and ends on a log with voters in it.",
+                "Upgrade it, or 'migrator quorum unregister' it.",
             )
         elif broker.trouble:
             yield Wait(
                 f"{name} cannot be asked where it looks for controllers: {broker.trouble}.",
-                "Start it, or unregister it if it will not come back.",
+                "Start it, or 'migrator quorum unregister' it if it will not come back.",
             )
         elif unknown := [node for node in seen.wanted if not _knows(broker, seen.controllers.get(node, frozenset()))]:
             names = ", ".join(map(str, unknown))

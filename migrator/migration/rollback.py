@@ -101,7 +101,7 @@ def check_way_back(image: MetadataImage) -> None:
             f"brokers {', '.join(map(str, kraft))} are in KRaft mode: a ZooKeeper controller cannot lead them",
             where=f"offset {image.provenance.offset} of the log",
             remedy="While the controllers run, roll these brokers into ZooKeeper mode with the migration on; "
-            "unregister those that are gone for good",
+            "'migrator quorum unregister' those that are gone for good",
         )
 
 

@@ -90,8 +90,8 @@ ROWS = (
     ),
     Row(
         ("dual-writing",),
-        "wait for {down}, or start what is down: no other node should be restarted before. What is gone for good is "
-        "unregistered (kafka-cluster.sh unregister)",
+        "wait for {down}, or start what is down: no other node should be restarted before. What is gone for good: "
+        "'migrator quorum unregister'",
         lambda facts: bool(facts.down),
         needs_calm=True,
         case="a broker in KRaft mode does not serve",

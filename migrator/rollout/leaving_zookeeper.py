@@ -177,7 +177,10 @@ def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:
         yield "nobody says in which mode the brokers are", "See that the controllers and ZooKeeper can be reached"
     left = [str(broker.broker_id) for broker in (seen.brokers or {}).values() if broker.mode is not BrokerMode.KRAFT]
     if left:
-        yield f"not in KRaft mode: brokers {', '.join(left)}", "Start them in KRaft mode, or unregister them"
+        yield (
+            f"not in KRaft mode: brokers {', '.join(left)}",
+            "Start them in KRaft mode, or 'migrator quorum unregister' them",
+        )
     if seen.controller_broker is not None:
         yield f"broker {seen.controller_broker} is a ZooKeeper controller", "See whose cluster this is"
 

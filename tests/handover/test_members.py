@@ -69,7 +69,11 @@ def test_nothing_is_against_it() -> None:
         ({"kraft_version": 0}, "kraft.version 0", "quorum upgrade"),
         ({"target": "7,8,9"}, "to 7,8,9 is under way", "quorum cancel"),
         ({"brokers": (broker(EVERYWHERE, reads_voters=False),)}, "Broker 10 is older than Kafka 3.9", "Upgrade it"),
-        ({"brokers": (broker(frozenset(), trouble="no answer at b:9092"),)}, "no answer at b:9092", "unregister it"),
+        (
+            {"brokers": (broker(frozenset(), trouble="no answer at b:9092"),)},
+            "no answer at b:9092",
+            "'migrator quorum unregister' it",
+        ),
         ({"brokers": (broker(AT[1] | AT[4]),)}, "does not name these controllers.*: 5, 6", "bootstrap.servers"),
         (
             {"controllers": {1: AT[1]}, "brokers": (broker(AT[1], broker_id=4),)},

@@ -223,7 +223,7 @@ def test_no_controller_stops_while_a_broker_outside_the_inventory_is_in_kraft_mo
     for command in (operator.rollback, operator.resume):
         with pytest.raises(GateTimeoutError, match="broker 4: is registered in KRaft mode, and is not in") as raised:
             command()
-        assert "unregister --id 4" in raised.value.remedy
+        assert "'migrator quorum unregister -c FILE --id 4'" in raised.value.remedy
         assert set(CONTROLLERS) <= set(operator.cluster.processes)
     if is_up:
         operator.inventory = None

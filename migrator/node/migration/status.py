@@ -287,7 +287,7 @@ def running_gate(public: PublicState, cluster: ClusterImage) -> tuple[Gate, ...]
             "running",
             not down,
             f"brokers that do not serve: {', '.join(map(str, down)) or 'none'}",
-            "Start them, and wait until they serve. What is gone for good: kafka-cluster.sh unregister --id N",
+            "Start them, and wait until they serve. What is gone for good: 'migrator quorum unregister -c FILE --id N'",
         ),
     )
 

@@ -203,7 +203,7 @@ class JobActs:
             raise JobFailedError(
                 f"the registration of broker {node.node_id} cannot be removed: {why_not}",
                 where=node.name,
-                remedy=jobs.REMEDIES[Job.UNREGISTER].format(node.node_id),
+                remedy=jobs.REMEDIES[Job.UNREGISTER],
             )
 
     def _runner(self, job: Job, node: Node, seen: Observation, progress: Progress) -> Node:

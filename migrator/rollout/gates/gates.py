@@ -320,7 +320,8 @@ def _none_in_kraft(question: GateQuestion, seen: Observation) -> Found:
 def _leaves_kraft(broker_id: int) -> str:
     return (
         f"If broker {broker_id} is to stay, see that the inventory has it; then 'migrator rollout resume'. If it is to "
-        f"go, stop it, and remove its registration: kafka-cluster.sh unregister --id {broker_id}"
+        f"go, stop it, and remove its registration with 'migrator quorum unregister -c FILE --id {broker_id}', where "
+        "FILE is the one that 'access' of the inventory names; then 'migrator rollout resume'"
     )
 
 

@@ -42,7 +42,8 @@ REMEDIES: Mapping[Job, str] = {
     Job.FORMAT: "Do what it says, then 'migrator rollout resume'",
     Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume': it starts the controllers, waits until ZooKeeper "
     "has everything, and stops them again",
-    Job.UNREGISTER: "Remove it with 'kafka-cluster.sh unregister --id {}', then 'migrator rollout resume'",
+    Job.UNREGISTER: "See that a controller leads, and that the login of 'access' has the right Alter on the cluster; "
+    "then 'migrator rollout resume'",
     Job.LEAVE_OUT: "Do what it says, then 'migrator rollout resume': it gives the order again. If the node is there "
     "again: 'migrator rollout resume --with-node NODE'",
     Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
