@@ -97,7 +97,7 @@ UNOWNED = {
     ("rollout/executors/bounded.py", "create_task"): "the call that starts them ends them, and hears of their end",
     ("rollout/files/property_files.py", "TaskGroup"): "of commands; the call that starts it hears of each end",
     ("rollout/files/property_files.py", "create_task"): "the group above owns them",
-    ("rollout/gates/gatekeeper.py", "create_task"): "of commands; the call that starts it ends it",
+    ("rollout/meanwhile.py", "create_task"): "of commands; whoever starts it ends it",
 }
 
 

@@ -37,6 +37,7 @@ from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
+from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
 from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
 from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
@@ -59,6 +60,8 @@ from migrator.rollout.site import Site, parts_at, site_of
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 """Exit codes of a run that did not fail; 0 where none is given."""
+_ASKS = "asks the controllers for the metadata"
+_LOOKS = "looks at ZooKeeper, controllers and brokers"
 _UNHEARING = ("unlock", "remove-znodes")
 """Commands that keep others out, too, and look for no order to stop."""
 _STOPS = (
@@ -95,9 +98,14 @@ async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
     progress = progress_of(entries)
     goes_back = bool(progress.rollout) and not progress.closed and progress.direction is Direction.BACK
     direction = Direction.BACK if back or goes_back else Direction.FORWARD
-    async with parts_at(site, _say_aside) as (parts, world):
-        unknown = await check_address(world.zookeeper, await parts.observer.observe(partitions=False))
+    async with Meanwhile(_say_aside, _ASKS) as meanwhile, parts_at(site, _say_aside) as (parts, world):
+        meanwhile.what = _LOOKS
+        seen = await parts.observer.observe(partitions=False)
+        unknown = await check_address(world.zookeeper, seen)
+        away = "" if seen.zookeeper_answers or not world.zookeeper_connect else ". ZooKeeper does not answer"
+        meanwhile.what = f"reads the property files of the nodes, and looks at the cluster again{away}"
         shown = await _previews(parts, progress, direction, canary)
+        meanwhile.what = f"asks where the lock is, and ends its connections{away}"
         if as_json:
             steps = [one.as_json() for one in shown]
             head = {"cluster": site.inventory.cluster, "direction": direction.value, "unknown": unknown or None}
@@ -250,9 +258,10 @@ def _run(
 
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (parts, world):
-            await check_address(world.zookeeper, await parts.observer.observe(partitions=False))
-            await refuse_without(parts, journal)
-            await refuse_with(parts, journal)
+            async with Meanwhile(_say_with_time, _LOOKS):
+                await check_address(world.zookeeper, await parts.observer.observe(partitions=False))
+                await refuse_without(parts, journal)
+                await refuse_with(parts, journal)
             ended = await begin(parts, journal)
             if ended is not None:
                 return ended
@@ -334,8 +343,10 @@ async def _standing(site: Site) -> Standing:
     running = site.state.exists() and is_in_use(site.state)
     seen, holder, trouble = None, None, ""
     try:
-        async with parts_at(site, _say_aside) as (parts, _):
+        async with Meanwhile(_say_aside, _ASKS) as meanwhile, parts_at(site, _say_aside) as (parts, _):
+            meanwhile.what = _LOOKS
             seen = await parts.observer.observe()
+            meanwhile.what = "asks who holds the lock, and ends its connections"
             holder = await parts.lock.holder()
     except OperatorError as error:
         trouble = str(error)

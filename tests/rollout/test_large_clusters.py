@@ -13,8 +13,8 @@ from kazoo.client import KazooClient
 from migrator.config.load import typed_settings
 from migrator.errors import OperatorError
 from migrator.records.metadata import Endpoint
+from migrator.rollout import meanwhile
 from migrator.rollout.files.property_files import HOSTS_AT_ONCE, at_once
-from migrator.rollout.gates import gatekeeper
 from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.ports import Observation
 from migrator.rollout.seeing import observer
@@ -212,7 +212,7 @@ class Slow(ModelCluster):
 
 
 def test_a_look_that_takes_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gatekeeper, "LONG_SECONDS", 0.001)
+    monkeypatch.setattr(meanwhile, "LONG_SECONDS", 0.001)
     cluster = Slow()
     operator = Operator(cluster, tmp_path)
     operator.hears = cluster.told.append

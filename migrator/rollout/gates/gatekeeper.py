@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from migrator.rollout.files.property_files import text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
 from migrator.rollout.gates.gates import unseen
 from migrator.rollout.journal.journal import Event
+from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS, parsed, session_ms, watched_keys
@@ -20,8 +20,6 @@ Note = Callable[..., None]
 SHOWN_MAX = 5
 
 
-LONG_SECONDS = 10.0
-"""Of a look at the cluster."""
 Asked = Callable[[Observation], Sequence[GateQuestion]]
 """What a gate asks, by what is seen at each look: a broker that was down may serve at the next one."""
 
@@ -156,18 +154,10 @@ class Gatekeeper:
 
     async def _look(self, step: str) -> Observation:
         """At everything; says so if that takes long."""
-
-        async def say_so() -> None:
-            while True:
-                await asyncio.sleep(LONG_SECONDS)
-                self._parts.tell(f"{step}: still looks at brokers, partitions and controllers")
-
-        meanwhile = asyncio.create_task(say_so())
-        try:
+        async with Meanwhile(
+            lambda sentence: self._parts.tell(f"{step}: {sentence}"), "looks at brokers, partitions and controllers"
+        ):
             return await self._parts.observer.observe()
-        finally:
-            meanwhile.cancel()
-            await asyncio.gather(meanwhile, return_exceptions=True)  # a line that nobody can read ends no look
 
     async def until_gone(self, node: Node, step: str) -> None:
         """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
