@@ -166,7 +166,10 @@ def test_a_disk_that_is_full_changes_nothing(tmp_path: Path) -> None:
 def test_a_process_of_somebody_else_is_named(tmp_path: Path) -> None:
     if any(not above.stat().st_mode & stat.S_IXOTH for above in (Path(sys.prefix), *Path(sys.prefix).parents)):
         pytest.skip("nobody else may enter the directory of this environment")
-    hands = Hands(node(tmp_path / "server.properties"))
+    for directory in (tmp_path, *(above for above in tmp_path.parents if Path(gettempdir()) in above.parents)):
+        directory.chmod(0o755)
+    hands = Hands(node(tmp_path / "conf" / "server.properties"))
+    hands.path.parent.mkdir(mode=0o755)
     hands.start()
     try:
         as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all "
@@ -175,6 +178,12 @@ def test_a_process_of_somebody_else_is_named(tmp_path: Path) -> None:
             Hands(hands.node, commands={"stop": stop}).stop()
         assert failed.value.output is not None
         assert re.search(r"this user may not end process \d+", failed.value.output.errors)
+        hands.path.touch()
+        hands.path.parent.chmod(0o700)
+        with pytest.raises(ExecutorError) as failed:
+            Hands(hands.node, commands={"stop": stop}).stop()
+        assert failed.value.output is not None
+        assert f"this user may not look at {hands.path}: Permission denied" in failed.value.output.errors
     finally:
         hands.stop()
 

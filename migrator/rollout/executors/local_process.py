@@ -114,10 +114,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         users = [_id(name.strip()) for name in (named or "").split(",") if name.strip()]
         wrong = _act(action, path, names, more, users)
+        note = others(path, names, users)
     except KeyError as error:
         wrong = f"this machine has no user {error.args[0]}"
-    else:
-        note = others(path, names, users)
+    except OSError as error:
+        wrong = f"this user may not look at {error.filename}: {error.strerror}"
     sys.stderr.writelines(f"{line}\n" for line in (wrong, note) if line)
     return 1 if wrong else 0
 
@@ -146,11 +147,14 @@ def _act(action: str, path: str, marks: Sequence[str], more: Sequence[str], user
 
 
 def _users_of(path: str) -> set[int]:
-    """Who could start or stop the server anyway."""
+    """Who could start or stop the server anyway.
+
+    :raises PermissionError: the caller may not look at the file. Not to know its owner is not to know what runs.
+    """
     real = Path(os.path.realpath(path))
     found = {os.geteuid()}
     for owned in (real, real.parent):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
             found.add(owned.stat().st_uid)
     return found
 
