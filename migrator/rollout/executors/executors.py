@@ -79,7 +79,10 @@ OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
 OWN_WORDS_OF_SUCCESSOR = ("read", "start")
 """The same between a controller and Kafka's own that takes over: they may share a place, and never run together."""
 SAID = {
-    NOT_KEPT: ("mode or owner of the file cannot be kept", "Let the executor's user own it, or use sudo"),
+    NOT_KEPT: (
+        "mode, owner, access list (ACL) or SELinux context of the file cannot be kept",
+        "Let the executor's user own it, or use sudo. An access list needs the cp of GNU coreutils on the host",
+    ),
     NO_SUCH_UNIT: ("systemd does not know the unit", "Correct 'unit' in the inventory"),
     NOT_NAMED: (
         "the unit runs, or may run, and systemd names no process of it",

@@ -82,8 +82,8 @@ as() {
   else
     set -- su -s /bin/sh -c "$script" "$user" migrator "$@"
   fi
-  env -i PATH="$PATH" "$@" || code=$?
-  case $code in 0|81|82|83|86|89) return "$code" ;; esac
+  env -i PATH="$PATH" NOT_OWNED=88 "$@" || code=$?
+  case $code in 0|81|82|83|84|86|89) return "$code" ;; esac
   echo "others than root may change $unsafe, so only user $user works there" >&2
   return 88
 }
@@ -96,6 +96,29 @@ _DIGESTS = r"""
 digest_of() { found=$(sha256sum <"$1"); echo "${found%% *}"; }
 now_of() { if [ -e "$1" ]; then digest_of "$1"; else echo absent; fi; }
 """
+
+_KEPT = r"""
+facts_of() {
+  echo "mode $(stat -c %a "$1")"
+  context=$(stat -c %C "$1" 2>/dev/null) || context=
+  echo "SELinux context ${context#*:}"
+  if command -v getfacl >/dev/null 2>&1; then
+    echo "access list $(getfacl -cnp -- "$1" 2>/dev/null)"
+  else
+    echo "access list $(ls -ldn -- "$1" | cut -c 11)"
+  fi
+}
+copy_of() { cp --preserve=all "$1" "$2" 2>/dev/null || cp -p "$1" "$2"; }
+check_kept() {
+  if [ "$(stat -c %u:%g "$1")" != "$(stat -c %u:%g "$2")" ]; then exit "${NOT_OWNED:-84}"; fi
+  before=$(facts_of "$1") after=$(facts_of "$2")
+  if [ "$before" = "$after" ]; then return 0; fi
+  echo "before:" $before "/ in the new file:" $after >&2
+  exit 84
+}
+"""
+"""``copy_of FILE NEW`` with all that can be kept; busybox has ``-p`` alone, which loses access lists (ACL).
+``check_kept`` ends if who may read the file would change. The user of a context is that of whoever writes."""
 
 _LOOK = r"""set -eu
 path=$1
@@ -122,16 +145,16 @@ exec head -c "$size" "$path"
 """A log goes on while it is read: up to where it ended before."""
 
 _MAKE = rf"""set -eu
-umask 077{_DIGESTS}path=$1
+umask 077{_DIGESTS}{_KEPT}path=$1
 read -r expected wanted || exit 83
 if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
 [ "$(now_of "$path")" = "$expected" ] || exit 82
 new=$(mktemp "$path.new.XXXXXX")
 trap 'rm -f "$new"' EXIT
-if [ -e "$path" ]; then cp -p "$path" "$new"; fi
+if [ -e "$path" ]; then copy_of "$path" "$new"; fi
 cat >"$new"
 [ "$(digest_of "$new")" = "$wanted" ] || exit 83
-if [ -e "$path" ] && [ "$(stat -c %u:%g:%a "$path")" != "$(stat -c %u:%g:%a "$new")" ]; then exit 84; fi
+if [ -e "$path" ]; then check_kept "$path" "$new"; fi
 sync "$new"
 trap - EXIT
 echo "$new"
@@ -139,13 +162,14 @@ echo "$new"
 """The new file beside the old one; prints its name. The digests are the first line of the input."""
 
 _KEEP = rf"""set -eu
-umask 077{_DIGESTS}backup=$1 path=${{2-}}
+umask 077{_DIGESTS}{_KEPT}backup=$1 path=${{2-}}
 read -r expected || exit 82
 if [ -e "$backup" ]; then exit; fi
 old=$(mktemp "$backup.new.XXXXXX")
 trap 'rm -f "$old"' EXIT
-if [ -n "$path" ]; then cp -p "$path" "$old"; else cat >"$old"; fi
+if [ -n "$path" ]; then copy_of "$path" "$old"; else cat >"$old"; fi
 [ "$(digest_of "$old")" = "$expected" ] || exit 82
+if [ -n "$path" ]; then check_kept "$path" "$old"; fi
 sync "$old"
 mv "$old" "$backup"
 """
