@@ -8,6 +8,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from migrator.clock import wall_ms
+from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.properties import decoded, encoded, parse_properties, read_decoded, without_keys
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
@@ -56,6 +57,8 @@ class StockFile:
                 where=f"{self.ours}: {OLD_SECRET}",
                 remedy=f"Rename it to {SECRET}, which Kafka 3.9 and this program know too",
             )
+        for key, what, remedy in refused_by_kafka(keys):
+            raise OperatorError(f"Kafka does not start: {what}", where=f"{self.ours}: {key}", remedy=remedy)
 
     def write(self) -> None:
         """Write it, readable for whom ours is: it may hold secrets.

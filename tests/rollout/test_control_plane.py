@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.config.properties import decoded, parse_properties
+from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelCluster
@@ -43,6 +44,14 @@ def test_kafkas_controllers_take_over_without_the_key(operator: Operator) -> Non
     assert operator.apply() is Ending.COMPLETE
     assert not operator.cluster.violations
     assert planes(operator) == {None}
+
+
+def test_a_file_that_kafka_refuses_for_another_reason_is_named_before_ours_is_stopped(operator: Operator) -> None:
+    node = operator.node("controller-3002")
+    operator.cluster.files[node.name, node.properties] += b"max.connections.per.ip=0\n"
+    with pytest.raises(OperatorError, match="Kafka does not start: it is 0"):
+        operator.apply()
+    assert node.name in operator.cluster.processes
 
 
 @pytest.mark.parametrize("ended", ["controller-3003", "controller-3002"])

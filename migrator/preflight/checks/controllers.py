@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.key_uses import concerns_this_program_only
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck
@@ -190,6 +191,14 @@ def level_without_tokens(evidence: Evidence) -> Iterator[Found]:
             )
 
 
+def refused_at_the_hand_over(evidence: Evidence) -> Iterator[Found]:
+    """Ours starts with such a file, so it would be seen only once ours has stopped."""
+    for controller in evidence.controllers:
+        known = {key: text for key, text in controller.file.values.items() if key not in controller.file.hidden}
+        for key, what, remedy in refused_by_kafka(known):
+            yield Found(controller.file.at(key), what, remedy, hosts=(controller.who,))
+
+
 def _name(controller: ControllerFile) -> str:
     return version_at(controller.directory.level or 0).name
 
@@ -254,5 +263,9 @@ CHECKS = (
     PreflightCheck(
         "M215", Severity.BLOCKER, "metadata.version without delegation tokens", level_without_tokens,
         "Empty the directory, and format it with --release-version 3.6-IV2 or later; the brokers need the same",
+    ),
+    PreflightCheck(
+        "M216", Severity.WARNING, "Kafka's own controller does not start with this file", refused_at_the_hand_over,
+        "Correct the setting before Kafka's controllers take over",
     ),
 )  # fmt: skip

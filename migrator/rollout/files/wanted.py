@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.properties import decoded, encoded
+from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import earlier_of
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.changed_since import not_kept
-from migrator.rollout.plan.modes import CONNECT, FileMode, lost_zookeeper, rewritten, stock_file
+from migrator.rollout.plan.modes import CONNECT, FileMode, lost_zookeeper, parsed, rewritten, stock_file
 from migrator.rollout.plan.steps import Step
 
 
@@ -24,6 +26,8 @@ async def wanted_file(
         raise ValueError(step.name)
     if step.mode is FileMode.STOCK:
         release = parts.inventory.handover
+        for key, what, remedy in refused_by_kafka(parsed(node, text)):
+            raise OperatorError(f"Kafka does not start: {what}", where=f"{node.properties}: {key}", remedy=remedy)
         return encoded(text if release is None else stock_file(text, release)), None
     earlier = await earlier_of(parts.executor, node, step.mode, progress.rollout, text)
     was = None if earlier is None else decoded(earlier)

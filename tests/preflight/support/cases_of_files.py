@@ -420,6 +420,7 @@ CASES = (
     Case("M212", log_of_an_earlier_migration, "controller", "from an earlier migration"),
     Case("M213", formatted_for_3_5, "controller", "metadata.version 3.5-IV2"),
     Case("M214", formatted_differently, "second", "3.7-IV2"),
+    Case("M216", controller_with(max_connections_per_ip="0"), FILE, "nobody is in max.connections.per.ip.overrides"),
     Case("M215", formatted_for_3_6_iv1, "controller", "3.6-IV1, which has no delegation tokens"),
     Case("M301", controller_with(alter_config_policy_class_name="com.example.P"), FILE, "example.P is a Java class"),
     Case("M301", controller_with(authorizer_class_name="com.example.A"), FILE, "com.example.A is a Java class"),
