@@ -325,7 +325,8 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
 def status(inventory: Path, as_json: bool) -> None:
     """Show how far the rollout is, what failed, who holds the lock, and what the cluster says.
 
-    Exit codes: 0 the rollout is complete, 1 it is not, or there is none, 2 the cluster cannot be looked at.
+    Exit codes: 0 the rollout is complete, 1 it is not, or there is none, 2 nothing of the
+    cluster can be seen.
     """
     standing = asyncio.run(_standing(site_of(inventory)))
     if as_json:
@@ -333,7 +334,7 @@ def status(inventory: Path, as_json: bool) -> None:
     else:
         for line in status_lines(standing):
             say(line)
-    if standing.seen is None:
+    if standing.is_blind:
         raise click.exceptions.Exit(ExitCode.REFUSED)
     raise click.exceptions.Exit(ExitCode.OK if standing.is_complete else ExitCode.DIFFERENT)
 

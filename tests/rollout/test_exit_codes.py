@@ -143,6 +143,23 @@ def test_a_status_that_cannot_look_says_what_it_knows(
     assert type_("status --json") == 2
 
 
+def test_a_status_to_which_nobody_answers_is_no_status(
+    desk: Desk, type_: Type, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that answers, if only to say that the migration is not finished, makes it one."""
+    desk.printed("apply --until DualWrite")
+    seen = Observation(unknown=("no controller answers",))
+
+    async def nothing(**_: object) -> Observation:
+        return seen
+
+    monkeypatch.setattr(desk.cluster, "observe", nothing)
+    assert type_("status") == 2
+    assert "unknown: no controller answers" in capsys.readouterr().out
+    seen = Observation(zookeeper_answers=True)
+    assert type_("status") == 1
+
+
 @pytest.mark.parametrize(
     ("holder", "code"),
     [("apply", 0), ("resume", 0), ("rollback", 0), ("", 0), ("unlock", 1), ("remove-znodes", 1)],

@@ -44,6 +44,12 @@ class Standing:
         """Whether the last rollout has come to its end."""
         return self.state == "complete"
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing of the cluster could be seen: it may be well, or not be there."""
+        seen = self.seen
+        return seen is None or (not seen.zookeeper_answers and seen.quorum is None and seen.brokers is None)
+
     def as_json(self) -> dict[str, Any]:
         """For scripts."""
         holder, step = self.holder, self.step
