@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from migrator.config.properties import decoded, encoded, parse_properties
+from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
+from migrator.parts.kafka import StockKafka
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.plan.steps import Phase
@@ -149,3 +151,22 @@ def test_a_key_of_the_inventory_that_the_brokers_own_listeners_may_need_stays(tm
         found = parse_properties(file_of(operator, name))
         assert found["ssl.truststore.location"] == "/etc/trust.p12"
         assert "listener.name.controller.ssl.client.auth" not in found
+
+
+@pytest.mark.lane("test-all")
+@pytest.mark.parametrize("comes_back", [True, False], ids=["as it comes back", "with the key"])
+def test_kafka_starts_with_what_comes_back(
+    operator: Operator, tmp_path: Path, kafka_391: StockKafka, *, comes_back: bool
+) -> None:
+    """Kafka's own tool reads the file of a broker with ``zookeeper.connect`` as the broker does."""
+    migrate_by_hand(operator, ALL, more=WITH_A_BLANK + VOTERS)
+    assert operator.apply(StopAt(Phase.COPY)) is Ending.REACHED
+    assert operator.rollback() is Ending.COMPLETE
+    (tmp_path / "data").mkdir()
+    text = file_of(operator, "broker-1").replace("/data/broker-1", str(tmp_path / "data"))
+    path = tmp_path / "server.properties"
+    path.write_bytes(encoded(text if comes_back else f"{text}controller.listener.names=CONTROLLER\n"))
+    with pytest.raises(OperatorError) as raised:  # also for a directory that is not formatted
+        kafka_391.tool("kafka.tools.StorageTool", "info", "-c", str(path), directory=tmp_path)
+    assert ("must be empty when not running in KRaft mode" in str(raised.value)) is not comes_back
+    assert ("Found log directory" in str(raised.value)) is comes_back
