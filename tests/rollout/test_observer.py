@@ -41,6 +41,7 @@ T = TypeVar("T")
 ZOOKEEPER, MIGRATING, KRAFT = BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING, BrokerMode.KRAFT
 QUORUM, HEALTHY = GateQuestion(Gate.QUORUM_HEALTHY), GateQuestion(Gate.PARTITIONS_HEALTHY)
 WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
+KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
 
 
 def in_state(state: PublicState) -> GateQuestion:
@@ -153,6 +154,7 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     assert modes(seen) == {1: (ZOOKEEPER, True), 2: (ZOOKEEPER, True)}
     cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
     seen = eyes.until(in_mode(MIGRATING), in_state(PublicState.DUAL_WRITE), QUORUM, WRITTEN, HEALTHY, ALONE)
+    eyes.until(KEEPS_UP)
     assert (seen.controller_broker, seen.unknown) == (None, ())
     _found_by_one_server(cluster, eyes)
     eyes.world.observer._askers.clear()  # type: ignore[attr-defined]  # as where gRPC does not reach the controllers
@@ -279,7 +281,11 @@ def _by_stock_controllers(cluster: KafkaCluster, eyes: Eyes) -> None:
     assert seen.quorum is not None
     assert seen.quorum.voters[3001].migration_on is True
     cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
-    eyes.until(in_mode(MIGRATING), in_state(PublicState.DUAL_WRITE), QUORUM, WRITTEN, HEALTHY)
+    eyes.until(in_mode(MIGRATING), in_state(PublicState.DUAL_WRITE), QUORUM, WRITTEN, HEALTHY, KEEPS_UP)
+    cluster.controllers[0].stop()
+    cluster.resume_controllers()
+    eyes.wait_for(lambda seen: bool(judge(KEEPS_UP, seen)) and not judge(in_state(PublicState.DUAL_WRITE), seen))
+    eyes.until(WRITTEN, KEEPS_UP)
     admin.create("later", 3, 1)
     seen = eyes.until(WRITTEN)
     assert seen.migration is not None
