@@ -124,3 +124,18 @@ def test_many_are_counted_and_few_named(path: Path, monkeypatch: pytest.MonkeyPa
         said = others(str(path), [MARK])
     assert said.count("process ") == 1
     assert " and 1 more; " in said
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_what_a_process_prints_goes_through_no_link(path: Path, kind: str) -> None:
+    """Whoever owns the directory could let root append to any file, or wait for a reader for ever."""
+    sink, elsewhere = path.with_name(f"{path.name}.out"), path.with_name("of-root")
+    elsewhere.write_text("as before")
+    if kind == "pipe":
+        os.mkfifo(sink)
+    else:
+        (sink.symlink_to if kind == "link" else sink.hardlink_to)(elsewhere)
+    hands = Hands(node(path, command="sh -c 'echo more; exit 1'"))
+    with pytest.raises(ExecutorError, match=f"{sink.name}"):
+        hands.start()
+    assert elsewhere.read_text() == "as before"

@@ -26,6 +26,9 @@ SHOWS_SECONDS = 60.0
 MODULE = "migrator.rollout.executors.local_process"
 """In the command line of whoever brings these words here, such as sudo or ssh: that is not the process."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
+APPENDS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+"""To the file for what the process prints. Beside the property file, its owner may have put a link or a pipe: then
+nothing is started, because the caller may be root."""
 USERS = "--users="
 NAMED_MAX = 3
 
@@ -88,7 +91,11 @@ def start(path: str, marks: Sequence[str], output: str, command: Sequence[str], 
     if find(path, marks, users):
         return ""
     sink = output or f"{path}.out"
-    descriptor = os.open(sink, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(sink, APPENDS if output else APPENDS | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    found = os.fstat(descriptor)
+    if not output and (not stat.S_ISREG(found.st_mode) or found.st_nlink != 1):
+        os.close(descriptor)
+        return f"{sink} is no file of its own; remove it, or name another one with 'output'"
     try:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True
