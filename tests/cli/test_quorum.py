@@ -87,6 +87,7 @@ async def leader_id(cluster: DynamicCluster) -> int:
     return found
 
 
+@pytest.mark.lane("test-all")
 async def test_an_operator_moves_the_voters_and_looks_on(tmp_path: Path) -> None:
     async with served(tmp_path, 5, 3) as cluster:
         leader = await leader_id(cluster)
@@ -127,6 +128,7 @@ async def test_an_operator_moves_the_voters_and_looks_on(tmp_path: Path) -> None
         ]
 
 
+@pytest.mark.lane("test-all")
 async def test_a_controller_that_has_lost_its_leader_says_that_nobody_leads(tmp_path: Path) -> None:
     """It remembers who led, itself perhaps, which is not an answer to who leads."""
     async with served(tmp_path, 2, 2) as cluster:

@@ -84,7 +84,7 @@ STOPS = pytest.mark.parametrize("stops", [True, False], ids=["stop and start", "
 
 
 @STOPS
-@pytest.mark.parametrize("way", [forward, with_canary])
+@pytest.mark.parametrize("way", [forward, pytest.param(with_canary, marks=pytest.mark.lane("test-all"))])
 def test_killed_at_every_boundary(tmp_path: Path, way: Way, *, stops: bool) -> None:
     (tmp_path / "clean").mkdir()
     clean = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "clean")
