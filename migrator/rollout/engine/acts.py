@@ -27,7 +27,7 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.plan.steps import Act, Job, Phase, Step
-from migrator.rollout.ports import ExecutorError, FileChangedError
+from migrator.rollout.ports import ExecutorError, FileChangedError, Observation
 
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
@@ -61,11 +61,17 @@ class StepActs:
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
 
-    async def look(self, step: Step) -> tuple[FileMode | None, bool]:
-        """What the file of a step's node is for, and whether its process runs."""
+    async def look(self, step: Step, seen: Observation) -> tuple[FileMode | None, bool]:
+        """What the file of a step's node is for, and whether its process runs.
+
+        :param seen: the look before.
+        :raises HiddenProcessError: it answers, and no process of it is found.
+        """
         if step.node is None or step.job is Job.UNREGISTER:  # that one's host is gone
             return None, False
         runs = await self._parts.executor.incarnation(step.node) is not None
+        if not runs:
+            await self._processes.refuse_hidden(step.node, seen)
         if step.mode is None or step.mode is FileMode.STOCK:
             return None, runs
         return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))), runs

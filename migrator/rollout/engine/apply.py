@@ -18,7 +18,7 @@ from migrator.rollout.engine.decisions import is_needed
 from migrator.rollout.engine.file_ahead import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
-from migrator.rollout.engine.processes import UntrueRestartError
+from migrator.rollout.engine.processes import HiddenProcessError, UntrueRestartError
 from migrator.rollout.engine.questions import (
     LEFT_OUT_BEHIND,
     asks_again,
@@ -57,6 +57,7 @@ OWN_WORDS = (
     FileChangedError,
     GateShutError,
     GateTimeoutError,
+    HiddenProcessError,
     IdentityError,
     JobFailedError,
     PlaceAwayError,
@@ -226,7 +227,7 @@ class RolloutRun:
             return True
         question = LEFT_OUT_BEHIND.get(step.condition)
         while True:
-            here, runs = await self._acts.look(step)
+            here, runs = await self._acts.look(step, seen)
             starts = step.node is not None and step.node.name in self._progress.returned
             if is_needed(step, seen, here, runs=runs, starts=starts):
                 self._parts.tell(f"{step.name}: {why_of(step)}")

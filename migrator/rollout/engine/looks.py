@@ -9,7 +9,7 @@ from migrator.rollout.journal.progress import StepProgress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.steps import Step
-from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
+from migrator.rollout.ports import BrokerMode, BrokerSeen, ControllerProgram, Observation
 
 MODES = {
     FileMode.BROKER_ZOOKEEPER: BrokerMode.ZOOKEEPER,
@@ -33,6 +33,18 @@ def serves(node: Node, seen: Observation) -> bool:
         return broker is not None and broker.mode is not None
     voter = None if seen.quorum is None else seen.quorum.voters.get(node.node_id)
     return voter is not None and voter.program is not None
+
+
+def answers(node: Node, seen: Observation, program: ControllerProgram) -> bool:
+    """Whether the process of a node has answered at this look.
+
+    :param program: what the node's own process is, if it is a controller: another one takes over from it.
+    """
+    if node.role is Role.BROKER:
+        broker = (seen.brokers or {}).get(node.node_id)
+        return broker is not None and broker.serving
+    voter = None if seen.quorum is None else seen.quorum.voters.get(node.node_id)
+    return voter is not None and voter.program is program
 
 
 def is_silent(step: Step, seen: Observation) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine import decisions
+from migrator.rollout.engine.looks import answers
 from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode
+from migrator.rollout.plan.plan import program_of
 from migrator.rollout.plan.steps import Step
-from migrator.rollout.ports import ExecutorError, UnreachableError
+from migrator.rollout.ports import ExecutorError, Observation, UnreachableError
 
 IN_ZOOKEEPER = (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER)
 
@@ -19,12 +21,35 @@ class UntrueRestartError(OperatorError):
     """A command to stop or restart succeeded, and the same process runs."""
 
 
+class HiddenProcessError(OperatorError):
+    """The executor says that nothing runs, and the node answers: what it would start, runs already."""
+
+
 class Processes:
     """Of one run."""
 
     def __init__(self, parts: RolloutParts, gates: Gatekeeper) -> None:
         self._parts = parts
         self._gates = gates
+
+    async def refuse_hidden(self, node: Node, seen: Observation) -> None:
+        """Of a node of which nothing was found to run: a process may have just begun, or just ended.
+
+        :param seen: the look before that.
+        :raises HiddenProcessError: it answers nevertheless. Nothing that was stopped for certain can be told then.
+        """
+        program = program_of(self._parts.inventory)
+        if not answers(node, seen, program):
+            return
+        again = await self._parts.observer.observe(partitions=False)
+        if not answers(node, again, program) or await self._parts.executor.incarnation(node) is not None:
+            return
+        raise HiddenProcessError(
+            "the node answers, and its executor says that no process of it runs",
+            where=f"{node.name} on {node.host}",
+            remedy="Try the command 'incarnation' of its executor, and correct the command or its variables, such as "
+            "'unit' or 'users'; then 'migrator rollout resume'",
+        )
 
     async def restart(self, step: Step, node: Node, before: str | None) -> None:
         """

@@ -86,7 +86,7 @@ def _finish(inventory: Inventory) -> Iterator[Step]:
             FileMode.CONTROLLER_ENDED,
             condition=Condition.STILL_MIGRATING,
             before=(*_may_end(inventory), GateQuestion(Gate.OTHERS_CAUGHT_UP, node)),
-            after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=False), QUORUM),
+            after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=program_of(inventory), migration_on=False), QUORUM),
         )
     if _waits_for_gone(inventory):
         acts, before = (Act.CHECK_BEFORE, Act.RUN, Act.CHECK_AFTER), (FINISHING,)
@@ -118,7 +118,7 @@ def _unregister(inventory: Inventory) -> Iterator[Step]:
 def _may_end(inventory: Inventory) -> tuple[GateQuestion, ...]:
     """What must hold up to the end of the migration, and is asked before each step to it."""
     in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT, nodes=inventory.brokers.nodes)
-    return DUAL_WRITE, in_kraft, replace(WRITTEN, program=_program(inventory)), ALONE
+    return DUAL_WRITE, in_kraft, replace(WRITTEN, program=program_of(inventory)), ALONE
 
 
 def _hand_over(inventory: Inventory) -> Iterator[Step]:
@@ -142,7 +142,7 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
     stops while another one is down."""
     controllers = inventory.controllers.nodes
     for node in controllers:
-        back = GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True)
+        back = GateQuestion(Gate.CONTROLLER_BACK, node, program=program_of(inventory), migration_on=True)
         yield Step(
             _name(Phase.MIGRATION_ON, node),
             Phase.MIGRATION_ON,
@@ -281,6 +281,7 @@ def _name(phase: Phase, node: Node) -> str:
     return f"{phase.value}/{node.name}"
 
 
-def _program(inventory: Inventory) -> ControllerProgram:
+def program_of(inventory: Inventory) -> ControllerProgram:
+    """What the controllers are that migrate the cluster."""
     stock = inventory.controllers.kind is ControllerKind.STOCK
     return ControllerProgram.STOCK if stock else ControllerProgram.MIGRATOR
