@@ -37,6 +37,8 @@ _ENDS_WITH_US = (
 """Helpers that watch a pipe from this process and end with it."""
 
 _chroot_numbers = itertools.count()
+_VARIABLES = tuple(os.environ)
+"""Of the environment, as the run begins: libraries add some of their own as they are imported."""
 
 
 def pytest_configure() -> None:
@@ -134,7 +136,7 @@ def _shared_state() -> dict[str, object]:
         "log level": logging.getLogger().level,
         "silenced log": logging.root.manager.disable,
         "working directory": Path.cwd(),
-        "environment": dict(os.environ) | {"PYTEST_CURRENT_TEST": ""},
+        "environment": {name: os.environ.get(name) for name in _VARIABLES},
         "handlers of signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
     }
 
