@@ -10,6 +10,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
+from urllib.parse import urlencode
 
 import pytest
 
@@ -21,7 +22,9 @@ from tests.rollout.support.hosts import Hands, digest, node
 
 OLD, NEW = b"zookeeper.ssl.keystore.password=a\n", b"zookeeper.ssl.keystore.password=b\n"
 DIGESTS = (digest(OLD), digest(NEW))
-PROGRAMS = re.findall(r"\w+", "cat cp env head id mktemp mv readlink rm setpriv sh sha256sum stat su sync true")
+PROGRAMS = re.findall(
+    r"\w+", "cat cp cut env head id ls mktemp mv readlink rm setpriv sh sha256sum stat su sync tr true"
+)
 KAFKA = 65534
 SHELLS = ["dash", "bash"]
 """busybox starts few programs: its own are a part of it."""
@@ -162,3 +165,10 @@ def test_an_input_that_is_cut_off_anywhere_changes_nothing(tmp_path: Path, actio
         does()
     if action == "write":
         assert (hands.names, hands.path.read_bytes()) == (["f"], OLD)
+
+
+def test_a_request_with_the_longest_command_passes_a_proxy_of_8_kib() -> None:
+    """``kubectl exec`` puts each word into the address of one request."""
+    name = "/var/lib/kafka/config/broker-of-a-cluster/server.properties"
+    words = ["sh", "-c", WRITE, "migrator", name, f"{name}.before-migrate.20261126-0930-1a2b3c4d"]
+    assert len(urlencode([("command", word) for word in words])) < 7500

@@ -81,9 +81,11 @@ def test_a_link_stays_a_link(hands: Hands) -> None:
     target = hands.path.parent / "real.properties"
     target.write_bytes(CONTENT)
     hands.path.symlink_to(target.name)
-    hands.write(b"new", CONTENT)
+    backup = hands.path.with_name("kept")
+    hands.write(b"new", CONTENT, str(backup))
     assert hands.path.is_symlink()
-    assert target.read_bytes() == b"new"
+    assert (target.read_bytes(), backup.read_bytes()) == (b"new", CONTENT)
+    assert backup.stat().st_mode == target.stat().st_mode
 
 
 @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])

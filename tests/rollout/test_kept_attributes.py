@@ -80,6 +80,19 @@ def test_coreutils_keep_all_of_it(path: Path) -> None:
     assert attributes(path) == attributes(path.with_name(f"{path.name}.before")) == before
 
 
+def test_a_link_has_what_the_file_behind_it_has(path: Path) -> None:
+    """Its own mode is 0777."""
+    link = path.with_name("link.properties")
+    link.symlink_to(path.name)
+    os.chown(link, path.stat().st_uid, path.stat().st_gid, follow_symlinks=False)
+    before = attributes(path)
+    assert write(link, os.environ["PATH"]).returncode == 0
+    assert link.is_symlink()
+    backup = link.with_name(f"{link.name}.before")
+    assert (path.read_bytes(), backup.read_bytes()) == (NEW, OLD)
+    assert attributes(path) == attributes(backup) == before
+
+
 def test_what_cannot_be_kept_is_not_written(path: Path, tmp_path: Path) -> None:
     """The cp is that of busybox; the access list can be seen."""
     if shutil.which("busybox") is None and "CI" not in os.environ:
@@ -90,7 +103,10 @@ def test_what_cannot_be_kept_is_not_written(path: Path, tmp_path: Path) -> None:
     before = attributes(path)
     written = write(path, str(search))
     assert written.returncode == NOT_KEPT
-    assert b"access list" in written.stderr
+    before_and_after = written.stderr.decode().splitlines()
+    assert before_and_after[0].startswith("access list of the old file: ")
+    assert before_and_after[1].startswith("and of the new one: ")
+    assert all(line.partition(": ")[2] for line in before_and_after), before_and_after
     assert b"password" not in written.stderr
     assert (path.read_bytes(), attributes(path)) == (OLD, before)
     assert [each.name for each in path.parent.iterdir()] == [path.name]

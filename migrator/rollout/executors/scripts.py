@@ -92,33 +92,29 @@ as() {
 the id of nobody where more than one can; empty where root alone can, or somebody else than root asks. ``as OWNER SCRIPT
 ARGUMENT...``: with his rights, and nothing of root's but the open input and output."""
 
-_DIGESTS = r"""
+_SHARED = r"""set -eu
+umask 077
 digest_of() { found=$(sha256sum <"$1"); echo "${found%% *}"; }
 now_of() { if [ -e "$1" ]; then digest_of "$1"; else echo absent; fi; }
-"""
-
-_KEPT = r"""
-facts_of() {
-  echo "mode $(stat -c %a "$1")"
-  context=$(stat -c %C "$1" 2>/dev/null) || context=
-  echo "SELinux context ${context#*:}"
-  if command -v getfacl >/dev/null 2>&1; then
-    echo "access list $(getfacl -cnp -- "$1" 2>/dev/null)"
-  else
-    echo "access list $(ls -ldn -- "$1" | cut -c 11)"
-  fi
-}
+behind_links() { if [ -L "$1" ]; then readlink -f "$1"; else echo "$1"; fi; }
 copy_of() { cp --preserve=all "$1" "$2" 2>/dev/null || cp -p "$1" "$2"; }
+mode() { stat -c %a "$1"; }
+SELinux_context() { found=$(stat -c %C "$1" 2>/dev/null) || found=; echo "${found#*:}"; }
+access_list() { getfacl -cnp -- "$1" 2>/dev/null || ls -ldn -- "$1" | cut -c 11 | tr -d ' '; }
 check_kept() {
   if [ "$(stat -c %u:%g "$1")" != "$(stat -c %u:%g "$2")" ]; then exit "${NOT_OWNED:-84}"; fi
-  before=$(facts_of "$1") after=$(facts_of "$2")
-  if [ "$before" = "$after" ]; then return 0; fi
-  echo "before:" $before "/ in the new file:" $after >&2
-  exit 84
+  for fact in mode SELinux_context access_list; do
+    before=$("$fact" "$1") after=$("$fact" "$2")
+    if [ "$before" = "$after" ]; then continue; fi
+    echo "$fact of the old file:" ${before:-none} | tr _ ' ' | cut -c 1-120 >&2
+    echo "and of the new one:" ${after:-none} | cut -c 1-120 >&2
+    exit 84
+  done
 }
 """
 """``copy_of FILE NEW`` with all that can be kept; busybox has ``-p`` alone, which loses access lists (ACL).
-``check_kept`` ends if who may read the file would change. The user of a context is that of whoever writes."""
+``check_kept`` ends if who may read the file would change. The user of a context is that of whoever writes. It stands in
+`WRITE` once: an API server takes all of a command in one line of a request, and a proxy before it may take 8 KiB."""
 
 _LOOK = r"""set -eu
 path=$1
@@ -144,10 +140,8 @@ exec head -c "$size" "$path"
 """
 """A log goes on while it is read: up to where it ended before."""
 
-_MAKE = rf"""set -eu
-umask 077{_DIGESTS}{_KEPT}path=$1
+_MAKE = r"""path=$(behind_links "$1")
 read -r expected wanted || exit 83
-if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
 [ "$(now_of "$path")" = "$expected" ] || exit 82
 new=$(mktemp "$path.new.XXXXXX")
 trap 'rm -f "$new"' EXIT
@@ -161,8 +155,7 @@ echo "$new"
 """
 """The new file beside the old one; prints its name. The digests are the first line of the input."""
 
-_KEEP = rf"""set -eu
-umask 077{_DIGESTS}{_KEPT}backup=$1 path=${{2-}}
+_KEEP = r"""backup=$1 path=$(behind_links "${2-}")
 read -r expected || exit 82
 if [ -e "$backup" ]; then exit; fi
 old=$(mktemp "$backup.new.XXXXXX")
@@ -176,12 +169,11 @@ mv "$old" "$backup"
 """The backup: of a file, or of what comes by standard input, where the file's place is another user's. The digest comes
 first there."""
 
-_PUT = rf"""set -eu{_DIGESTS}path=$1 new=$2
+_PUT = r"""path=$(behind_links "$1") new=$2
 read -r expected || exit 82
-if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
 [ "$(now_of "$path")" = "$expected" ] || exit 82
 mv -f "$new" "$path"
-sync "${{path%/*}}/"
+sync "${path%/*}/"
 """
 
 READ = rf"""{_AS_OWNER}owner_of_way "$1"
@@ -199,23 +191,25 @@ _HEAD = """read -r mark expected wanted || exit 83
 """A shell takes no more than this line, so the content stays for who comes next."""
 
 WRITE = rf"""{_AS_OWNER}path=$1 backup=${{2-}}
+shared={shlex.quote(_SHARED)}
+keep=$shared{shlex.quote(_KEEP)}
 {_HEAD}owner_of_way "$path"
 of_path=$owner of_backup=
 if [ -n "$backup" ]; then owner_of_way "$backup"; of_backup=$owner; fi
 case $of_path,$of_backup in
   65534,*|*,65534) echo "more than one user may change $unsafe" >&2; exit 88 ;;
 esac
-new=$({{ printf '%s %s\n' "$expected" "$wanted"; cat; }} | as "$of_path" {shlex.quote(_MAKE)} "$path")
+new=$({{ printf '%s %s\n' "$expected" "$wanted"; cat; }} | as "$of_path" "$shared"{shlex.quote(_MAKE)} "$path")
 trap 'as "$of_path" '\''rm -f "$1"'\'' "$new"' EXIT
 if [ -z "$backup" ] || [ "$expected" = absent ]; then
   :
 elif [ "$of_path" = "$of_backup" ]; then
-  printf '%s\n' "$expected" | as "$of_backup" {shlex.quote(_KEEP)} "$backup" "$path"
+  printf '%s\n' "$expected" | as "$of_backup" "$keep" "$backup" "$path"
 else
   {{ printf '%s\n' "$expected"; as "$of_path" 'cat "$1"' "$path" </dev/null; }} |
-    as "$of_backup" {shlex.quote(_KEEP)} "$backup"
+    as "$of_backup" "$keep" "$backup"
 fi
-printf '%s\n' "$expected" | as "$of_path" {shlex.quote(_PUT)} "$path" "$new"
+printf '%s\n' "$expected" | as "$of_path" "$shared"{shlex.quote(_PUT)} "$path" "$new"
 trap - EXIT
 """
 
