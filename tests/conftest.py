@@ -128,16 +128,19 @@ def process_left_as_found() -> Iterator[None]:
     """Fails a test that changes what all tests of its process share: a later one would fail for it."""
     before = _shared_state()
     yield
-    assert _shared_state() == before
+    changed = sorted(name for name, found in _shared_state().items() if found != before[name])
+    assert not changed, "the test has left changed: " + ", ".join(changed)
 
 
 def _shared_state() -> dict[str, object]:
+    """SIGINT is not there: an event loop that ends puts Python's own handler in the place of any other."""
     return {
-        "log level": logging.getLogger().level,
-        "silenced log": logging.root.manager.disable,
-        "working directory": Path.cwd(),
-        "environment": {name: os.environ.get(name) for name in _VARIABLES},
-        "handlers of signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+        "the log's level": logging.getLogger().level,
+        "whether the log is silenced": logging.root.manager.disable,
+        "the working directory": Path.cwd(),
+        "the handler of SIGTERM": signal.getsignal(signal.SIGTERM),
+        "the handler of SIGHUP": signal.getsignal(signal.SIGHUP),
+        **{f"the variable {name}": os.environ.get(name) for name in _VARIABLES},
     }
 
 

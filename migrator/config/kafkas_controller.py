@@ -23,7 +23,7 @@ def refused_by_kafka(properties: Mapping[str, str]) -> Iterator[Problem]:
     :param properties: of a controller. A value that another file holds (``${file:...}``) is taken for a good one.
     """
     bound = [entry.partition(":")[0].upper() for entry in split_list(properties.get("listeners", ""))]
-    names = [name for name in properties.get(NAMES, "").split(",") if name]
+    names = [name for name in properties.get(NAMES, "").strip().split(",") if name]
     unbound = [name for name in names if name not in bound]
     if unbound and bound and not any("${" in text for text in (*names, *bound)):
         yield (

@@ -270,7 +270,7 @@ class Gate(Enum):
     NO_FOREIGN_WRITES = "nobody else writes to ZooKeeper"
     ZOOKEEPER_CONTROLLER = "a broker is the ZooKeeper controller"
     BROKERS_SEEN = "ZooKeeper and the quorum say which brokers are registered"
-    QUORUM_SEEN = "some controller says whether it has the migration on"
+    VOTER_SEEN = "the controller says whether it has the migration on"
     ZOOKEEPER_SEEN = "ZooKeeper says who has the cluster"
 
 

@@ -34,6 +34,7 @@ REFUSED = [
 ]
 TAKEN = [
     {NAMES: "CONTROLLER,OTHER"},
+    {NAMES: "CONTROLLER,OTHER  "},
     {NAMES: "CONTROLLER,OTHER", "connections.max.idle.ms": "-1"},
     {NAMES: "CONTROLLER,OTHER", "max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:9"},
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.file_ahead import FileAheadError
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import ExecutorError, Observation
+from migrator.rollout.ports import ControllerSeen, ExecutorError, Observation
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -55,9 +58,11 @@ def looking(operator: Operator, blinds: Blinds, number: int) -> list[int]:
 
 
 def to_the_end(operator: Operator, way: Way) -> None:
-    """A command that ends with an error is typed once more."""
+    """A command that ends with an error is typed once more. What nobody saw is no reason to change a file."""
     try:
         ending = way(operator)
+    except FileAheadError:
+        raise
     except OperatorError:
         ending = way(operator)
     assert ending is Ending.COMPLETE
@@ -77,6 +82,12 @@ def begins(operator: Operator) -> None:
 
 def in_kraft(operator: Operator) -> None:
     operator.resume_until(Phase.KRAFT)
+
+
+def in_kraft_with_a_lost_journal(operator: Operator) -> None:
+    operator.resume_until(Phase.KRAFT)
+    (operator.state / COMMAND_FILE).unlink()
+    operator.lock.owner = None
 
 
 def without_a_broker(operator: Operator) -> None:
@@ -101,7 +112,14 @@ def without_a_broker(operator: Operator) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("stands", "way"), [(begins, forward), (in_kraft, back), (without_a_broker, forward), (without_a_broker, back)]
+    ("stands", "way"),
+    [
+        (begins, forward),
+        (in_kraft, back),
+        (in_kraft_with_a_lost_journal, forward),
+        (without_a_broker, forward),
+        (without_a_broker, back),
+    ],
 )
 def test_a_look_at_which_somebody_does_not_answer(
     stands: Callable[[Operator], None], way: Way, blinds: Blinds, tmp_path: Path
@@ -126,3 +144,34 @@ def test_a_look_at_which_somebody_does_not_answer(
         assert operator.cluster.unregistered == clean.cluster.unregistered, number
         assert operator.cluster.restarts == clean.cluster.restarts, number
         assert not operator.cluster.violations, number
+
+
+def test_a_controller_that_is_silent_at_one_look_is_not_left_out_of_the_end(tmp_path: Path) -> None:
+    """Its file says that the migration is off, and it was not restarted since."""
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory()), tmp_path / "state")
+    operator.resume_until(Phase.KRAFT)
+    ended = operator.copy(tmp_path / "ended")
+    ended.resume_until(Phase.FINISH)
+    node = operator.node("controller-3002")
+    key = node.name, node.properties
+    operator.cluster.files[key] = ended.cluster.files[key]
+
+    def silent(seen: Observation) -> Observation:
+        assert seen.quorum is not None
+        voters = {**seen.quorum.voters, node.node_id: ControllerSeen(node.node_id, None)}
+        return replace(seen, quorum=replace(seen.quorum, voters=voters))
+
+    first = operator.copy(tmp_path / "first")
+    looks = looking(first, silent, 0)
+    with contextlib.suppress(OperatorError):
+        first.resume_until(Phase.FINISH)
+    first.resume_until(Phase.FINISH)
+    for number in range(1, looks[0] + 1):
+        each = operator.copy(tmp_path / str(number))
+        looking(each, silent, number)
+        for _ in range(2):
+            with contextlib.suppress(OperatorError):
+                each.apply(StopAt(Phase.FINISH))
+        assert each.apply(StopAt(Phase.FINISH)) is Ending.REACHED, number
+        assert each.cluster.state == "Finished", number

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from migrator.config.properties import decoded, encoded
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.file_ahead import FileAheadError
-from migrator.rollout.plan.steps import Phase
+from migrator.rollout.engine.preview import gather, preview
+from migrator.rollout.journal.progress import Progress
+from migrator.rollout.plan.plan import plan
+from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.ports import BrokerMode
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
@@ -82,3 +87,15 @@ def test_behind_the_copy_it_was_only_taken_further(operator: Operator, tmp_path:
     assert operator.apply() is Ending.COMPLETE
     assert set(operator.cluster.modes().values()) == {BrokerMode.KRAFT}
     assert not operator.cluster.violations
+
+
+def test_plan_asks_for_no_backup_of_a_mode_that_is_behind(operator: Operator) -> None:
+    """The journal is lost behind the roll to KRaft, and nobody may list the directory."""
+    operator.resume_until(Phase.KRAFT)
+    (operator.state / COMMAND_FILE).unlink()
+    operator.cluster.exit_codes["ls"] = 2
+    parts = operator.parts()
+    steps = [step for step in plan(parts.inventory, Direction.FORWARD, "") if step.phase is Phase.MIGRATE]
+    facts = asyncio.run(gather(parts, steps, Progress()))
+    shown = preview(parts, steps, Progress(), facts)
+    assert [each.changes for each in shown] == [()] * len(parts.inventory.brokers.nodes)

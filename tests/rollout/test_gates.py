@@ -95,7 +95,8 @@ UNENDED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
-BROKERS_SEEN, QUORUM_SEEN = GateQuestion(Gate.BROKERS_SEEN), GateQuestion(Gate.QUORUM_SEEN)
+BROKERS_SEEN = GateQuestion(Gate.BROKERS_SEEN)
+VOTER_SEEN = replace(CONTROLLER, gate=Gate.VOTER_SEEN)
 ZOOKEEPER_SEEN = GateQuestion(Gate.ZOOKEEPER_SEEN)
 CLAIMED = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
 
@@ -210,6 +211,7 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (KEEPS_UP, replace(GOOD, migration=MigrationSeen("DualWrite", 3, keeps_up=True)), OPEN),
     (KEEPS_UP, in_state(PublicState.DUAL_WRITE, lag=3), "is 3 records behind the log, and has been for seconds"),
     (KEEPS_UP, in_state(PublicState.DUAL_WRITE), "the leader was not yet seen to write"),
+    (KEEPS_UP, in_state(PublicState.DUAL_WRITE, problems=("9 deletes: to be allowed",)), "and waits: 9 deletes: to be"),
     (KEEPS_UP, in_state(PublicState.MIGRATION_INELIGIBLE), OPEN),
     (FINISHING, in_state(PublicState.FINISHED), OPEN),
     (UNENDED, GOOD, OPEN),
@@ -233,8 +235,9 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (BROKERS_SEEN, replace(GOOD, controller_broker=None), OPEN),
     (BROKERS_SEEN, replace(GOOD, brokers=None), OPEN),  # a broker is the ZooKeeper controller: none is in KRaft mode
     (BROKERS_SEEN, NOTHING, "nobody says which are registered: nobody answers"),
-    (QUORUM_SEEN, with_voters(voter(program=None), leader=None), OPEN),
-    (QUORUM_SEEN, NOTHING, "no controller answers"),
+    (VOTER_SEEN, with_voters(voter(on=False), leader=None), OPEN),
+    (VOTER_SEEN, with_voters(voter(on=None)), "does not say whether it has the migration on"),
+    (VOTER_SEEN, NOTHING, "does not say whether it has the migration on: nobody answers"),
     (ZOOKEEPER_SEEN, replace(GOOD, controller_broker=None), OPEN),
     (ZOOKEEPER_SEEN, replace(in_state(PublicState.FINISHED), zookeeper_answers=False), OPEN),
     (ZOOKEEPER_SEEN, NOTHING, "does not answer"),

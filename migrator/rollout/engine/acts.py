@@ -20,14 +20,14 @@ from migrator.rollout.files.old_metadata_log import remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
 from migrator.rollout.files.wanted import wanted_file
 from migrator.rollout.gates.excuses import Baseline
-from migrator.rollout.gates.gatekeeper import AbortedError, Asked, Gatekeeper, Note
+from migrator.rollout.gates.gatekeeper import AbortedError, Asked, Gatekeeper, Note, always
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import Progress, StepProgress, restart_begun
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.plan.steps import Act, Job, Phase, Step
-from migrator.rollout.ports import ExecutorError, FileChangedError, Observation
+from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateQuestion, Observation
 
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
@@ -69,9 +69,7 @@ class StepActs:
         """
         if step.node is None or step.job is Job.UNREGISTER:  # that one's host is gone
             return None, False
-        runs = await self._parts.executor.incarnation(step.node) is not None
-        if not runs:
-            await self._processes.refuse_hidden(step.node, seen)
+        runs = await self._processes.incarnation(step.node, seen) is not None
         if step.mode is None or step.mode is FileMode.STOCK:
             return None, runs
         return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))), runs
@@ -171,8 +169,7 @@ class StepActs:
             await refuse_new_identity(self._parts, node, parsed(node, ours))
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
         if decisions.is_ahead(step, here):
-            if not may_be_ahead(node, await self._parts.observer.observe(partitions=False)):
-                raise ahead_of_copy(node)
+            await self._refuse_ahead(step, node)
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
         old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
@@ -200,6 +197,17 @@ class StepActs:
         restored = was is not None and now == digest(was)
         self._note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
 
+    async def _refuse_ahead(self, step: Step, node: Node) -> None:
+        """
+        :raises FileAheadError: the file is in KRaft mode, and it is seen that nothing is copied.
+        :raises GateTimeoutError: nobody says it.
+        """
+        question = GateQuestion(Gate.BROKERS_SEEN)
+        while not may_be_ahead(node, seen := await self._parts.observer.observe(partitions=False)):
+            if not self._parts.judge(question, seen):
+                raise ahead_of_copy(node)
+            await self._gates.wait(partial(always, question), step.name)
+
     async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
         try:
             await self._parts.executor.write(node, node.properties, content, expected=before, backup=kept)
@@ -213,7 +221,7 @@ class StepActs:
         known = progress.of(step.name)
         words = self._parts.inventory.words_for(node)
         while True:
-            before = await self._parts.executor.incarnation(node)
+            before = await self._processes.incarnation(node)
             comparable = decisions.comparable(known, before, words)
             now = await self._digest(node)
             is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
@@ -249,7 +257,8 @@ class StepActs:
         target = step.successor or node
         decision = Decision.TOOK_EFFECT  # as Kafka's controller, which this run has started behind the stop of ours
         if step.successor is None or step.name not in self._started:
-            decision = decisions.decide_start(progress.of(step.name), await self._parts.executor.incarnation(target))
+            look = self._processes.incarnation if step.successor is None else self._parts.executor.incarnation
+            decision = decisions.decide_start(progress.of(step.name), await look(target))
         if decision is Decision.DO:
             self._note(Event.BEGUN, step.name, Act.START, node=target.name)
             self._parts.tell(f"{step.name}: starts {target.name}")
@@ -262,7 +271,7 @@ class StepActs:
 
     async def _stop(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
         while True:
-            runs = await self._parts.executor.incarnation(node)
+            runs = await self._processes.incarnation(node)
             decision = decisions.decide_stop(progress.of(step.name), runs)
             if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
                 break

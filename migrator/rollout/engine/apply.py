@@ -20,10 +20,10 @@ from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import HiddenProcessError, UntrueRestartError
 from migrator.rollout.engine.questions import (
-    LEFT_OUT_BEHIND,
     asks_again,
     leaves_rack,
     open_rack,
+    question_to_leave_out,
     questions_after,
     questions_before,
 )
@@ -31,7 +31,7 @@ from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError
 from migrator.rollout.gates.excuses import BackAgainError, Baseline, refuse_end_with
-from migrator.rollout.gates.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError
+from migrator.rollout.gates.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError, always
 from migrator.rollout.journal.journal import Detail, Event, RolloutJournal
 from migrator.rollout.journal.progress import Progress, after, progress_of
 from migrator.rollout.nodes import Node
@@ -225,17 +225,17 @@ class RolloutRun:
             refuse_end_with(self._parts.inventory.gone, seen)
         if is_under_way(self._progress.of(step.name)):
             return True
-        question = LEFT_OUT_BEHIND.get(step.condition)
         while True:
             here, runs = await self._acts.look(step, seen)
             starts = step.node is not None and step.node.name in self._progress.returned
             if is_needed(step, seen, here, runs=runs, starts=starts):
                 self._parts.tell(f"{step.name}: {why_of(step)}")
                 return True
+            question = question_to_leave_out(step, runs=runs)
             if question is None or not self._parts.judge(question, seen):
                 await self._leave_out(step)
                 return False
-            await self._acts.gates.wait(step, lambda _: (question,))
+            await self._acts.gates.wait(step, partial(always, question))
             seen = await self._parts.observer.observe(partitions=False)
 
     async def _leave_out(self, step: Step) -> None:

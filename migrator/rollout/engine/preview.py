@@ -97,7 +97,12 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
     for node in nodes:
         parsed(node, texts[node.name])
     running = await at_once(executor.incarnation, nodes)
-    changed = [(step.node, step.mode) for step in steps if step.node is not None and step.mode is not None]
+    changed = [
+        (step.node, step.mode)
+        for step in steps
+        if step.node is not None and step.mode is not None
+        if not decisions.is_ahead(step, file_mode(step.node.role, parsed(step.node, texts[step.node.name])))
+    ]
     kept = await at_once(lambda it: earlier_of(executor, *it, progress.rollout, texts[it[0].name]), changed)
     successors = tuple(parts.inventory.controllers.stock.values())
     theirs = await at_once(lambda node: executor.read(node, node.properties), successors)

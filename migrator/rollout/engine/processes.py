@@ -32,23 +32,28 @@ class Processes:
         self._parts = parts
         self._gates = gates
 
-    async def refuse_hidden(self, node: Node, seen: Observation) -> None:
-        """Of a node of which nothing was found to run: a process may have just begun, or just ended.
+    async def incarnation(self, node: Node, seen: Observation | None = None) -> str | None:
+        """Of the process that runs; None: none does, and none answers. A process may have just begun, or just ended.
 
-        :param seen: the look before that.
-        :raises HiddenProcessError: it answers nevertheless. Nothing that was stopped for certain can be told then.
+        :param seen: a look just now, if there was one.
+        :raises HiddenProcessError: it answers, and is not found: whether it was stopped can be told by nothing then.
         """
+        found = await self._parts.executor.incarnation(node)
         program = program_of(self._parts.inventory)
-        if not answers(node, seen, program):
-            return
-        again = await self._parts.observer.observe(partitions=False)
-        if not answers(node, again, program) or await self._parts.executor.incarnation(node) is not None:
-            return
+        for look in (seen, None):
+            if found is not None:
+                return found
+            if not answers(node, look or await self._parts.observer.observe(partitions=False), program):
+                return None
+            found = await self._parts.executor.incarnation(node)
+        if found is not None:
+            return found
         raise HiddenProcessError(
             "the node answers, and its executor says that no process of it runs",
             where=f"{node.name} on {node.host}",
             remedy="Try the command 'incarnation' of its executor, and correct the command or its variables, such as "
-            "'unit' or 'users'; then 'migrator rollout resume'",
+            "'unit' or 'users'. If somebody has started it in another way, stop it, and start it as the executor does. "
+            "Then 'migrator rollout resume'",
         )
 
     async def restart(self, step: Step, node: Node, before: str | None) -> None:

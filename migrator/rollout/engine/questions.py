@@ -18,13 +18,23 @@ GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
 """Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
 
 LEFT_OUT_BEHIND = {
-    Condition.REGISTERED: GateQuestion(Gate.BROKERS_SEEN),
-    Condition.IN_KRAFT: GateQuestion(Gate.BROKERS_SEEN),
-    Condition.STILL_MIGRATING: GateQuestion(Gate.QUORUM_SEEN),
-    Condition.RULES_AND_IS_DOWN: GateQuestion(Gate.ZOOKEEPER_SEEN),
+    Condition.REGISTERED: Gate.BROKERS_SEEN,
+    Condition.IN_KRAFT: Gate.BROKERS_SEEN,
+    Condition.RULES_AND_IS_DOWN: Gate.ZOOKEEPER_SEEN,
 }
-"""What has to be seen before a step that looks unneeded is left out, which is for good: to a look that nobody answers,
-no broker is registered and nobody has the cluster. Other conditions are met while nobody answers."""
+
+
+def question_to_leave_out(step: Step, *, runs: bool) -> GateQuestion | None:
+    """What has to be seen before a step that looks unneeded is left out, which is for good: to a look that nobody
+    answers, no broker is registered and nobody has the cluster. Most other conditions are met while nobody answers. The
+    way back waits for no controller that is silent: it may be the reason for going back.
+
+    :param runs: whether the process of the step's node does.
+    """
+    if step.condition is Condition.STILL_MIGRATING and runs:
+        return GateQuestion(Gate.VOTER_SEEN, step.node)
+    gate = LEFT_OUT_BEHIND.get(step.condition)
+    return None if gate is None else GateQuestion(gate)
 
 
 def asks_again(step: Step, known: StepProgress, act: Act) -> bool:

@@ -370,6 +370,9 @@ def _leader_keeps_up(_: GateQuestion, seen: Observation) -> Found:
     migration = seen.migration
     if migration is None or migration.state != PublicState.DUAL_WRITE.label or migration.keeps_up:
         return
+    if migration.problems:
+        yield Waiting("the leader", f"does not write to ZooKeeper, and waits: {named(migration.problems)}", SEE_STATUS)
+        return
     if not seen.zookeeper_answers:
         yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
     elif migration.write_behind_lag > 0:
@@ -399,9 +402,11 @@ def _brokers_seen(_: GateQuestion, seen: Observation) -> Found:
         yield Waiting("brokers", _unknown("nobody says which are registered", seen), _reach(seen))
 
 
-def _quorum_seen(_: GateQuestion, seen: Observation) -> Found:
-    if seen.quorum is None:
-        yield Waiting("quorum", _unknown("no controller answers", seen), REACH_CONTROLLERS)
+def _voter_seen(question: GateQuestion, seen: Observation) -> Found:
+    voter = None if seen.quorum is None else seen.quorum.voters.get(_node_id(question))
+    if voter is None or voter.migration_on is None:
+        what = _unknown("does not say whether it has the migration on", seen)
+        yield Waiting(_who(question), what, f"{SEE_CONTROLLER}. {REACH_CONTROLLERS}")
 
 
 def _zookeeper_seen(_: GateQuestion, seen: Observation) -> Found:
@@ -455,6 +460,6 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
     Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
     Gate.BROKERS_SEEN: _brokers_seen,
-    Gate.QUORUM_SEEN: _quorum_seen,
+    Gate.VOTER_SEEN: _voter_seen,
     Gate.ZOOKEEPER_SEEN: _zookeeper_seen,
 }
