@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import orjson
+import py4j.java_gateway
 import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
@@ -103,6 +104,9 @@ def test_an_interrupt_silences_py4j_alone(spark: SparkSession) -> None:
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     assert not logging.getLogger("py4j.java_gateway").isEnabledFor(logging.ERROR)
+    root, error = logging.getLogger(), (logging.ERROR, 1, "text", (), None)
+    assert not root.filter(logging.LogRecord("root", error[0], py4j.java_gateway.__file__, *error[1:]))
+    assert root.filter(logging.LogRecord("root", error[0], __file__, *error[1:]))
     assert logging.getLogger("migrator").isEnabledFor(logging.WARNING)
     assert spark.range(3).count() == 3
 

@@ -108,6 +108,12 @@ def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
             with _uninterrupted():
                 _end_gateway()
             logging.getLogger("py4j").setLevel(logging.NOTSET)
+            logging.getLogger().removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """For the root logger, in whose name py4j writes some of its records."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager
@@ -136,6 +142,7 @@ def _interrupted_in_silence() -> Iterator[None]:
 
     def interrupt(*_: object) -> NoReturn:
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(_is_not_of_py4j)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, interrupt)
