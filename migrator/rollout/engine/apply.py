@@ -33,7 +33,7 @@ from migrator.rollout.files.identities import IdentityError
 from migrator.rollout.gates.excuses import BackAgainError, Baseline, refuse_end_with
 from migrator.rollout.gates.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError, always
 from migrator.rollout.journal.journal import Detail, Event, RolloutJournal
-from migrator.rollout.journal.progress import Progress, after, progress_of
+from migrator.rollout.journal.progress import after, progress_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import canary_steps, has_canary, plan, refuse_step
@@ -123,11 +123,6 @@ class RolloutRun:
         self._progress = progress_of(journal.entries)
         self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
         self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop, self._baseline)
-
-    @property
-    def progress(self) -> Progress:
-        """How far it is."""
-        return self._progress
 
     def _baseline(self) -> Baseline:
         return self._progress.baseline

@@ -36,7 +36,7 @@ class Processes:
         """Of the process that runs; None: none does, and none answers. A process may have just begun, or just ended.
 
         :param seen: a look just now, if there was one.
-        :raises HiddenProcessError: it answers, and is not found: whether it was stopped can be told by nothing then.
+        :raises HiddenProcessError: it answers, and is not found: then nothing tells whether it was stopped.
         """
         found = await self._parts.executor.incarnation(node)
         program = program_of(self._parts.inventory)
