@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Mapping
@@ -83,7 +82,7 @@ def _salted(parts: Mapping[str, str], algorithm: str, iterations: int, fresh_sal
 
 def _bytes(parts: Mapping[str, str], name: str) -> bytes:
     try:
-        found = base64.b64decode(parts[name], validate=True)
+        found = decode_base64(parts[name])
     except ValueError:
         raise ValueError(f"{name} is not Base64") from None
     if not found:

@@ -125,7 +125,7 @@ def _check_value(allowed: dict[str, int | None], key: str, number: float) -> Non
         raise _invalid(f"Quota {key} must be greater than 0")
     highest = allowed[key]
     if highest is not None:
-        if number > highest:
+        if number > float(highest):  # as Java compares: 2**63 is no more than the highest LONG
             kind = "an INT" if highest == _INT else "a LONG"
             raise _invalid(f"Proposed value for {key} is too large for {kind}.")
         if number % 1.0 > _FRACTION_TOLERATED:

@@ -44,10 +44,10 @@ def uuid_to_text(value: Uuid) -> str:
 def uuid_from_text(text: str) -> Uuid:
     """Parse the text form.
 
-    :raises ValueError: when it is not 22 characters of base64url that stand for 16 bytes.
+    :raises ValueError: when it is not 22 characters of base64url, with or without padding, that stand for 16 bytes.
     """
     try:
-        raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+        raw = base64.b64decode(text.encode("ascii").removesuffix(b"==") + b"==", altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
         raise ValueError(f"not a Kafka Uuid: {text!r}") from error
     if len(raw) != 16:

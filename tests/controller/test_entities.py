@@ -72,6 +72,13 @@ def test_quotas_are_set_changed_and_removed() -> None:
     assert frozenset(USER) not in controller.image.quotas
 
 
+def test_the_longest_long_means_no_limit() -> None:
+    """Kafka compares as doubles, where it is 2**63; the next double above is refused."""
+    controller = LeadingController()
+    assert quota(controller, USER, ("producer_byte_rate", 2.0**63)) == 0
+    assert quota(controller, USER, ("producer_byte_rate", 2.0**63 + 2048)) is ErrorCode.invalid_request
+
+
 @pytest.mark.parametrize(
     ("entity", "values"),
     [

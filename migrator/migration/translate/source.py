@@ -9,7 +9,7 @@ from typing import NamedTuple
 from migrator.values import value
 from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.acls import ROOTS, resource_type_of
+from migrator.zookeeper.znodes.acls import ROOTS
 from migrator.zookeeper.znodes.topics import TopicAssignment
 
 TOPICS_AT_ONCE = 500
@@ -117,13 +117,8 @@ def client_configs(source: ZkSource) -> list[str]:
 
 
 def acl_resources(source: ZkSource) -> list[str]:
-    """Paths of all resource patterns with ACLs; unknown resource types are passed over, as Kafka does."""
-    types = [
-        f"{root}/{name}"
-        for root in ROOTS.values()
-        for name in names_below(source, root)
-        if resource_type_of(name) is not None
-    ]
+    """Paths of all resource patterns whose ACLs brokers read."""
+    types = [f"{root}/{name}" for root in ROOTS.values() for name in paths.ACL_RESOURCE_TYPES]
     listed = zip(types, source.children(types), strict=True)
     return [f"{path}/{name}" for path, names in listed for name in sorted(names or ())]
 

@@ -52,9 +52,7 @@ def node_name(member: IntEnum) -> str:
     return "".join(word.capitalize() for word in member.name.split("_"))
 
 
-def resource_type_of(name: str) -> ResourceType | None:
-    """The type whose node name it is; None for others, which Kafka passes over."""
-    return _member(ResourceType, name)
+_RESOURCE_TYPES = {node_name(member): member for member in ResourceType}
 
 
 def acl_path(pattern: ResourcePattern) -> str:
@@ -63,11 +61,15 @@ def acl_path(pattern: ResourcePattern) -> str:
 
 
 def parse_acl_path(path: str) -> ResourcePattern | None:
-    """The resource pattern of a znode; None when it is not one of a known type."""
+    """The resource pattern of a znode that brokers read; None for any other path.
+
+    Brokers look a type up in any case, but then list the znode with the type's own name (``AclAuthorizer.loadAllAcls``,
+    ``ZkAclStore.path``): what lies below ``/kafka-acl/topic`` gives nobody a right.
+    """
     for pattern_type, root in ROOTS.items():
         if path.startswith(f"{root}/"):
             type_name, separator, name = path[len(root) + 1 :].partition("/")
-            resource_type = resource_type_of(type_name)
+            resource_type = _RESOURCE_TYPES.get(type_name)
             if resource_type is not None and separator and name:
                 return ResourcePattern(resource_type, name, pattern_type)
     return None
@@ -138,6 +140,6 @@ def _entry(fields: Fields) -> AclEntry:
 
 
 def _member(kind: type[E_], name: str) -> E_ | None:
-    """By Pascal case or Kafka's own name, in any case, as ``SecurityUtils`` looks it up."""
-    wanted = name.replace("_", "").upper()
+    """By the name in Pascal case, in any case, as ``SecurityUtils`` looks it up: ``Describe_Configs`` names nothing."""
+    wanted = name.upper()
     return next((member for member in kind if member.name.replace("_", "") == wanted), None)

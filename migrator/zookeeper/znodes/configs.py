@@ -15,7 +15,7 @@ _REMEDY = "Write the config again with kafka-configs, or correct the znode with 
 
 
 def decode_config(path: str, data: bytes | None) -> dict[str, str]:
-    """Values by key. No data means no keys: parents of other entities have none.
+    """Values by key. No data means no keys: parents of other entities have none. Brokers do not look at the version.
 
     Values may be secrets.
 
@@ -23,9 +23,7 @@ def decode_config(path: str, data: bytes | None) -> dict[str, str]:
     """
     if not data:
         return {}
-    fields = Fields.parse(path, data, _REMEDY)
-    fields.version((1,), default=1)
-    return fields.text_map("config")
+    return Fields.parse(path, data, _REMEDY).text_map("config")
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:

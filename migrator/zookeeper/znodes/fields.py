@@ -21,7 +21,7 @@ UINT32_MAX = 2**32 - 1
 JSON_BYTES_PER_CHARACTER = 6
 """At most, in what orjson writes: control characters become six; all others up to four."""
 
-_DECIMAL = re.compile(r"-?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,100}")
 
 
 class Fields:
@@ -138,7 +138,7 @@ class Fields:
 
 
 def parse_decimal(path: str, text: str, what: str, remedy: str) -> int:
-    """A 64-bit integer in decimal text.
+    """A 64-bit integer in decimal text, as Java's ``Long.parseLong`` takes it: with a sign, with zeros in front.
 
     :raises ZnodeError: when it is not one.
     """

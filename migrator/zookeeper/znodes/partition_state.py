@@ -28,7 +28,7 @@ class PartitionState:
 
 
 def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
-    """There are hundreds of thousands of these, so the usual form has a short way.
+    """There are hundreds of thousands of these, so the usual form has a short way. Brokers do not look at the version.
 
     :raises ZnodeError: when it is not the state of a partition.
     """
@@ -53,7 +53,6 @@ def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
 
 def _decode_with_care(path: str, data: bytes | None) -> PartitionState:
     fields = Fields.parse(path, data, _REMEDY)
-    fields.version((1,), default=1)
     recovery = fields.integer("leader_recovery_state", 0, 1, default=0)
     return PartitionState(
         leader=fields.integer("leader", -1),

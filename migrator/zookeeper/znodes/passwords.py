@@ -7,7 +7,6 @@ Source: ``org.apache.kafka.security.EncryptingPasswordEncoder`` (KIP-226). No me
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC, CTR, ModeWithInitializationVector, ModeWithNonce
 from cryptography.hazmat.primitives.padding import PKCS7
 
+from migrator.records.java_base64 import decode_base64
 from migrator.values import value
 from migrator.zookeeper.znodes.errors import ZnodeError
 
@@ -179,12 +179,12 @@ def _parse(text: str) -> tuple[_Parameters, bytes, int]:
         key_factory=fields.get("keyFactoryAlgorithm", "PBKDF2WithHmacSHA512"),
         cipher=fields["cipherAlgorithm"],
         key_bits=_number(fields["keyLength"]),
-        salt=_bytes(fields["salt"]),
+        salt=decode_base64(fields["salt"]),
         iterations=_number(fields["iterations"]),
-        iv=_bytes(fields["initializationVector"]),
+        iv=decode_base64(fields["initializationVector"]),
         tag_bits=_number(fields.get("authenticationTagLength", str(_GCM_TAG_BITS))),
     )
-    return parameters, _bytes(fields["encryptedPassword"]), _number(fields["passwordLength"])
+    return parameters, decode_base64(fields["encryptedPassword"]), _number(fields["passwordLength"])
 
 
 def _unsupported(parameters: _Parameters) -> str:
@@ -240,13 +240,6 @@ def _number(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ValueError("not a number")
     return int(text)
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError("not base64") from error
 
 
 def _base64(data: bytes) -> str:

@@ -36,7 +36,6 @@ def decode_producer_ids(path: str, data: bytes | None) -> ProducerIdBlock | None
     if data is None:
         return None
     fields = Fields.parse(path, data, _REMEDY)
-    fields.version((1,), default=1)
     block = ProducerIdBlock(fields.integer("broker"), fields.decimal("block_start"), fields.decimal("block_end"))
     if not 0 <= block.start <= block.end < INT64_MAX:
         raise fields.fault(f"the block from {block.start} to {block.end} is not a range of producer ids")

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 
 from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.fields import INT32_MAX, INT64_MAX
 
-_INTEGRAL = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
-"""Quotas that brokers in ZooKeeper mode parse as integers; the others are doubles."""
+_INTEGRAL = {"producer_byte_rate": INT64_MAX, "consumer_byte_rate": INT64_MAX, "connection_creation_rate": INT32_MAX}
+"""Quotas that brokers in ZooKeeper mode parse as integers, and the highest one; the others are doubles."""
 
 _EPSILON = 1e-6
 _JAVA_DOUBLE = re.compile(r"\s*([+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?))[fFdD]?\s*")
@@ -36,11 +37,11 @@ def parse_quota(path: str, key: str, text: str) -> float:
 
 
 def format_quota(key: str, quota: float) -> str:
-    """The text that brokers in ZooKeeper mode can parse for this key."""
+    """The text that brokers in ZooKeeper mode can parse for this key. They do not start with another one: what is above
+    the highest integer becomes that, as in Scala, and "no limit" is written so; a fraction is cut off."""
+    highest = _INTEGRAL.get(key)
+    if highest is not None:
+        return str(int(max(-highest - 1, min(highest, quota + _EPSILON))))
     if math.isinf(quota):
         return "Infinity" if quota > 0 else "-Infinity"
-    if key in _INTEGRAL:
-        whole = int(quota + _EPSILON)
-        if abs(whole - quota) <= _EPSILON:
-            return str(whole)
     return repr(quota)

@@ -6,10 +6,10 @@ Source: ``ScramCredentialUtils``. Values are secrets: no message carries them.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 
 from migrator.image.model import ScramCredential
+from migrator.records.java_base64 import decode_base64
 from migrator.records.metadata import ScramMechanism
 from migrator.values import value
 from migrator.zookeeper.znodes.errors import ZnodeError
@@ -53,14 +53,17 @@ def join_user_config(user: UserConfig) -> dict[str, str]:
 
 
 def parse_credential(path: str, mechanism: str, text: str) -> ScramCredential:
-    """:raises ZnodeError: when it is not a credential."""
-    parts = [part.partition("=") for part in text.split(",")]
-    fields = {name: content for name, separator, content in parts if separator}
-    if len(parts) != len(_PARTS) or set(fields) != set(_PARTS):
+    """As Kafka reads it: commas at the end and parts that come again later do not count.
+
+    :raises ZnodeError: when it is not a credential.
+    """
+    parts = [part.partition("=") for part in text.rstrip(",").split(",")]
+    fields = {name: content for name, _, content in parts}
+    if not all(separator for _, separator, _ in parts) or set(fields) != set(_PARTS):
         raise ZnodeError(path, f"the {mechanism} credential must have the parts {', '.join(_PARTS)}", _REMEDY)
     try:
-        salt, stored_key, server_key = (base64.b64decode(fields[name], validate=True) for name in _PARTS[:3])
-    except (binascii.Error, ValueError):
+        salt, stored_key, server_key = (decode_base64(fields[name]) for name in _PARTS[:3])
+    except ValueError:
         raise ZnodeError(path, f"the {mechanism} credential is not base64", _REMEDY) from None
     iterations = parse_decimal(path, fields["iterations"], f"the iteration count of {mechanism}", _REMEDY)
     if not 0 < iterations <= INT32_MAX:

@@ -17,7 +17,6 @@ from migrator.values import value
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.fields import INT32_MAX, Fields, broker_ids
 
-_VERSIONS = (1, 2, 3)
 _REMEDY = (
     "Correct the assignment with a ZooKeeper client and try again: 'kafka-topics --describe' shows the replicas that "
     "brokers know. Who deletes the znode loses the topic"
@@ -40,10 +39,13 @@ class TopicAssignment:
 
 
 def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
-    """:raises ZnodeError: when it is not a topic's assignment."""
+    """Brokers do not look at the version.
+
+    :raises ZnodeError: when it is not a topic's assignment.
+    """
     fields = Fields.parse(path, data, _REMEDY)
-    fields.version(_VERSIONS, default=1)
-    partitions = _replica_map(path, fields.mapping("partitions"))
+    named = fields.mapping("partitions")
+    partitions = _replica_map(path, named)
     for partition, replicas in partitions.items():
         if not replicas:
             raise fields.fault(f"partition {partition} has no replicas")
@@ -51,8 +53,8 @@ def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
     return TopicAssignment(
         topic_id=_topic_id(fields) if fields.has("topic_id") else None,
         partitions=partitions,
-        adding=_affected(path, adding, partitions) if adding else {},
-        removing=_affected(path, removing, partitions) if removing else {},
+        adding=_affected(path, adding, named) if adding else {},
+        removing=_affected(path, removing, named) if removing else {},
     )
 
 
@@ -88,13 +90,11 @@ def _replica_map(path: str, texts: Mapping[str, Any]) -> dict[int, Replicas]:
     return replicas
 
 
-def _affected(path: str, texts: Mapping[str, Any], partitions: Mapping[int, Replicas]) -> dict[int, Replicas]:
-    """Without partitions that the topic does not have, and without empty lists: Kafka ignores both."""
-    return {
-        partition: replicas
-        for partition, replicas in _replica_map(path, texts).items()
-        if replicas and partition in partitions
-    }
+def _affected(path: str, texts: Mapping[str, Any], named: Mapping[str, Any]) -> dict[int, Replicas]:
+    """Without partitions that the topic does not have, by the text of their ids, and without empty lists: Kafka ignores
+    both."""
+    known = {text: ids for text, ids in texts.items() if text in named}
+    return {partition: replicas for partition, replicas in _replica_map(path, known).items() if replicas}
 
 
 def _texts(replicas: Mapping[int, Replicas]) -> dict[str, Replicas]:

@@ -45,6 +45,7 @@ QUOTAS = (
     quota({"client-id": None}, RATE),
     quota({"user": None, "client-id": "c"}, ("controller_mutation_rate", 1.5, False)),
     quota({"user": None}, ("consumer_byte_rate", 9e18, False)),
+    quota({"user": None}, ("consumer_byte_rate", float(2**63 - 1), False)),
     quota({"user": None}, ("consumer_byte_rate", 1e19, False)),
     quota({"user": "ü ?&%"}, RATE),
     quota({"ip": "1.2.3.4"}, ("connection_creation_rate", 5.0, False)),

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import given
 
+from migrator.image.model import ScramCredential
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.records.metadata import Endpoint, FeatureRange, ScramMechanism, SecurityProtocol
 from migrator.records.uuid import uuid_from_text
@@ -20,7 +21,6 @@ from migrator.zookeeper.znodes.acls import (
     encode_acl_change,
     node_name,
     parse_acl_path,
-    resource_type_of,
 )
 from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.configs import decode_config, encode_config
@@ -86,7 +86,6 @@ class TestTopics:
         [
             (None, "no data"),
             (b"[]", "not an object"),
-            (b'{"version":4,"partitions":{}}', "version 4 is unknown"),
             (b'{"version":3,"topic_id":"x","partitions":{}}', "topic_id"),
             (b'{"version":1,"partitions":{"0":[]}}', "partition 0 has no replicas"),
             (b'{"version":1,"partitions":{"0":[1,1]}}', "partition 0"),
@@ -99,8 +98,21 @@ class TestTopics:
         with pytest.raises(ZnodeError, match=fault):
             decode_topic("/brokers/topics/t", data)
 
+    def test_that_brokers_read_although_no_broker_writes_them_so(self) -> None:
+        topic = decode_topic(
+            "/t",
+            b' {"version":"x","partitions":{"0":[1],"00":[2]},"topic_id":"AQEBAQEBAQEBAQEBAQEBAQ==","more":{},'
+            b'"adding_replicas":{"01":[3]},"partitions":{"01":[1,2]}}',
+        )
+        assert topic.topic_id == uuid_from_text("AQEBAQEBAQEBAQEBAQEBAQ")
+        assert (topic.partitions, topic.adding) == ({1: (1, 2)}, {1: (3,)})
+
 
 class TestPartitionStates:
+    def test_version_and_other_fields_do_not_count(self) -> None:
+        data = b'{"version":"7","leader":1,"leader_epoch":2,"controller_epoch":3,"isr":[2],"isr":[1],"more":[]}'
+        assert decode_partition_state("/s", data) == PartitionState(1, 2, 3, (1,))
+
     def test_is_written_as_kafka_does(self) -> None:
         state = PartitionState(1, 2, 3, (1, 2))
         assert orjson.loads(encode_partition_state(state)) == {
@@ -130,7 +142,7 @@ class TestPartitionStates:
 
 
 class TestConfigs:
-    @pytest.mark.parametrize("data", [None, b"", b'{"version":1}', b'{"version":1,"config":null}'])
+    @pytest.mark.parametrize("data", [None, b"", b'{"version":1}', b'{"version":"x","config":null}'])
     def test_nothing_is_an_empty_config(self, data: bytes | None) -> None:
         assert decode_config("/c", data) == {}
 
@@ -150,7 +162,10 @@ class TestQuotas:
         [
             ("producer_byte_rate", 1024.0, "1024"),
             ("producer_byte_rate", 1023.9999999, "1024"),
-            ("consumer_byte_rate", 1.5, "1.5"),
+            ("consumer_byte_rate", 1.5, "1"),
+            ("consumer_byte_rate", 2.0**63, "9223372036854775807"),
+            ("producer_byte_rate", float("inf"), "9223372036854775807"),
+            ("connection_creation_rate", 1e10, "2147483647"),
             ("connection_creation_rate", 7.0, "7"),
             ("request_percentage", 50.0, "50.0"),
             ("controller_mutation_rate", float("inf"), "Infinity"),
@@ -183,13 +198,29 @@ class TestQuotas:
             "salt=*,stored_key=YQ==,server_key=YQ==,iterations=1",
             "salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=x",
             "salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=0",
-            "salt=YQ==,salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=1",
+            "salt=YQ==,YQ==,stored_key=YQ==,server_key=YQ==,iterations=1",
+            "salt=YQ=,stored_key=YQ==,server_key=YQ==,iterations=1",
+            "salt=Y,stored_key=YQ==,server_key=YQ==,iterations=1",
+            "salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=2147483648",
         ],
     )
     def test_malformed_credentials(self, credential: str) -> None:
         with pytest.raises(ZnodeError, match="SCRAM-SHA-256") as caught:
             split_user_config("/config/users/a", {"SCRAM-SHA-256": credential})
         assert "YQ==" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "spelling",
+        [
+            "salt=YQ,stored_key=Yg,server_key=Yw,iterations=4096",
+            "iterations=+04096,server_key=Yw==,stored_key=Yg,salt=YQ==,,",
+            "salt=eHl6,salt=YR==,stored_key=Yg==,server_key=Yw==,iterations=4096",
+        ],
+    )
+    def test_a_credential_in_every_form_that_java_reads(self, spelling: str) -> None:
+        """``Base64.getDecoder`` asks for no padding, ``String.split`` for no end, and a later part counts."""
+        credential = split_user_config("/u", {"SCRAM-SHA-256": spelling}).credentials[ScramMechanism.SHA_256]
+        assert credential == ScramCredential(b"a", b"b", b"c", 4096)
 
     def test_a_credential_as_kafka_writes_it(self) -> None:
         user = split_user_config("/u", {"SCRAM-SHA-512": "salt=YQ==,stored_key=Yg==,server_key=Yw==,iterations=4096"})
@@ -206,14 +237,11 @@ class TestAcls:
         assert acl_path(prefixed) == "/kafka-acl-extended/prefixed/Topic/p"
         assert parse_acl_path(acl_path(literal)) == literal
         assert parse_acl_path(acl_path(prefixed)) == prefixed
-        assert parse_acl_path("/kafka-acl/Nothing/x") is None
+        for name in ("Nothing", "topic", "TOPIC", "Topics", "Transactional_Id"):  # brokers list the types' own names
+            assert parse_acl_path(f"/kafka-acl/{name}/x") is None
         assert parse_acl_path("/kafka-acl/Topic") is None
 
     def test_names_in_every_form_that_kafka_accepts(self) -> None:
-        assert (
-            resource_type_of("TransactionalId") == resource_type_of("TRANSACTIONALID") == ResourceType.TRANSACTIONAL_ID
-        )
-        assert resource_type_of("Unknown") is None
         data = (
             b'{"version":1,"acls":[{"principal":"User:a:b","permissionType":"DENY","operation":"describeconfigs",'
             b'"host":"*"}]}'
@@ -221,7 +249,14 @@ class TestAcls:
         assert decode_acls("/a", data) == {AclEntry("User:a:b", "*", AclOperation.DESCRIBE_CONFIGS, AclPermission.DENY)}
 
     @pytest.mark.parametrize(
-        ("field", "wrong"), [("principal", "alice"), ("operation", "Any"), ("permissionType", "Maybe"), ("host", None)]
+        ("field", "wrong"),
+        [
+            ("principal", "alice"),
+            ("operation", "Any"),
+            ("operation", "Describe_Configs"),
+            ("permissionType", "Maybe"),
+            ("host", None),
+        ],
     )
     def test_wrong_entries(self, field: str, wrong: object) -> None:
         entry = {"principal": "User:a", "permissionType": "Allow", "operation": "Read", "host": "*", field: wrong}
@@ -250,6 +285,8 @@ class TestSmallOnes:
         block = decode_producer_ids("/p", b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}')
         assert block is not None
         assert block.next_id == 1000
+        odd = b'{"version":"x","broker":1,"block_start":"+0","block_end":"0000000000000000000000999"}'
+        assert decode_producer_ids("/p", odd) == block
         assert decode_producer_ids("/p", None) is None
         with pytest.raises(ZnodeError, match="no data"):
             decode_producer_ids("/p", b"")

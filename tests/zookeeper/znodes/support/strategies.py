@@ -42,10 +42,8 @@ partition_states = st.builds(PartitionState, st.integers(-1, 9), epochs, int32, 
 configs = st.dictionaries(names, text, max_size=4)
 quota_values = st.floats(allow_nan=False).map(lambda quota: quota + 0.0)
 quotas = st.dictionaries(st.sampled_from(["request_percentage", "controller_mutation_rate"]), quota_values) | (
-    st.dictionaries(
-        st.sampled_from(["producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"]),
-        st.integers(0, 2**40).map(float),
-    )
+    st.dictionaries(st.sampled_from(["producer_byte_rate", "consumer_byte_rate"]), st.integers(0, 2**63 - 1).map(float))
+    | st.dictionaries(st.just("connection_creation_rate"), st.integers(0, 2**31 - 1).map(float))
 )
 credentials = st.builds(
     ScramCredential, st.binary(max_size=8), st.binary(max_size=8), st.binary(max_size=8), st.integers(1, 2**31 - 1)
