@@ -18,7 +18,6 @@ from migrator.clock import wall_ms
 from migrator.config.checks import EVERYWHERE
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
-from migrator.config.types import split_list
 from migrator.controller.activation import SAME_AS_BROKERS, bootstrap_level, check_first_level
 from migrator.controller.first_credentials import FORM, MECHANISMS, SALT_BYTES, parse_credential
 from migrator.errors import OperatorError
@@ -128,7 +127,7 @@ def command(
         settings, typed, joins=no_initial_controllers, is_formatted=existing is not None
     )
     plan = FormatPlan(
-        directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
+        directories=settings.log_directories,
         metadata_directory=directory,
         cluster_id=cluster,
         cluster_id_of=said_by,

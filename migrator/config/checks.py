@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Iterator
 
 from migrator.config.directories import home_directories, relative_directories
-from migrator.config.endpoints import check_zookeeper_connect, parse_host_port
+from migrator.config.endpoints import parse_host_port, parse_per_ip, parse_zookeeper_connect
 from migrator.config.java_options import java_options
 from migrator.config.key_uses import ignored_keys, key_problems, misspelt, unknown_keys
 from migrator.config.open_doors import open_doors
+from migrator.config.reading import number_of
 from migrator.config.settings import Settings
 from migrator.config.super_users import nobodies
-from migrator.config.types import split_list
+from migrator.config.types import split_list, trimmed
 from migrator.errors import OperatorError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -82,9 +83,15 @@ def _roles(settings: Settings) -> Iterator[Problem]:
 def _identity(settings: Settings) -> Iterator[Problem]:
     if settings.node_id < 0:
         yield "node.id", "the key is not set", "Set the id of this node, as controller.quorum.voters names it"
-    log_dirs = split_list(settings.log_dirs or settings.log_dir)
-    if not log_dirs:
-        yield "log.dirs", "the key is empty", "Set one directory for the metadata log"
+    old = number_of(settings.explicit, "broker.id")
+    if {"node.id", "broker.id"} <= settings.explicit.keys() and old != settings.node_id:
+        what = f"{settings.explicit['broker.id']!r} is not the value of node.id, {settings.node_id}, as Kafka demands"
+        yield "broker.id", what, "Remove the key: a controller needs node.id only"
+    if not settings.log_directories:
+        yield "log.dirs", "the key names no directory", "Set one directory for the metadata log"
+    if settings.metadata_log_dir == "":
+        what = "the key is empty: Kafka would take the directory that it is started in"
+        yield "metadata.log.dir", what, "Write the whole path, from / on, or remove the key"
 
 
 def _quorum(settings: Settings) -> Iterator[Problem]:
@@ -116,6 +123,9 @@ def _listeners(settings: Settings) -> Iterator[Problem]:
     if not settings.controller_listeners:
         yield "controller.listener.names", "the key is not set", "Set the key, for example to CONTROLLER"
         return
+    if "" in settings.controller_listeners:
+        yield "controller.listener.names", "an entry before a comma is empty", "Write names, separated by commas"
+        return
     for key, read in (
         ("listener.security.protocol.map", lambda: settings.protocol_map),
         ("listeners", lambda: settings.parsed_listeners),
@@ -126,6 +136,11 @@ def _listeners(settings: Settings) -> Iterator[Problem]:
         except ValueError as error:
             yield key, str(error), "Write NAME://host:port, and map every name in listener.security.protocol.map"
             return
+    yield from _names_of_brokers(settings)
+    for listener in settings.parsed_advertised_listeners if settings.advertised_listeners else ():
+        if listener.host == "0.0.0.0":  # noqa: S104 (compared)
+            what = f"nobody can connect to 0.0.0.0, which the key says of listener {listener.name}"
+            yield "advertised.listeners", what, "Write the address at which others reach this node"
     bound = {listener.name for listener in settings.parsed_listeners}
     if missing := [name for name in settings.controller_listeners[:1] if name not in bound]:
         yield (
@@ -135,6 +150,23 @@ def _listeners(settings: Settings) -> Iterator[Problem]:
         )
     if extra := sorted(bound - set(settings.controller_listeners)):
         yield "listeners", f"{extra[0]} is not a controller listener", "List only controller.listener.names"
+
+
+def _names_of_brokers(settings: Settings) -> Iterator[Problem]:
+    """``KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol``."""
+    key, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    for name in (key, "control.plane.listener.name"):
+        if settings.explicit.get(name) is not None and not trimmed(settings.explicit[name]):
+            yield name, "the key is empty", "Name a listener of the brokers, or remove the key"
+    if {key, by_protocol} <= settings.explicit.keys():
+        yield by_protocol, f"{key} is set, too: Kafka takes only one of them", f"Remove {by_protocol}"
+
+
+def _connections(settings: Settings) -> Iterator[Problem]:
+    try:
+        parse_per_ip(settings.max_connections_per_ip_overrides)
+    except ValueError as error:
+        yield "max.connections.per.ip.overrides", str(error), "Write host:number, separated by commas"
 
 
 def _java_classes(settings: Settings) -> Iterator[Problem]:
@@ -202,7 +234,7 @@ def _migration(settings: Settings) -> Iterator[Problem]:
         )
         yield "zookeeper.connect", "the key is not set, while the migration is turned on", remedy
     try:
-        check_zookeeper_connect(settings.zookeeper_connect or "localhost")
+        parse_zookeeper_connect(settings.zookeeper_connect or "localhost")
     except ValueError as error:
         yield "zookeeper.connect", str(error), "Copy zookeeper.connect of the brokers"
     if settings.broker_rpc_protocol is None:
@@ -327,6 +359,7 @@ CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
     home_directories,
     _quorum,
     _listeners,
+    _connections,
     key_problems,
     _java_classes,
     _super_users,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from migrator.config.settings import Settings
-from migrator.config.types import split_list
+from migrator.config.types import entries_of
 
 KEYS = ("log.dirs", "log.dir", "metadata.log.dir")
 
@@ -31,5 +31,5 @@ def relative_directories(settings: Settings) -> Iterator[str]:
 
 def _named(settings: Settings) -> Iterator[tuple[str, str]]:
     for key in KEYS:
-        for name in split_list(settings.explicit.get(key, "")):
+        for name in entries_of(settings.explicit.get(key, "")):
             yield key, name

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from migrator.config.types import INT_RANGE, entries_of, pairs_of, parse, trimmed
 from migrator.values import value
 
-LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^:/]*)):(-?\d+)$")
-VOTER = re.compile(r"^(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^:/@]+)):(\d+)$")
-ZOOKEEPER_SERVER = re.compile(r"^(?:\[[0-9a-fA-F:.%]+\]|[^:/@\s]+)(?::\d{1,5})?$")
-HOST_PORT = re.compile(r"^(?:\[([0-9a-fA-F:.%]+)\]|([^:/]*)):(\d+)$")
+_IPV6 = r"\[([0-9a-zA-Z:.%_-]+)\]"
+LISTENER = re.compile(rf"([A-Za-z0-9_.-]+)://(?:{_IPV6}|([0-9a-zA-Z.%_-]*)):(-?[0-9]+)")
+VOTER = re.compile(rf"\+?([0-9]+)@(?:{_IPV6}|([^:/@]+)):([0-9]+)")
+ZOOKEEPER_SERVER = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:/@\s\[\]]+))(?::([0-9]{1,5}))?")
+ZOOKEEPER_PORT = 2181
+HOST_PORT = re.compile(rf"(?:{_IPV6}|([^:/]*)):([0-9]+)")
+PROTOCOL_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @value
@@ -39,11 +43,9 @@ def parse_protocol_map(text: str, *, last_counts: bool = False) -> dict[str, str
     :raises ValueError: for an entry of another form, a protocol that Kafka does not have, or a listener with two.
     """
     found: dict[str, str] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, protocol = entry.rpartition(":")
-        if not separator or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise ValueError(f"{entry!r} is not LISTENER_NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL")
-        name, protocol = name.strip().upper(), protocol.strip().upper()
+    for name, protocol in ((name.upper(), protocol.upper()) for name, protocol in pairs_of(text)):
+        if not name or protocol not in PROTOCOL_NAMES:
+            raise ValueError(f"'{name}:{protocol}' is not LISTENER_NAME:{'|'.join(PROTOCOL_NAMES)}")
         if not last_counts and found.get(name, protocol) != protocol:
             raise ValueError(f"listener {name} has two protocols there, {found[name]} and {protocol}: leave one")
         found[name] = protocol
@@ -56,8 +58,8 @@ def parse_listeners(text: str, protocols: dict[str, str]) -> tuple[Listener, ...
     :raises ValueError: for a malformed entry, a doubled name, or a name that ``protocols`` does not map.
     """
     found: list[Listener] = []
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        match = LISTENER.match(entry)
+    for entry in entries_of(text):
+        match = LISTENER.fullmatch(entry)
         if match is None or not 0 <= int(match.group(4)) <= 65535:
             raise ValueError(f"{entry!r} is not NAME://host:port")
         name = match.group(1).upper()
@@ -76,8 +78,8 @@ def parse_voters(entries: tuple[str, ...]) -> tuple[VoterAddress, ...]:
     """
     found: dict[int, VoterAddress] = {}
     for entry in entries:
-        match = VOTER.match(entry)
-        if match is None or not 0 < int(match.group(4)) <= 65535:
+        match = VOTER.fullmatch(entry)
+        if match is None or not 0 < int(match.group(4)) <= 65535 or int(match.group(1)) > INT_RANGE[1]:
             raise ValueError(f"{entry!r} is not id@host:port")
         voter = VoterAddress(int(match.group(1)), match.group(2) or match.group(3), int(match.group(4)))
         if voter.voter_id in found:
@@ -91,10 +93,24 @@ def parse_host_port(text: str) -> tuple[str, int]:
 
     :raises ValueError: for another form.
     """
-    match = HOST_PORT.match(text.strip())
+    match = HOST_PORT.fullmatch(trimmed(text))
     if match is None or not 0 <= int(match.group(3)) <= 65535:
         raise ValueError(f"{text!r} is not host:port")
     return match.group(1) or match.group(2), int(match.group(3))
+
+
+def parse_per_ip(text: str) -> dict[str, int]:
+    """``max.connections.per.ip.overrides``: ``host:number,...``; the last of a host counts.
+
+    :raises ValueError: an entry has another form.
+    """
+    found = {}
+    for host, number in pairs_of(text):
+        count = parse("int", number)
+        if not host or not isinstance(count, int) or count < 0:
+            raise ValueError(f"'{host}:{number}' is not host:number")
+        found[host] = count
+    return found
 
 
 def parse_bootstrap_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
@@ -109,21 +125,42 @@ def parse_bootstrap_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], 
     return tuple(dict.fromkeys(found))
 
 
-def check_zookeeper_connect(text: str) -> None:
-    """``host:port[,host:port][/chroot]``, as a client of ZooKeeper reads it: a chroot begins at the first slash.
+@value
+class ZooKeeperAddress:
+    """Where a cluster is: servers, each as host:port, and the path below which its znodes are, "" for the root."""
+
+    servers: tuple[str, ...]
+    chroot: str
+
+    def __str__(self) -> str:
+        return f"{','.join(self.servers)}{self.chroot}"
+
+
+def parse_zookeeper_connect(text: str) -> ZooKeeperAddress:
+    """``host:port[,host:port][/chroot]``, as a client of ZooKeeper reads it: a chroot begins at the first slash, and
+    empty entries do not count (``ConnectStringParser``).
 
     :raises ValueError: for another form, with what to write instead.
     """
-    servers, slash, chroot = text.partition("/")
+    connect, slash, chroot = trimmed(text).partition("/")
     if "://" in text:
         raise ValueError(f"{text!r} is an address of the web: write host:port, without anything before the host")
-    for server in servers.split(","):
-        if not ZOOKEEPER_SERVER.match(server.strip()):
-            raise ValueError(f"{server!r} is not host:port")
+    servers = []
+    for entry in filter(None, map(trimmed, connect.split(","))):
+        match = ZOOKEEPER_SERVER.fullmatch(entry)
+        port = ZOOKEEPER_PORT if match is None else int(match[3] or ZOOKEEPER_PORT)
+        if match is None or not 0 < port <= 65535:
+            raise ValueError(f"{entry!r} is not host:port")
+        servers.append(f"[{match[1]}]:{port}" if match[1] else f"{match[2]}:{port}")
+    if not servers:
+        raise ValueError(f"{text!r} names no server: write host:port")
     if ":" in chroot or "," in chroot:
         ends = [part.partition("/") for part in text.split(",")]
         right = ",".join(server for server, *_ in ends)
         raise ValueError(f"the chroot stands once, at the end: write {right}{slash}{ends[-1][2]}")
+    if chroot and any(part in ("", ".", "..") for part in chroot.split("/")):
+        raise ValueError(f"{slash + chroot!r} is no path of ZooKeeper: write /name, without a slash at the end")
+    return ZooKeeperAddress(tuple(servers), f"/{chroot}" if chroot else "")
 
 
 def is_loopback(host: str) -> bool:

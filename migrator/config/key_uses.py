@@ -27,6 +27,7 @@ from migrator.config.key_values import check_value
 from migrator.config.keys import KEYS, key_of_attribute
 from migrator.config.providers import PLACEHOLDER, PROVIDERS_KEY
 from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
+from migrator.config.types import trimmed
 from migrator.values import value
 
 PREFIX = "listener.name."
@@ -153,11 +154,11 @@ def _by_its_list(key: str, text: str) -> Judged:
     use = listed_use(key)
     if use is Use.REFUSED:
         refusal = REFUSED[key]
-        if text.strip().lower() in [harmless.lower() for harmless in refusal.harmless]:
+        if trimmed(text).lower() in [harmless.lower() for harmless in refusal.harmless]:
             return Judged(Use.ACTED_UPON)
         return Judged(use, f"this value cannot be obeyed here: {refusal.because}", refusal.remedy)
     if use is Use.ACTED_UPON:
-        if PLACEHOLDER.fullmatch(text.strip()) and key.startswith(SECURITY_FAMILIES):
+        if PLACEHOLDER.fullmatch(trimmed(text)) and key.startswith(SECURITY_FAMILIES):
             return Judged(
                 Use.REFUSED,
                 "is a placeholder of a provider that config.providers does not name: its own text would be the value",
@@ -188,7 +189,7 @@ def _of_one_listener(name: str, text: str, listeners: Collection[str]) -> Judged
         return Judged(Use.REFUSED, what, f"Map the listener in listener.security.protocol.map, or {hint}")
     if key == part == JAAS:
         return Judged(Use.IGNORED)
-    if use is Use.ACTED_UPON and key not in OF_LISTENERS and text.strip() != KEYS[key].default:
+    if use is Use.ACTED_UPON and key not in OF_LISTENERS and trimmed(text) != KEYS[key].default:
         what = f"{key} holds for all listeners, and not for one"
         return Judged(Use.REFUSED, what, f"Set {key} without the prefix")
     return _by_its_list(key, text)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from migrator.config.keys import KEYS
 from migrator.config.tls import suite_names, tls_versions
-from migrator.config.types import parse
+from migrator.config.types import parse, trimmed
 
 Check = Callable[[str], object]
 """Raises ValueError for a value that cannot be used."""
@@ -22,7 +22,7 @@ def check_value(key: str, text: str) -> None:
     """
     parse(KEYS[key].kind, text, KEYS[key].valid)
     if key in _CHECKS:
-        _CHECKS[key](text.strip())
+        _CHECKS[key](trimmed(text))
 
 
 def _one_of(*allowed: str, empty: bool = False, any_case: bool = False) -> Check:

@@ -228,7 +228,7 @@ INTERNAL_KAFKA_KEYS: tuple[Key, ...] = (
     Key("allow.everyone.if.no.acl.found", "boolean", "false"),
     Key("config.providers", "list", ""),
     Key("log4j.configuration", "string", ""),
-    Key("server.max.startup.time.ms", "long", None),
+    Key("server.max.startup.time.ms", "long", None, "[0,...]"),
     Key("super.users", "string", None),
     Key("unstable.api.versions.enable", "boolean", "false"),
     Key("unstable.feature.versions.enable", "boolean", "false"),

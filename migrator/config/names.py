@@ -16,6 +16,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
 from migrator.config.java_regex import java_pattern
+from migrator.config.types import trimmed
 from migrator.values import value
 
 _KEYWORDS = {
@@ -126,7 +127,7 @@ def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
     """
     rules = []
     position = 0
-    text = text.strip()
+    text = trimmed(text)
     while position < len(text):
         match = _RULE.match(text, position)
         if match is None:

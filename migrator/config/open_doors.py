@@ -16,7 +16,7 @@ from migrator.config.keys import KEYS
 from migrator.config.properties import doubled_keys, parse_properties, read_decoded
 from migrator.config.providers import PLACEHOLDER, files_of
 from migrator.config.settings import Settings
-from migrator.config.types import split_list
+from migrator.config.types import split_list, trimmed
 
 ANONYMOUS = "User:ANONYMOUS"
 _CLIENT_AUTH = "ssl.client.auth"
@@ -100,7 +100,7 @@ def _of_sasl(settings: Settings, name: str, protocol: str) -> Iterator[OpenDoor]
 
 def _checks_signatures(settings: Settings, name: str) -> bool:
     found = settings.explicit.get(_own_key(name, _VALIDATOR), settings.explicit.get(_VALIDATOR, ""))
-    return found.strip() in OAUTHBEARER_VALIDATORS
+    return trimmed(found) in OAUTHBEARER_VALIDATORS
 
 
 def _own_key(listener: str, key: str) -> str:
@@ -163,7 +163,7 @@ def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:
 def _host_names(settings: Settings) -> Iterator[OpenDoor]:
     """Where this node connects to without a look at whose certificate it is shown."""
     for key, text in settings.explicit.items():
-        if last_part(key).endswith("ssl.endpoint.identification.algorithm") and not text.strip():
+        if last_part(key).endswith("ssl.endpoint.identification.algorithm") and not trimmed(text):
             what = "the key is empty, so that every certificate of the trust store is accepted for every host"
             yield key, what, "Remove the key, and give each certificate its host's name"
 
@@ -182,8 +182,8 @@ def _files(settings: Settings) -> Iterator[OpenDoor]:
 
 def _named_files(settings: Settings) -> Iterator[tuple[str, Path]]:
     for key, text in settings.explicit.items():
-        if last_part(key).endswith(_SECRET_FILES) and text.strip():
-            yield key, Path(text.strip())
+        if last_part(key).endswith(_SECRET_FILES) and trimmed(text):
+            yield key, Path(trimmed(text))
 
 
 def _providers_files(own: Path, passwords: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -212,7 +212,7 @@ def _passwords(path: Path) -> dict[str, str]:
     return {
         key: text
         for key, text in _raw(path).items()
-        if text.strip() and last_part(key) in KEYS and KEYS[last_part(key)].kind == "password"
+        if trimmed(text) and last_part(key) in KEYS and KEYS[last_part(key)].kind == "password"
     }
 
 
@@ -227,7 +227,7 @@ def _knows_who_comes(settings: Settings, name: str, protocol: str) -> bool:
     if protocol.startswith("SASL_"):
         return True
     own = settings.explicit.get(_own_key(name, _CLIENT_AUTH), settings.ssl_client_auth)
-    return protocol == "SSL" and own.strip().lower() == "required"
+    return protocol == "SSL" and trimmed(own).lower() == "required"
 
 
 _FINDERS: tuple[Callable[[Settings], Iterator[OpenDoor]], ...] = (

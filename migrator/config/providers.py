@@ -15,7 +15,7 @@ from pathlib import Path
 
 from migrator.config.java_regex import java_pattern
 from migrator.config.properties import parse_properties, read_text
-from migrator.config.types import split_list
+from migrator.config.types import split_list, trimmed
 from migrator.errors import OperatorError
 from migrator.values import value
 
@@ -55,13 +55,13 @@ def files_of(text: str, raw: Mapping[str, str]) -> Iterator[Path]:
     for match in PLACEHOLDER.finditer(text):
         name, path, key = match.group(1), match.group(3) or "", match.group(4)
         if name in names and path:
-            kind = raw.get(f"{PROVIDERS_KEY}.{name}.class", "").strip().removeprefix(JAVA_PACKAGE)
+            kind = trimmed(raw.get(f"{PROVIDERS_KEY}.{name}.class", "")).removeprefix(JAVA_PACKAGE)
             yield Path(path) / key if kind == "DirectoryConfigProvider" else Path(path)
 
 
 def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
     prefix = f"{PROVIDERS_KEY}.{name}."
-    class_name = raw.get(f"{prefix}class", "").strip()
+    class_name = trimmed(raw.get(f"{prefix}class", ""))
     kind = _KINDS.get(class_name.removeprefix(JAVA_PACKAGE))
     if kind is None:
         raise OperatorError(

@@ -20,7 +20,8 @@ from migrator.config.endpoints import (
     parse_voters,
 )
 from migrator.config.principals import parse_principals, parse_voter_principals
-from migrator.config.types import JAVA_BLANKS, Secret, split_list
+from migrator.config.reading import listener_names, super_users_of
+from migrator.config.types import Secret, entries_of, trimmed
 
 HIDDEN_ATTRIBUTES = ("source", "explicit")
 """Attributes that stand for no key."""
@@ -177,7 +178,7 @@ class Settings:
     @cached_property
     def controller_listeners(self) -> tuple[str, ...]:
         """Names in ``controller.listener.names``, upper case; brokers and peers use the first."""
-        return tuple(name.upper() for name in split_list(self.controller_listener_names or ""))
+        return tuple(trimmed(name).upper() for name in listener_names(self.controller_listener_names or ""))
 
     @cached_property
     def parsed_listeners(self) -> tuple[Listener, ...]:
@@ -230,10 +231,14 @@ class Settings:
         return parse_principals(self.migrator_grpc_operator_principals)
 
     @cached_property
+    def log_directories(self) -> tuple[Path, ...]:
+        """All directories of this node."""
+        return tuple(map(Path, entries_of(self.log_dir if self.log_dirs is None else self.log_dirs)))
+
+    @cached_property
     def metadata_directory(self) -> Path:
         """Where meta.properties and ``__cluster_metadata-0`` of this node live."""
-        first = split_list(self.log_dirs or self.log_dir)[0]
-        return Path(self.metadata_log_dir or first)
+        return Path(self.metadata_log_dir or self.log_directories[0])
 
     @cached_property
     def broker_rpc_listener(self) -> str:
@@ -256,8 +261,12 @@ class Settings:
     @cached_property
     def super_user_names(self) -> frozenset[str]:
         """``super.users``, such as ``User:admin``; whoever is among them may do everything."""
-        names = (name.strip(JAVA_BLANKS) for name in (self.super_users or "").split(";"))
-        return frozenset(name for name in names if name)
+        return super_users_of(self.super_users or "")
+
+    @property
+    def zookeeper_chroot(self) -> str:
+        """The path below which the cluster's znodes are, "" for the root."""
+        return "".join((self.zookeeper_connect or "").partition("/")[1:]).rstrip("/")
 
     @property
     def zookeeper_authenticated(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from migrator.config.open_doors import OpenDoor
 from migrator.config.settings import Settings
-from migrator.config.types import JAVA_BLANKS
+from migrator.config.types import trimmed
 
 KEY = "super.users"
 _USER = "User"
@@ -34,7 +34,7 @@ def nobodies_of(text: str, *, mapped: str = "DEFAULT") -> Iterator[tuple[str, st
     :param mapped: ``ssl.principal.mapping.rules``: with rules of its own a subject can become any name.
     """
     for entry in text.split(";"):
-        name = entry.strip(JAVA_BLANKS)
+        name = trimmed(entry)
         kind, separator, rest = name.partition(":")
         if not (kind and separator and rest):
             continue
@@ -51,17 +51,17 @@ def _of_kind(kind: str) -> tuple[str, str] | None:
 
 
 def _of_name(name: str, mapped: str) -> tuple[str, str] | None:
-    trimmed = name.strip()
+    bare = name.strip()
     if name == "*":
         return "there are no wildcards here: each name is taken as it is written", "Write each name in full"
     if _COMMENT.search(name):
         before = _COMMENT.sub("", name).strip()
         return "a property file has no comments behind a value", f"Write {_USER}:{before}, and the comment above it"
-    if name != trimmed or not name.isprintable():
-        return "it has blanks or invisible characters", f"Write {_USER}:{trimmed}, typed again"
+    if name != bare or not name.isprintable():
+        return "it has blanks or invisible characters", f"Write {_USER}:{bare}, typed again"
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
         return "quotation marks count as part of the name", f"Write {_USER}:{name[1:-1]}"
-    if mapped.strip() in ("", "DEFAULT") and _BLANKS_IN_SUBJECT.match(name):
+    if trimmed(mapped) in ("", "DEFAULT") and _BLANKS_IN_SUBJECT.match(name):
         subject = re.sub(r"(?<!\\),\s+", ",", name)
         return "Kafka writes the subject of a certificate without blanks behind commas", f"Write {_USER}:{subject}"
     return None

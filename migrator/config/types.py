@@ -17,7 +17,9 @@ CHOICE = re.compile(r"^\[([^.\]]+(?:, [^.\]]+)*)\]$")
 JAVA_BLANKS = "".join(map(chr, range(33)))
 """What ``String.trim`` takes off both ends. Brokers read what is checked here, and end at what they cannot read: so no
 other blank, and no digit beyond ASCII, counts."""
-_BLANKS_OF_PATTERNS = " \t\n\v\f\r"
+BLANKS_OF_PATTERNS = " \t\n\v\f\r"
+"""``\\s`` of a regular expression of Java."""
+_COMMA = re.compile(rf"[{BLANKS_OF_PATTERNS}]*,[{BLANKS_OF_PATTERNS}]*")
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
 
 ConfigValue = int | float | bool | str | tuple[str, ...] | None
@@ -53,7 +55,7 @@ def parse(kind: str, text: str, valid: str = "") -> ConfigValue | Secret:
     :raises ValueError: says what is expected; never contains the value of a password.
     """
     if kind == "password":
-        return Secret(text.strip(JAVA_BLANKS))
+        return Secret(trimmed(text))
     value = PARSERS[kind](text)
     _check(value, valid)
     return value
@@ -67,8 +69,10 @@ def in_kafkas_words(key: str, kind: str, valid: str, text: str) -> str:
     except ValueError:
         if kind == "boolean":
             why = "Expected value to be either true or false"
+        elif kind == "class":
+            why = f"Class {text} could not be found."
     else:
-        shown, why = text.strip(JAVA_BLANKS), f"Version {text.strip(JAVA_BLANKS)} is not a valid version"
+        shown, why = trimmed(text), f"Version {trimmed(text)} is not a valid version"
         if (bounds := RANGE.match(valid)) and isinstance(value, int | float):
             shown, why = str(value), _out_of(value, *bounds.groups())
         elif choice := CHOICE.match(valid):
@@ -87,10 +91,10 @@ def _out_of(value: float, low: str, high: str | None, or_minus_one: str | None) 
 
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parser(text: str) -> int:
-        trimmed = text.strip(JAVA_BLANKS)
-        if not re.fullmatch(r"[+-]?[0-9]{1,40}", trimmed):
+        digits = trimmed(text)
+        if not re.fullmatch(r"[+-]?[0-9]{1,40}", digits):
             raise ValueError("expected a whole number")
-        number = int(trimmed)
+        number = int(digits)
         if not low <= number <= high:
             raise ValueError(f"expected a whole number from {low} to {high}")
         return number
@@ -100,27 +104,55 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 
 def _double(text: str) -> float:
     """Java lets a type's letter follow. What it has beside numbers (``NaN``, hexadecimal digits) is not taken."""
-    match = _DOUBLE.fullmatch(text.strip(JAVA_BLANKS))
+    match = _DOUBLE.fullmatch(trimmed(text))
     if match is None:
         raise ValueError("expected a number")
     return float(match[1])
 
 
 def _boolean(text: str) -> bool:
-    word = text.strip(JAVA_BLANKS).lower()
+    word = trimmed(text).lower()
     if word not in ("true", "false"):
         raise ValueError("expected true or false")
     return word == "true"
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """A comma-separated list; the empty text is the empty list."""
-    trimmed = text.strip(JAVA_BLANKS)
-    return tuple(part.strip(_BLANKS_OF_PATTERNS) for part in trimmed.split(",")) if trimmed else ()
+    """The entries of a key of type list; the empty text is the empty list. Between two commas is an empty entry."""
+    return tuple(_COMMA.split(trimmed(text))) if trimmed(text) else ()
 
 
-def _text(text: str) -> str:
+def entries_of(text: str) -> tuple[str, ...]:
+    """The entries of a key of type string that holds a list, ``log.dirs`` for one: there Kafka passes over empty ones
+    (``Csv.parseCsvList``)."""
+    return tuple(filter(None, split_list(text)))
+
+
+def pairs_of(text: str) -> list[tuple[str, str]]:
+    """``name:text,...`` with the last colon as the separator, as in a key that holds a map (``Csv.parseCsvMap``). Empty
+    entries may stand at the end only.
+
+    :raises ValueError: an entry has no colon.
+    """
+    entries = list(split_list(text))
+    while entries and not entries[-1]:
+        entries.pop()
+    pairs = [entry.rpartition(":") for entry in entries]
+    for entry, (_, separator, _) in zip(entries, pairs, strict=True):
+        if not separator:
+            raise ValueError(f"{entry!r} has no colon" if entry else "there is an empty entry before a comma")
+    return [(trimmed(name), trimmed(rest)) for name, _, rest in pairs]
+
+
+def trimmed(text: str) -> str:
+    """As ``String.trim`` does it, with every value of a property file."""
     return text.strip(JAVA_BLANKS)
+
+
+def _class(text: str) -> str:
+    if not trimmed(text):
+        raise ValueError("expected the name of a class")
+    return trimmed(text)
 
 
 PARSERS: dict[str, Callable[[str], ConfigValue]] = {
@@ -129,8 +161,8 @@ PARSERS: dict[str, Callable[[str], ConfigValue]] = {
     "short": _integer(*SHORT_RANGE),
     "double": _double,
     "boolean": _boolean,
-    "string": _text,
-    "class": _text,
+    "string": trimmed,
+    "class": _class,
     "list": split_list,
 }
 
@@ -142,8 +174,10 @@ def _check(value: ConfigValue, valid: str) -> None:
             return
         if value < float(low) or (high is not None and value > float(high)):
             raise ValueError(f"expected {f'{low} to {high}' if high else f'at least {low}'}{or_minus_one or ''}")
-    elif (choice := CHOICE.match(valid)) and value not in (None, "", ()):
+    elif (choice := CHOICE.match(valid)) and value is not None:
         allowed = choice.group(1).split(", ")
         given = value if isinstance(value, tuple) else (value,)
         if wrong := [item for item in given if item not in allowed]:
             raise ValueError(f"{wrong[0]!r} is not one of {', '.join(allowed)}")
+    elif valid == "non-empty string" and not value:
+        raise ValueError("expected a text that is not empty")

@@ -15,7 +15,7 @@ from typing import Final, cast
 from kio.schema.errors import ErrorCode
 
 from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS, Row
-from migrator.config.types import JAVA_BLANKS, in_kafkas_words, parse, split_list
+from migrator.config.types import in_kafkas_words, parse, split_list, trimmed
 from migrator.controller.decision import RefusedError
 from migrator.controller.effective import SYNONYMS, TopicDefaults
 from migrator.records.metadata import ConfigResourceType
@@ -113,7 +113,7 @@ def check_client_metrics(name: str, wanted: Values) -> None:
 
 def _check_push_interval(text: str) -> None:
     low, high = _PUSH_INTERVAL_MS
-    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip(JAVA_BLANKS)) or not low <= int(text) <= high:
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", trimmed(text)) or not low <= int(text) <= high:
         raise RefusedError(
             ErrorCode.invalid_request,
             f"Invalid value {text} for interval.ms, interval must be between {low} and {high} (1 hour)",

@@ -11,7 +11,6 @@ from migrator.clock import wall_ms
 from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.properties import decoded, encoded, parse_properties, read_decoded, without_keys
 from migrator.config.settings import Settings
-from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.handover.observations import MetadataDirectory
 from migrator.handover.target_release import TargetRelease
@@ -121,7 +120,7 @@ def format_empty(settings: Settings, cluster_id: str, level: int) -> None:
     :raises OperatorError: it is not empty, or the disk refuses.
     """
     plan = FormatPlan(
-        directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
+        directories=settings.log_directories,
         metadata_directory=settings.metadata_directory,
         cluster_id=cluster_id,
         node_id=settings.node_id,

@@ -9,6 +9,7 @@ from migrator.config.checks import Problem
 from migrator.config.endpoints import Listener, VoterAddress
 from migrator.config.keys import KEYS, SYNONYMS
 from migrator.config.open_doors import OpenDoor
+from migrator.config.reading import is_on, is_set, number_of, text_of
 from migrator.config.settings import Settings
 from migrator.log.meta_properties import MetaProperties
 from migrator.migration.machine.guards import Standing
@@ -65,19 +66,19 @@ class PropertyFile:
 
     def get(self, key: str) -> str:
         """The value in force: what is set, what a synonym sets, Kafka's default; else empty."""
-        found = self.values.get(key, self.values.get(SYNONYMS.get(key, "")))
-        if found is None:
-            found = KEYS[key].default if key in KEYS else None
-        return (found or "").strip()
+        return text_of(self.values, key)
 
     def sets(self, key: str) -> bool:
         """Whether the file says something about it."""
-        names = (key, SYNONYMS.get(key, ""))
-        return any(name in self.hidden or self.values.get(name, "").strip() for name in names)
+        return key in self.hidden or SYNONYMS.get(key, "") in self.hidden or is_set(self.values, key)
 
     def is_on(self, key: str) -> bool:
         """Of a boolean."""
-        return self.get(key).lower() == "true"
+        return is_on(self.values, key)
+
+    def number(self, key: str) -> int | None:
+        """Of a whole number; None where Kafka finds none, or its value cannot be had here."""
+        return None if key in self.hidden else number_of(self.values, key)
 
     def shown(self, key: str) -> str:
         """The value for a person: no secret."""

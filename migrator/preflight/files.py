@@ -16,6 +16,7 @@ from migrator.config.load import read_properties, typed_settings
 from migrator.config.open_doors import open_doors
 from migrator.config.process_rights import ROOT, changed_by_others, read_by_others
 from migrator.config.providers import PLACEHOLDER, resolve_placeholders
+from migrator.config.reading import log_directories
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.errors import MigratorError, OperatorError
@@ -87,7 +88,7 @@ class FileGatherer:
             )
             self.unknown.append(UnknownFact(str(path), what, remedy))
             return None
-        directories = [Path(name) for name in split_list(file.get("log.dirs") or file.get("log.dir"))]
+        directories = [Path(name) for name in log_directories(file.values)]
         identities = []
         for directory in directories:
             try:
@@ -97,10 +98,10 @@ class FileGatherer:
                 continue
             if identity is not None:
                 identities.append((str(directory), identity))
-        number = file.get("broker.id")
+        broker_id = file.number("broker.id")
         return BrokerFile(
             file=file,
-            broker_id=int(number) if number.isdecimal() else None,
+            broker_id=None if broker_id is None or broker_id < 0 else broker_id,
             level=_or(lambda: parse_version(file.values["inter.broker.protocol.version"]).level, None),
             voters=_or(lambda: parse_voters(split_list(file.get("controller.quorum.voters"))), None),
             protocols=_or(lambda: parse_protocol_map(file.get("listener.security.protocol.map"), last_counts=True), {}),

@@ -84,8 +84,7 @@ def _cluster_id_in_files(sources: Sources) -> str:
 def _chroot(sources: Sources) -> str:
     if sources.chroot is not None:
         return sources.chroot.rstrip("/")
-    connect = "" if sources.config is None else load_settings(Path(sources.config))[0].zookeeper_connect or ""
-    return "".join(connect.partition("/")[1:]).rstrip("/")
+    return "" if sources.config is None else load_settings(Path(sources.config))[0].zookeeper_chroot
 
 
 def _inspect_archive(archive: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from migrator.config.types import JAVA_BLANKS
+from migrator.config.types import trimmed
 
 
 class ListenerKeys:
@@ -19,7 +19,7 @@ class ListenerKeys:
         """The full key that counts, and its value, trimmed as Kafka does."""
         for name in (self._prefix + key, key):
             if name in self._properties:
-                return name, self._properties[name].strip(JAVA_BLANKS)
+                return name, trimmed(self._properties[name])
         return key, None
 
     def find_for(self, mechanism: str, key: str) -> tuple[str, str | None]:
@@ -38,4 +38,4 @@ class ListenerKeys:
     def own(self, key: str) -> str | None:
         """The value set for this listener alone."""
         text = self._properties.get(self._prefix + key)
-        return None if text is None else text.strip(JAVA_BLANKS)
+        return None if text is None else trimmed(text)

@@ -23,6 +23,7 @@ from migrator.config.names import (
     reading_certificates,
 )
 from migrator.config.tls import tls_choice, tls_versions
+from migrator.config.types import trimmed
 from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
 from migrator.values import value
@@ -137,7 +138,7 @@ class TlsStores:
             )
 
     def _allows(self, key: str) -> bool:
-        return self._keys.get(key, "false").strip().lower() == "true"
+        return self._keys.get(key, "false").lower() == "true"
 
     def _note(self, contexts: TlsContexts) -> None:
         for name, store, ends in (("key store", contexts.own, chain_ends), ("trust store", contexts.trust, trust_ends)):
@@ -186,7 +187,7 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
     if protocol != "SSL":
         # As in Kafka, SASL_SSL asks for certificates only when the listener's own key says so.
         wanted = keys.own("ssl.client.auth")
-    wanted = (wanted or "none").strip().lower()
+    wanted = trimmed(wanted or "none").lower()
     if wanted not in _CLIENT_AUTH:
         raise OperatorError(
             f"{wanted!r} is not one of {', '.join(_CLIENT_AUTH)}", where=where, remedy="Set one of them"
@@ -210,7 +211,7 @@ def client_context(keys: ListenerKeys) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _versions(context, keys)
     where, algorithm = keys.find("ssl.endpoint.identification.algorithm")
-    algorithm = "https" if algorithm is None else algorithm.strip().lower()
+    algorithm = "https" if algorithm is None else trimmed(algorithm).lower()
     if algorithm not in ("https", ""):
         raise OperatorError(f"{algorithm!r} is not known", where=where, remedy="Set https, or leave the value empty")
     context.check_hostname = algorithm == "https"

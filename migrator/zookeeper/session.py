@@ -23,7 +23,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from migrator.config.endpoints import check_zookeeper_connect
+from migrator.config.endpoints import parse_zookeeper_connect
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.values import value
@@ -137,7 +137,7 @@ class ZooKeeperSession:
     def __init__(self, options: SessionOptions) -> None:
         """:raises OperatorError: nobody could connect to such hosts."""
         try:
-            check_zookeeper_connect(options.hosts)
+            address = parse_zookeeper_connect(options.hosts)
         except ValueError as error:
             remedy = "Write zookeeper.connect of the brokers"
             raise OperatorError(str(error), where=options.hosts, remedy=remedy) from error
@@ -147,7 +147,7 @@ class ZooKeeperSession:
         self.client = Client(
             tls=options.tls,
             jaas=options.jaas,
-            hosts=options.hosts,
+            hosts=str(address),
             timeout=options.session_timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RETRY_DELAY_MAX_SECONDS, max_jitter=0.4),
         )

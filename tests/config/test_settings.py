@@ -186,7 +186,8 @@ def test_a_file_that_is_not_what_its_writer_meant(file: dict[str, str], what: st
         ("http://localhost:2181/kafka", "is an address of the web"),
         ("zk1:2181/kafka,zk2:2181/kafka", "the chroot stands once, at the end: write zk1:2181,zk2:2181/kafka"),
         ("zk1:port/kafka", "'zk1:port' is not host:port"),
-        ("zk1:2181,,zk2:2181", "'' is not host:port"),
+        (" , ", "',' names no server"),
+        ("zk1:2181/kafka/", "is no path of ZooKeeper"),
         ("zk1:2181;zk2:2181", "'zk1:2181;zk2:2181' is not host:port"),
     ],
 )
@@ -194,7 +195,7 @@ def test_servers_of_zookeeper_that_nobody_could_connect_to(text: str, what: str)
     with pytest.raises(OperatorError) as refused:
         settings_from(MIGRATING | {"zookeeper.connect": text}, "f.properties")
     assert what in str(refused.value)
-    for good in ("zk1:2181, zk2:2181/a/b-c", "[::1]:2181", "zk1"):
+    for good in ("zk1:2181, zk2:2181/a/b-c", "[::1]:2181", "zk1", "zk1:2181 ,,zk2,", "zk1/"):
         settings_from(MIGRATING | {"zookeeper.connect": good}, "f.properties")
 
 

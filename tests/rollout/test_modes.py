@@ -51,6 +51,15 @@ def test_a_limit_that_is_no_number_is_named() -> None:
         changed("broker.id=7\nreserved.broker.max.id=many\n", FileMode.BROKER_MIGRATING)
 
 
+def test_a_value_counts_as_kafka_trims_it() -> None:
+    authorizer = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer  \nreserved.broker.max.id=+1000 \n"
+    found = changed(f"broker.id= +7\nzookeeper.connect=zk:2181\n{authorizer}", FileMode.BROKER_KRAFT)
+    assert found["authorizer.class.name"] == "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    assert found["node.id"] == "7"
+    with pytest.raises(OperatorError, match=r"that of node \(empty\), and the inventory says 7"):
+        changed("broker.id=\n", FileMode.BROKER_KRAFT)
+
+
 @pytest.mark.parametrize("mode", [FileMode.BROKER_MIGRATING, FileMode.BROKER_KRAFT])
 def test_the_brokers_own_listeners_stay_in_the_map(mode: FileMode) -> None:
     """The inventory's map may name the controllers' listener only."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import socket
 from collections.abc import Callable
 
+from migrator.config.endpoints import parse_per_ip
 from migrator.config.settings import Settings
-from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.wire.hosts import peer_host
 from migrator.wire.listener_keys import ListenerKeys
@@ -97,24 +96,17 @@ def per_ip_overrides(settings: Settings) -> dict[str, int]:
     :raises OperatorError: a part has another form, or a host is not known.
     """
     found = {}
-    for part in split_list(settings.max_connections_per_ip_overrides):
-        host, _, number = part.rpartition(":")
-        try:
-            found[peer_host(socket.getaddrinfo(host.strip(" []"), None)[0][4][0])] = _count(number)  # type: ignore[arg-type]
-        except (OSError, ValueError) as error:
-            raise OperatorError(
-                f"{part!r} cannot be used: {error}",
-                where=f"{settings.source}: max.connections.per.ip.overrides",
-                remedy="Write host:number, separated by commas; the hosts must be known where this node runs",
-            ) from error
+    text = settings.max_connections_per_ip_overrides
+    try:
+        for host, number in parse_per_ip(text).items():
+            found[peer_host(socket.getaddrinfo(host.strip("[]"), None)[0][4][0])] = number  # type: ignore[arg-type]
+    except (OSError, ValueError) as error:
+        raise OperatorError(
+            f"{text!r} cannot be used: {error}",
+            where=f"{settings.source}: max.connections.per.ip.overrides",
+            remedy="Write host:number, separated by commas; the hosts must be known where this node runs",
+        ) from error
     return found
-
-
-def _count(text: str) -> int:
-    """:raises ValueError: it is none."""
-    if not re.fullmatch(r"\s*\d{1,10}\s*", text):
-        raise ValueError("it is not of the form host:number")
-    return int(text)
 
 
 def raise_limit_of_open_files() -> None:

@@ -49,5 +49,4 @@ def refused_in_kraft(evidence: Evidence) -> Iterator[Found]:
 
 def _static(broker: BrokerFile, key: str) -> int | None:
     """What the broker starts with; None when that cannot be told."""
-    text = broker.file.get(key) or str(DEFAULTS[key])
-    return int(text) if key not in broker.file.hidden and text.isdecimal() else None
+    return broker.file.number(key)

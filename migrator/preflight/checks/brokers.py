@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from migrator.config.endpoints import ZooKeeperAddress, parse_zookeeper_connect
 from migrator.config.key_uses import misspelt_in
-from migrator.config.types import split_list
+from migrator.config.reading import listener_names, log_directories, means_the_same
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
 from migrator.preflight.checks.broker_threads import refused_in_kraft
@@ -152,7 +153,7 @@ def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
 
 def several_directories(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
-        directories = split_list(broker.file.get("log.dirs") or broker.file.get("log.dir"))
+        directories = log_directories(broker.file.values)
         if len(directories) > 1 and (broker.level or 0) < MinLevel.DIRECTORY_ASSIGNMENT and broker.file.sets(_IBP):
             yield Found(
                 broker.file.at("log.dirs"),
@@ -232,10 +233,10 @@ def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
                 f"{controller.file.get('controller.quorum.voters')}",
                 hosts=(broker.who,),
             )
-        names = [name.upper() for name in split_list(broker.file.get("controller.listener.names"))]
+        names = [name.upper() for name in listener_names(broker.file.get("controller.listener.names"))]
         if not names:
             continue
-        ours = [name.upper() for name in split_list(controller.file.get("controller.listener.names"))]
+        ours = controller.settings.controller_listeners
         protocol = controller.protocols.get(names[0])
         if names[0] not in ours:
             yield Found(
@@ -264,7 +265,7 @@ def differing_defaults(evidence: Evidence) -> Iterator[Found]:
             for key in DEFAULTS_OF_THE_CONTROLLER:
                 if key in broker.file.hidden or key in controller.file.hidden:
                     continue
-                if controller.file.get(key) != broker.file.get(key):
+                if not means_the_same(key, controller.file.get(key), broker.file.get(key)):
                     yield differs(key, controller, controller.file.get(key), broker, broker.file.get(key))
 
 
@@ -272,7 +273,7 @@ def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
     """Another chroot is another cluster."""
     for it in _connected(evidence):
         text = it.file.get(_CONNECT)
-        if evidence.zookeeper is not None and _chroot(text) != _chroot(evidence.zookeeper.hosts):
+        if evidence.zookeeper is not None and _address(text).chroot != _address(evidence.zookeeper.hosts).chroot:
             what = f"it has {text}, but preflight read {evidence.zookeeper.hosts}"
             yield Found(it.file.at(_CONNECT), what, hosts=(it.who,))
 
@@ -280,9 +281,10 @@ def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
 def other_servers(evidence: Evidence) -> Iterator[Found]:
     for it in _connected(evidence):
         text = it.file.get(_CONNECT)
-        if evidence.zookeeper is None or _chroot(text) != _chroot(evidence.zookeeper.hosts):
+        if evidence.zookeeper is None:
             continue
-        if not _servers(text) & _servers(evidence.zookeeper.hosts):
+        here, there = _address(text), _address(evidence.zookeeper.hosts)
+        if here.chroot == there.chroot and not {*here.servers} & {*there.servers}:
             what = f"it has {text}, but preflight read {evidence.zookeeper.hosts}"
             yield Found(it.file.at(_CONNECT), what, hosts=(it.who,))
 
@@ -368,12 +370,12 @@ def _connected(evidence: Evidence) -> Iterator[ControllerFile | BrokerFile]:
     return (it for it in evidence.nodes if it.file.get(_CONNECT))
 
 
-def _chroot(hosts: str) -> str:
-    return hosts.partition("/")[2].strip("/")
-
-
-def _servers(hosts: str) -> set[str]:
-    return {server.strip() for server in hosts.partition("/")[0].split(",")}
+def _address(text: str) -> ZooKeeperAddress:
+    """What nobody could connect to is told as it is written."""
+    try:
+        return parse_zookeeper_connect(text)
+    except ValueError:
+        return ZooKeeperAddress((text,), "".join(text.partition("/")[1:]))
 
 
 CHECKS = (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.key_uses import concerns_this_program_only
+from migrator.config.reading import means_the_same
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck
 from migrator.preflight.evidence import ControllerFile, Evidence
@@ -89,7 +90,7 @@ def quarrelling_files(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers[1:]:
         first = evidence.controllers[0]
         for key in ("controller.quorum.voters", "migrator.grpc.voters", "migrator.grpc.voter.principals"):
-            if controller.file.get(key) != first.file.get(key):
+            if not means_the_same(key, controller.file.get(key), first.file.get(key)):
                 yield Found(
                     controller.file.at(key),
                     f"it has {controller.file.shown(key)}, but {first.who} {first.file.shown(key)} ({first.path})",

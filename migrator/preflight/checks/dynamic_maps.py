@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.config.types import split_list
+from migrator.config.reading import listener_names
+from migrator.config.types import entries_of
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Found, PreflightCheck
 from migrator.preflight.evidence import Evidence
@@ -27,8 +28,8 @@ def without_controllers(evidence: Evidence) -> Iterator[Found]:
     for broker, text in sorted(evidence.zookeeper.dynamic_maps.items()):
         file = own[broker].file if broker in own else None
         told = (file.get("controller.listener.names") if file is not None else "") or next(iter(ours), "")
-        name = next(iter(split_list(told)), "").upper()
-        known = {entry.partition(":")[0].strip().upper() for entry in split_list(text)}
+        name = next(iter(listener_names(told)), "").upper()
+        known = {entry.rpartition(":")[0].strip().upper() for entry in entries_of(text)}
         if name and name not in {*known, *SecurityProtocol.__members__}:
             what = f"broker {broker}: {PROTOCOLS} is {text}, without the controllers' listener {name}"
             yield Found(f"{paths.BROKER_CONFIGS}/{broker}", what)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
 from migrator.config.key_uses import concerns_this_program_only
+from migrator.config.reading import super_users_of
 from migrator.config.super_users import KEY as SUPER_USERS
 from migrator.config.super_users import nobodies_of
-from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.census import sample_of
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
@@ -118,7 +118,7 @@ def differing_super_users(evidence: Evidence) -> Iterator[Found]:
 def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
     """Brokers need CLUSTER_ACTION on the controller listener."""
     for controller in evidence.controllers:
-        listeners = [name.upper() for name in split_list(controller.file.get("controller.listener.names"))]
+        listeners = controller.settings.controller_listeners
         plain = listeners and controller.protocols.get(listeners[0]) == "PLAINTEXT"
         allowed = controller.file.is_on("allow.everyone.if.no.acl.found") or ANONYMOUS in _super_users(controller.file)
         if controller.file.sets(AUTHORIZER) and plain and not allowed:
@@ -275,8 +275,8 @@ def _differ(one: PropertyFile, other: PropertyFile, key: str) -> bool:
     return one.sets(key) and other.sets(key) and one.get(key) != other.get(key)
 
 
-def _super_users(file: PropertyFile) -> set[str]:
-    return {name.strip() for name in file.get(SUPER_USERS).split(";") if name.strip()}
+def _super_users(file: PropertyFile) -> frozenset[str]:
+    return super_users_of(file.get(SUPER_USERS))
 
 
 def _identity(zookeeper: ZooKeeperFacts) -> str:

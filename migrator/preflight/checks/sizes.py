@@ -98,9 +98,9 @@ def _leader_and_isr(evidence: Evidence, above: float, up_to: float) -> Iterator[
 def _limit(evidence: Evidence, broker_id: int) -> tuple[int, str]:
     """Bytes that a broker takes in one request, and who says so."""
     for broker in evidence.brokers:
-        text = broker.file.get(REQUEST_LIMIT)
-        if broker.broker_id == broker_id and text.isdecimal():
-            return int(text), broker.file.at(REQUEST_LIMIT)
+        limit = broker.file.number(REQUEST_LIMIT)
+        if broker.broker_id == broker_id and limit is not None:
+            return limit, broker.file.at(REQUEST_LIMIT)
     return int(KEYS[REQUEST_LIMIT].default or 0), f"Kafka's default of {REQUEST_LIMIT} (no file was given)"
 
 

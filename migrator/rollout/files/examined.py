@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 from migrator.config.properties import encoded, parse_properties
 from migrator.config.property_edits import Edit, edited
-from migrator.config.types import split_list
+from migrator.config.types import entries_of
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.journal.progress import Progress
@@ -116,7 +116,7 @@ def wanted(node: Node, text: str, settings: ModeSettings) -> str:
 def elsewhere(text: str, below: str) -> str:
     """The file of a node on another host: a directory of the same name here is not the node's."""
     properties = parse_properties(text)
-    found = {key: split_list(properties[key]) for key in DIRECTORIES if properties.get(key)}
+    found = {key: entries_of(properties[key]) for key in DIRECTORIES if properties.get(key)}
     moved = {
         key: ",".join(f"{below}{path}" if path.startswith("/") else path for path in it) for key, it in found.items()
     }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from migrator.config.properties import decoded, parse_properties
-from migrator.config.types import split_list
+from migrator.config.reading import log_directories
 from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -56,8 +56,7 @@ def broker_directories(node: Node, properties: Mapping[str, str]) -> list[str]:
 
     :raises OperatorError: no broker has so many.
     """
-    named = split_list(properties.get("log.dirs") or properties.get("log.dir") or "")
-    return named_directories(node, named) or [DEFAULT_DIRECTORY]
+    return named_directories(node, log_directories(properties)) or [DEFAULT_DIRECTORY]
 
 
 def version_of(content: bytes) -> str:

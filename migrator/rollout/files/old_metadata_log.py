@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
 from migrator.config.properties import parse_properties
+from migrator.config.reading import text_of
+from migrator.config.types import trimmed
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.rollout.files.identities import broker_directories
@@ -42,7 +44,7 @@ async def remove_old_log(
         does not delete it itself.
     :raises ExecutorError: there is one, and the node cannot be asked further.
     """
-    directory = properties.get("metadata.log.dir", "").strip() or broker_directories(node, properties)[0]
+    directory = text_of(properties, "metadata.log.dir") or broker_directories(node, properties)[0]
     path = str(PurePosixPath(directory) / DIRECTORY_NAME)
     try:
         is_there = await _is_there(parts, node, path)
@@ -137,4 +139,4 @@ def _owner(identity: bytes | None) -> str:
         found = parse_properties((identity or b"").decode())
     except ValueError:
         return ""
-    return (found.get("node.id") or found.get("broker.id") or "").strip()
+    return trimmed(found.get("node.id") or found.get("broker.id") or "")

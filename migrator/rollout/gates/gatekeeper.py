@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from migrator.config.types import trimmed
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
@@ -219,7 +220,7 @@ class Gatekeeper:
         if node.name not in files or files[node.name][0] != broker.registration:
             text = await text_of(self._parts.executor, node)
             watched = watched_keys(self._parts.inventory.brokers.settings)
-            found = {key: value.strip() for key, value in parsed(node, text).items() if key in watched}
+            found = {key: trimmed(value) for key, value in parsed(node, text).items() if key in watched}
             files[node.name] = broker.registration, found
         return replace(question, file=files[node.name][1])
 

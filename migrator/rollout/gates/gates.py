@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from migrator.config.reading import means_the_same
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.observe.printable import number_of
@@ -237,7 +238,7 @@ def _old_settings(question: GateQuestion, broker: BrokerSeen) -> Found:
     missing = [f"without {key}" for key in sorted(file) if key not in read]
     left = [f"still with {key}" for key in sorted(read) if key not in file]
     shown = [key for key in sorted(file) if key in read and _is_shown(key, file[key], read[key])]
-    other = [f"with another value of {key}" for key in shown if file[key] != (read[key] or "").strip()]
+    other = [f"with another value of {key}" for key in shown if not means_the_same(key, file[key], read[key] or "")]
     if found := (*missing, *left, *other):
         yield Waiting(_who(question), f"does not run with its property file as it is: {named(found)}", RESTART_IT)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from migrator.config.types import split_list
+from migrator.config.reading import log_directories, metadata_directory
 from migrator.errors import ExitCode, OperatorError
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node
@@ -113,8 +113,7 @@ def directories_of(node: Node, properties: Mapping[str, str]) -> list[str]:
 
     :raises OperatorError: as `named_directories`.
     """
-    named = properties.get("log.dirs") or properties.get("log.dir", "")
-    return named_directories(node, [properties.get("metadata.log.dir", ""), *split_list(named)])
+    return named_directories(node, [metadata_directory(properties), *log_directories(properties)])
 
 
 def named_directories(node: Node, names: Iterable[str]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from migrator.config.types import split_list
+from migrator.config.reading import text_of
+from migrator.config.types import entries_of, trimmed
 
 PROTOCOLS, CONTROL_PLANE = "listener.security.protocol.map", "control.plane.listener.name"
 CONTROLLER_LISTENERS = "controller.listener.names"
@@ -57,7 +58,7 @@ def lacks_controllers(text: str, for_brokers: Mapping[str, str]) -> str:
 def has_control_plane(properties: Mapping[str, str], was: Mapping[str, str]) -> bool:
     """Whether the broker still has the listener that it had for the ZooKeeper controller: without it, it does not start
     with the key that names it."""
-    return was.get(CONTROL_PLANE, "").strip().upper() in _own(properties)
+    return text_of(was, CONTROL_PLANE).upper() in _own(properties)
 
 
 def foreign_listeners(properties: Mapping[str, str], for_brokers: Mapping[str, str]) -> set[str]:
@@ -70,7 +71,7 @@ def _own(properties: Mapping[str, str]) -> set[str]:
 
 
 def _entries(text: str) -> list[str]:
-    return [entry for entry in split_list(text) if entry]
+    return list(entries_of(text))
 
 
 def _names(entries: Iterable[str]) -> set[str]:
@@ -79,4 +80,4 @@ def _names(entries: Iterable[str]) -> set[str]:
 
 
 def _name(entry: str) -> str:
-    return entry.partition(":")[0].strip().upper()
+    return trimmed(entry.partition(":")[0]).upper()

@@ -7,7 +7,6 @@ which keys a controller loses at the end.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import overload
@@ -16,6 +15,7 @@ from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.config.properties import LINE_END, parse_properties, shown, without_keys
 from migrator.config.property_edits import Edit, edited
+from migrator.config.reading import is_on, is_set, means_the_same, number_of, text_of
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease
@@ -50,11 +50,6 @@ ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name", CONTROL_PLANE)
 """What a controller needs only while it talks to ZooKeeper and to brokers that know it."""
 OF_QUORUM = (CONTROLLER_LISTENERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
 """How keys begin that mean something to a broker only while it knows a quorum."""
-LISTS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
-"""In which Kafka passes over blanks: not so in ``controller.listener.names``."""
-GENERATED = re.compile(r"-\d+")
-"""An id that ZooKeeper gives out: -1 is Kafka's own default."""
-_COMMAS = re.compile(r"\s*,\s*")
 
 
 class FileMode(Enum):
@@ -96,10 +91,10 @@ class ModeSettings:
 
 def file_mode(role: Role, properties: Mapping[str, str]) -> FileMode:
     """What a file is for, as it stands there."""
-    migrating = properties.get(FLAG, "").strip().lower() == "true"
+    migrating = is_on(properties, FLAG)
     if role is Role.CONTROLLER:
         return FileMode.CONTROLLER_MIGRATING if migrating else FileMode.CONTROLLER_ENDED
-    if properties.get(ROLES, "").strip():
+    if is_set(properties, ROLES):
         return FileMode.BROKER_KRAFT
     return FileMode.BROKER_MIGRATING if migrating else FileMode.BROKER_ZOOKEEPER
 
@@ -113,10 +108,10 @@ def parsed(node: Node, text: str) -> dict[str, str]:
         properties = parse_properties(text)
     except ValueError as error:
         raise OperatorError(str(error), where=where, remedy="Correct this line") from error
-    found = (properties.get(NODE_ID) or properties.get(BROKER_ID) or "").strip()
-    if found and not GENERATED.fullmatch(found) and found != str(node.node_id):
+    number, told = number_of(properties, NODE_ID), text_of(properties, NODE_ID)
+    if number is None or (number >= 0 and number != node.node_id):
         raise OperatorError(
-            f"the file is that of node {found}, and the inventory says {node.node_id}",
+            f"the file is that of node {told or '(empty)'}, and the inventory says {node.node_id}",
             where=where,
             remedy="Correct the id or the path in the inventory",
         )
@@ -151,9 +146,8 @@ def lost_zookeeper(node: Node, text: str, target: FileMode) -> bool:
 def session_ms(properties: Mapping[str, str]) -> int:
     """How long a broker with this file stays registered once it has ended without a word, in ZooKeeper and in the
     quorum; in ms."""
-    told = [properties.get(key, "").strip() for key in SESSION_TIMEOUTS]
-    known = [int(text) if text.isdecimal() else default for text, default in zip(told, SESSION_DEFAULTS, strict=True)]
-    return max(known)
+    told = (number_of(properties, key) for key in SESSION_TIMEOUTS)
+    return max(default if told_ms is None else told_ms for told_ms, default in zip(told, SESSION_DEFAULTS, strict=True))
 
 
 def watched_keys(for_brokers: Mapping[str, str]) -> tuple[str, ...]:
@@ -217,15 +211,8 @@ def _edits(
     for key, text in wanted.items():
         if text is None and key in properties:
             yield Edit(key, as_comment=True)
-        elif text is not None and (key not in properties or not _is_same(key, properties[key], text)):
+        elif text is not None and (key not in properties or not means_the_same(key, properties[key], text)):
             yield Edit(key, text)
-
-
-def _is_same(key: str, one: str, other: str) -> bool:
-    """As Kafka reads both: nothing is changed, and no broker restarted, for a blank or a capital letter."""
-    if key in LISTS:
-        return _COMMAS.split(one) == _COMMAS.split(other)
-    return one == other or (key == FLAG and one.strip().lower() == other)
 
 
 def _wanted(
@@ -288,21 +275,21 @@ def _supposed(properties: Mapping[str, str], was: Mapping[str, str], for_brokers
 def _is_refused(node: Node, properties: Mapping[str, str]) -> bool:
     """``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig.validateValues``)."""
     mode = file_mode(node.role, properties)
-    return mode is FileMode.BROKER_ZOOKEEPER and bool(properties.get(CONTROLLER_LISTENERS, "").strip())
+    return mode is FileMode.BROKER_ZOOKEEPER and is_set(properties, CONTROLLER_LISTENERS)
 
 
 def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Kafka takes no generated id in a migration, and no id above the reserved ones while ids may be generated
     (``KafkaConfig.validateValues``)."""
     yield BROKER_ID, str(node.node_id)
-    reserved = properties.get(RESERVED_IDS, "1000").strip()
-    if not reserved.isdecimal():
+    reserved = number_of(properties, RESERVED_IDS)
+    if reserved is None:
         raise OperatorError(
-            f"{RESERVED_IDS}: {reserved!r} is no number",
+            f"{RESERVED_IDS}: {text_of(properties, RESERVED_IDS)!r} is no number",
             where=f"{node.name}: {node.properties}",
             remedy="Correct this line",
         )
-    if node.node_id > int(reserved):
+    if node.node_id > reserved:
         yield GENERATED_IDS, "false"
 
 
@@ -323,5 +310,5 @@ def _known(node: Node, settings: ModeSettings) -> str:
 
 
 def _authorizer(properties: Mapping[str, str], old: str, new: str) -> Iterator[tuple[str, str]]:
-    if properties.get(AUTHORIZER) == old:
+    if text_of(properties, AUTHORIZER) == old:
         yield AUTHORIZER, new

@@ -115,8 +115,7 @@ class FilesReader(_Reader):
     def _chroot(self) -> str:
         if "chroot" in self.options:
             return str(self.options["chroot"]).rstrip("/")
-        connect = "" if self.settings is None else self.settings.zookeeper_connect or ""
-        return "".join(connect.partition("/")[1:]).rstrip("/")
+        return "" if self.settings is None else self.settings.zookeeper_chroot
 
 
 class ZooKeeperDataSource(DataSource):

@@ -1,0 +1,71 @@
+"""What Kafka takes from a property file: each key trimmed, split and typed as ``KafkaConfig`` does it. Pure.
+
+Whoever looks into a property file, of a controller or of a broker, asks here or has `Settings`: two ways to read a file
+would not always agree. The keys are those of the file, placeholders resolved or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrator.config.keys import KEYS, SYNONYMS
+from migrator.config.types import entries_of, parse, trimmed
+
+Properties = Mapping[str, str]
+DIRECTORIES = ("log.dirs", "log.dir")
+
+
+def text_of(properties: Properties, key: str) -> str:
+    """The text in force: what is set, what a synonym sets, Kafka's default; else empty."""
+    found = properties.get(key, properties.get(SYNONYMS.get(key, "")))
+    if found is None:
+        found = KEYS[key].default if key in KEYS else None
+    return trimmed(found or "")
+
+
+def is_set(properties: Properties, key: str) -> bool:
+    """Whether the file says something about it."""
+    return any(trimmed(properties.get(name, "")) for name in (key, SYNONYMS.get(key, "")))
+
+
+def is_on(properties: Properties, key: str) -> bool:
+    """Of a boolean."""
+    return text_of(properties, key).lower() == "true"
+
+
+def number_of(properties: Properties, key: str) -> int | None:
+    """Of a whole number; None where Kafka finds none, or one that it does not take."""
+    try:
+        return int(str(parse(KEYS[key].kind, text_of(properties, key), KEYS[key].valid)))
+    except ValueError:
+        return None
+
+
+def means_the_same(key: str, one: str, other: str) -> bool:
+    """Whether Kafka takes both texts for the same value of that key."""
+    if one == other or key not in KEYS:
+        return trimmed(one) == trimmed(other)
+    try:
+        return parse(KEYS[key].kind, one) == parse(KEYS[key].kind, other)
+    except ValueError:
+        return False
+
+
+def log_directories(properties: Properties) -> tuple[str, ...]:
+    """Where a node keeps its data; empty only where the key says so, with which Kafka does not start."""
+    return entries_of(text_of(properties, DIRECTORIES[DIRECTORIES[0] not in properties]))
+
+
+def metadata_directory(properties: Properties) -> str:
+    """Where a node keeps the metadata log; "" where it has no directory at all."""
+    return text_of(properties, "metadata.log.dir") or next(iter(log_directories(properties)), "")
+
+
+def listener_names(text: str) -> tuple[str, ...]:
+    """Of ``controller.listener.names``: blanks beside a comma belong to the name (``String.split``)."""
+    return tuple(trimmed(text).rstrip(",").split(",")) if trimmed(text).rstrip(",") else ()
+
+
+def super_users_of(text: str) -> frozenset[str]:
+    """The principals of ``super.users`` (``StandardAuthorizer.getConfiguredSuperUsers``)."""
+    return frozenset(filter(None, map(trimmed, text.split(";"))))
