@@ -8,7 +8,7 @@ bytes that became text come back as they were.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -90,18 +90,6 @@ def doubled_keys(text: str) -> Iterator[tuple[str, int, int]]:
         if key in found and found[key][0] != value:
             yield key, found[key][1], number
         found[key] = value, number
-
-
-def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
-    """The file without some of its keys; every other line, comments too, stays as it is.
-
-    :raises ValueError: as `parse_properties`, for keys only.
-    """
-    gone: set[int] = set()
-    for start, end, key in logical_keys(text):
-        if is_dropped(key):
-            gone.update(range(start, end + 1))
-    return "\n".join(line for number, line in enumerate(LINE_END.split(text), 1) if number not in gone)
 
 
 def logical_keys(text: str) -> Iterator[tuple[int, int, str]]:

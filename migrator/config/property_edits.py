@@ -1,25 +1,73 @@
-"""Edits of a Java property file; every other line stays as it is: comments, order, continuation lines, doubled keys."""
+"""Edits of a Java property file that can be taken back; every other line stays as it is.
+
+What an edit adds, and what it takes away, carries a mark of its own (ADR 39). The way back brings back just the lines
+that an edit has taken away, and takes away just those that an edit has added. A comment without a mark is its
+author's, whatever it says.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 
-from migrator.config.properties import logical_keys
+from migrator.config.properties import logical_keys, parse_properties
 from migrator.values import value
 
+ASIDE = "#migrator set aside:"
+"""How each line of an entry begins that an edit has taken away. A space and the line as it was follow."""
+ADDED = "#migrator added:"
+"""How the line above an entry begins that an edit has added. A space and the key follow."""
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _END = re.compile(r"[\r\n]*\Z")
 
 
 @value
 class Edit:
-    """Of one key. ``text`` is its new value; None takes the key away, or with ``as_comment`` turns its lines into
-    comments."""
+    """Of one key. ``text`` is its new value; None sets its lines aside."""
 
     key: str
     text: str | None = None
-    as_comment: bool = False
+
+
+class _Whose(Enum):
+    AUTHOR = auto()
+    """A comment, a blank line, or an entry that no edit has touched."""
+    ADDED = auto()
+    ASIDE = auto()
+
+
+@value
+class _Part:
+    """Of a file. ``lines``: as they stand there, but without the mark. ``key``: of an entry; None for a comment, for a
+    blank line, and for a mark whose entry is gone."""
+
+    lines: tuple[str, ...]
+    key: str | None = None
+    whose: _Whose = _Whose.AUTHOR
+
+    @property
+    def text(self) -> str:
+        return "".join(self.lines)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what comes behind it in the file would become a part of it."""
+        if not self.text.endswith(("\r", "\n")):
+            return True
+        return self.key is not None and next(iter(logical_keys(self.text)))[1] > len(self.lines)
+
+    @property
+    def as_comment(self) -> tuple[str, ...]:
+        return tuple(f"#{line}" for line in self.lines)
+
+    def written(self) -> str:
+        if self.whose is _Whose.ASIDE:
+            return "".join(f"{ASIDE} {line}" for line in self.lines)
+        if self.whose is _Whose.ADDED and self.key is not None:
+            newline = _END.search(self.lines[0]).group() or "\n"  # type: ignore[union-attr]  # it matches everything
+            return f"{ADDED} {escaped(self.key, is_key=True)}{newline}{self.text}"
+        return self.text
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
@@ -27,43 +75,51 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
     A key that is set keeps its place: that of the last of several, which is the one that counts. A new key comes last.
 
-    :raises ValueError: as `parse_properties`, for keys only.
+    :raises ValueError: as `parse_properties`, or as `original`.
     """
+    parts = list(_parts(text))
+    newline = next((end for end in map(_line_end, _LINES.findall(text)) if end), "\n")
     for edit in edits:
-        text = _edited(text, edit)
-    return text
+        if edit.text is None:
+            parts = [part for part in _set_aside(parts, edit.key) if not _is(part, edit.key, _Whose.ADDED)]
+        elif not _is_brought_back(parts, edit.key, edit.text):
+            parts = _with_entry(parts, edit.key, edit.text, newline)
+        else:
+            parts = [_brought_back(part, edit.key) for part in parts if not _is(part, edit.key, _Whose.ADDED)]
+    return "".join(part.written() for part in parts)
+
+
+def original(text: str) -> str:
+    """The file without any edit: what was added is gone, and what was set aside is back.
+
+    :raises ValueError: lines that were set aside have been cut, and what stands behind them would be taken for theirs.
+    """
+    return "".join(part.text for part in _parts(text) if part.whose is not _Whose.ADDED)
+
+
+def settled(text: str) -> str:
+    """The file with the edits as its author's own, without marks: what was set aside is a comment.
+
+    :raises ValueError: as `original`.
+    """
+    return "".join("".join(part.as_comment if part.whose is _Whose.ASIDE else part.lines) for part in _parts(text))
+
+
+def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
+    """The file without some of its keys; every other line, comments too, stays as it is.
+
+    :raises ValueError: as `original`.
+    """
+    return "".join(
+        part.written()
+        for part in _parts(text)
+        if part.whose is _Whose.ASIDE or part.key is None or not is_dropped(part.key)
+    )
 
 
 def file_of(properties: Mapping[str, str]) -> str:
     """A new file, a line for each key."""
-    return "".join(f"{escaped(key, is_key=True)}={escaped(text, is_key=False)}\n" for key, text in properties.items())
-
-
-def _edited(text: str, edit: Edit) -> str:
-    lines = _LINES.findall(text)
-    places = [(start, end) for start, end, key in logical_keys(text) if key == edit.key]
-    newline = _END.search(lines[0]).group() if lines else "\n"  # type: ignore[union-attr]  # it matches everything
-    if edit.text is not None:
-        line = f"{escaped(edit.key, is_key=True)}={escaped(edit.text, is_key=False)}"
-        if not places:
-            return _terminated(text, newline or "\n") + line + (newline or "\n")
-        start, end = places[-1]
-        last = lines[min(end, len(lines)) - 1]  # an entry may go on in a line that the file does not have
-        lines[start - 1 : end] = [line + _END.search(last).group()]  # type: ignore[union-attr]
-        return "".join(lines)
-    for start, end in reversed(places):
-        old = lines[start - 1 : end]
-        lines[start - 1 : end] = [f"#{line}" for line in old] if edit.as_comment else []
-    return "".join(lines)
-
-
-def _terminated(text: str, newline: str) -> str:
-    """So that what is appended is a line of its own, also behind a last line that would go on."""
-    if text and not text.endswith(("\r", "\n")):
-        text += newline
-    last = text.rstrip("\r\n")
-    continued = (len(last) - len(last.rstrip("\\"))) % 2
-    return text + newline if continued and text.count("\n", len(last)) + text.count("\r", len(last)) <= 2 else text
+    return "".join(_entry(key, text, "\n") for key, text in properties.items())
 
 
 def escaped(text: str, *, is_key: bool) -> str:
@@ -80,3 +136,84 @@ def escaped(text: str, *, is_key: bool) -> str:
             units = char.encode("utf-16-be", "surrogatepass")
             out += [f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)]
     return "".join(out)
+
+
+def _parts(text: str) -> Iterator[_Part]:
+    """A line that goes on in the next one makes a comment there a part of its value, so it can be no mark."""
+    lines = _LINES.findall(text)
+    entries = {start: (min(end, len(lines)), key) for start, end, key in logical_keys(text)}
+    at = 1
+    while at <= len(lines):
+        line = lines[at - 1]
+        end, key = entries.get(at, (at, None))
+        if key is None and line.startswith(ADDED):
+            end, key = entries.get(at + 1, (at, None))
+            if key is None or line.rstrip("\r\n") != f"{ADDED} {escaped(key, is_key=True)}":
+                end, key = at, None
+            yield _Part(tuple(lines[at:end]), key, _Whose.ADDED)
+        elif key is None and line.startswith(ASIDE):
+            while end < len(lines) and end + 1 not in entries and lines[end].startswith(ASIDE):
+                end += 1
+            yield from _were(lines[at - 1 : end], at, is_last=end == len(lines))
+        else:
+            yield _Part(tuple(lines[at - 1 : end]), key)
+        at = end + 1
+
+
+def _were(lines: Sequence[str], number: int, *, is_last: bool) -> Iterator[_Part]:
+    """The entries of lines that were set aside one behind the other.
+
+    :param number: of the first line.
+    :raises ValueError: as `original`.
+    """
+    were = "".join(line.removeprefix(ASIDE).removeprefix(" ") for line in lines)
+    physical = _LINES.findall(were)
+    entries = {start: (min(end, len(physical)), key) for start, end, key in logical_keys(were)}
+    at = 1
+    while at <= len(physical):
+        end, key = entries.get(at, (at, None))
+        part = _Part(tuple(physical[at - 1 : end]), key, _Whose.ASIDE)
+        if part.is_open and not is_last:
+            raise ValueError(f"line {number + end - 1}: what was set aside goes on behind this line, and is not there")
+        yield part
+        at = end + 1
+
+
+def _set_aside(parts: Sequence[_Part], key: str) -> list[_Part]:
+    """What somebody has written since stands for what was set aside before, which becomes a comment like any other."""
+    if not any(_is(part, key, _Whose.AUTHOR) for part in parts):
+        return list(parts)
+    left = [_Part(part.as_comment) if _is(part, key, _Whose.ASIDE) else part for part in parts]
+    return [_Part(part.lines, key, _Whose.ASIDE) if _is(part, key, _Whose.AUTHOR) else part for part in left]
+
+
+def _is(part: _Part, key: str, whose: _Whose) -> bool:
+    return part.key == key and part.whose is whose
+
+
+def _brought_back(part: _Part, key: str) -> _Part:
+    return _Part(part.lines, key) if _is(part, key, _Whose.ASIDE) else part
+
+
+def _is_brought_back(parts: Sequence[_Part], key: str, text: str) -> bool:
+    """Whether the value is the one that was set aside, and nobody has written another one since."""
+    were = [part for part in parts if _is(part, key, _Whose.ASIDE)]
+    changed = any(_is(part, key, _Whose.AUTHOR) for part in parts)
+    return bool(were) and not changed and parse_properties(were[-1].text)[key] == text
+
+
+def _with_entry(parts: Sequence[_Part], key: str, text: str, newline: str) -> list[_Part]:
+    """Above the last entry of the key. A new key comes last, but above a last line that would take it in."""
+    new = _Part((_entry(key, text, newline),), key, _Whose.ADDED)
+    places = [at for at, part in enumerate(parts) if part.key == key]
+    at = places[-1] if places else len(parts) - bool(parts and parts[-1].is_open)
+    left = [*parts[:at], new, *parts[at:]]
+    return _set_aside([part for part in left if part is new or not _is(part, key, _Whose.ADDED)], key)
+
+
+def _entry(key: str, text: str, newline: str) -> str:
+    return f"{escaped(key, is_key=True)}={escaped(text, is_key=False)}{newline}"
+
+
+def _line_end(line: str) -> str:
+    return _END.search(line).group()  # type: ignore[union-attr]  # it matches everything

@@ -9,7 +9,8 @@ from random import SystemRandom
 
 from migrator.clock import wall_ms
 from migrator.config.kafkas_controller import refused_by_kafka
-from migrator.config.properties import decoded, encoded, parse_properties, read_decoded, without_keys
+from migrator.config.properties import decoded, encoded, parse_properties, read_decoded
+from migrator.config.property_edits import without_keys
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.observations import MetadataDirectory

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.config.properties import decoded, encoded, parse_properties, shown, without_keys
+from migrator.config.properties import decoded, encoded, parse_properties, shown
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,6 @@ def test_people_see_what_the_author_of_a_file_sees() -> None:
 def test_a_malformed_escape_names_its_line() -> None:
     with pytest.raises(ValueError, match="line 2"):
         parse_properties("a=b\nc=\\u12g4")
-
-
-def test_keys_are_taken_out_and_the_rest_stays_as_it_is() -> None:
-    text = "# of a\na=1,\\\n  2\n\nb : 3\n a=4\nc=5"
-    assert without_keys(text, lambda key: key == "a") == "# of a\n\nb : 3\nc=5"
-    assert without_keys(text, lambda _key: False) == text
 
 
 def _escape(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Edits of property files: only what is asked for changes, and Java reads what was meant."""
+"""Edits of property files: only what is asked for changes, Java reads what was meant, and all can be taken back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from migrator.config.properties import decoded, encoded, logical_keys, parse_properties
-from migrator.config.property_edits import Edit, edited, file_of
+from migrator.config.properties import decoded, encoded, parse_properties
+from migrator.config.property_edits import Edit, edited, file_of, original, settled, without_keys
 
 FILE = """# The broker of rack 7
 
@@ -21,14 +21,18 @@ broker.id=8
 
 
 def test_a_key_keeps_its_place_and_all_others_are_untouched() -> None:
-    assert edited(FILE, [Edit("log.dirs", "/data/b")]) == FILE.replace("log.dirs : /data/a", "log.dirs=/data/b")
+    new = "#migrator added: log.dirs\nlog.dirs=/data/b\n#migrator set aside: log.dirs : /data/a"
+    assert edited(FILE, [Edit("log.dirs", "/data/b")]) == FILE.replace("log.dirs : /data/a", new)
+    assert settled(edited(FILE, [Edit("log.dirs", "/data/b")])) == FILE.replace(
+        "log.dirs : /data/a", "log.dirs=/data/b\n#log.dirs : /data/a"
+    )
 
 
 @given(st.binary())
 def test_a_new_key_changes_no_byte_of_the_others(comment: bytes) -> None:
     comment = comment.replace(b"\n", b"").replace(b"\r", b"")
     content = b"# " + comment + b"\na=" + "ä".encode() + b"\n"
-    assert encoded(edited(decoded(content), [Edit("b", "ä")])) == content + b"b=\\u00e4\n"
+    assert encoded(edited(decoded(content), [Edit("b", "ä")])) == content + b"#migrator added: b\nb=\\u00e4\n"
 
 
 def test_a_new_file_is_ascii_and_read_as_it_was_meant() -> None:
@@ -38,24 +42,49 @@ def test_a_new_file_is_ascii_and_read_as_it_was_meant() -> None:
 
 
 def test_of_a_doubled_key_the_one_that_counts_is_changed() -> None:
-    assert edited(FILE, [Edit("broker.id", "9")]) == FILE.replace("broker.id=8", "broker.id=9")
+    assert parse_properties(edited(FILE, [Edit("broker.id", "9")]))["broker.id"] == "9"
 
 
 def test_a_new_key_comes_last() -> None:
-    assert edited(FILE, [Edit("node.id", "7")]) == FILE + "node.id=7\n"
+    assert edited(FILE, [Edit("node.id", "7")]) == f"{FILE}#migrator added: node.id\nnode.id=7\n"
+    again = edited(edited(FILE, [Edit("node.id", "7")]), [Edit("node.id", "8")])
+    assert again == f"{FILE}#migrator added: node.id\nnode.id=8\n"
 
 
-def test_a_value_over_several_lines_is_one_entry() -> None:
-    expected = FILE.replace("listeners=PLAINTEXT://:9092,\\\n    SSL://:9093", "listeners=SSL://:9093")
-    assert edited(FILE, [Edit("listeners", "SSL://:9093")]) == expected
+def test_a_key_is_set_aside_wherever_it_stands_with_all_of_its_lines() -> None:
+    aside = edited(FILE, [Edit("listeners"), Edit("broker.id")])
+    assert "#migrator set aside: listeners=PLAINTEXT://:9092,\\\n#migrator set aside:     SSL://:9093\n" in aside
+    assert parse_properties(aside) == {"log.dirs": "/data/a"}
 
 
-def test_a_key_is_taken_away_or_made_a_comment_wherever_it_stands() -> None:
-    gone = edited(FILE, [Edit("broker.id")])
-    assert gone == FILE.replace("broker.id = 7\n", "").replace("broker.id=8\n", "")
-    commented = edited(FILE, [Edit("listeners", as_comment=True)])
-    assert "#listeners=PLAINTEXT://:9092,\\\n#    SSL://:9093\n" in commented
-    assert "listeners" not in parse_properties(commented)
+def test_what_was_written_since_counts_more_than_what_was_set_aside() -> None:
+    since = "a=3\n" + edited("a=1\na=2\n", [Edit("a")])
+    assert original(since) == "a=3\na=1\na=2\n"
+    again = edited(since, [Edit("a")])
+    assert original(again) == "a=3\n#a=1\n#a=2\n"
+    assert original(edited(again, [Edit("a", "3")])) == original(again)
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ("a=1\n#migrator added: b\n#b=2\nb=3\n", "a=1\n#b=2\nb=3\n"),
+        ("#migrator added: b\nc=3\n", "c=3\n"),
+        ("a=1\\\n#migrator added: b\nb=2\n", "a=1\\\n#migrator added: b\nb=2\n"),
+        ("a=1\\\n#migrator set aside: b=2", "a=1\\\n#migrator set aside: b=2"),
+        (" #migrator set aside: b=2\n", " #migrator set aside: b=2\n"),
+        ("#migrator set aside:b=2", "b=2"),
+    ],
+    ids=["the entry has gone", "another entry", "a value", "a value at the end", "quoted", "an editor took the space"],
+)
+def test_a_mark_counts_only_for_what_it_was_written_for(text: str, before: str) -> None:
+    assert original(text) == before
+
+
+def test_keys_are_taken_out_and_the_rest_stays_as_it_is() -> None:
+    text = "# of a\r\na=1,\\\r\n  2\r\n\nb : 3\n a=4\rc=5"
+    assert without_keys(text, lambda key: key == "a") == "# of a\r\n\nb : 3\nc=5"
+    assert without_keys(text, lambda _key: False) == text
 
 
 @pytest.mark.parametrize("text", ["a=1", "a=1\\", "a=1\\\n", "a=1\r\nb=2\r\n", "a=1\n#\\", "", "\n", "a=1\\\\"])
@@ -79,15 +108,6 @@ def test_what_is_set_is_read_again_and_nothing_else_changes(lines: list[str], en
     before = parse_properties(text)
     assert parse_properties(edited(text, [Edit(key, value)])) == {**before, key: value}
     without = {name: kept for name, kept in before.items() if name != key}
-    for edit in (Edit(key), Edit(key, as_comment=True)):
-        assert parse_properties(edited(edited(text, [Edit(key, value)]), [edit])) == without
-
-
-@given(lines=LINES, count=st.integers(1, 3))
-def test_comments_and_order_stay(lines: list[str], count: int) -> None:
-    text = "".join(f"{line}\n" for line in lines if not line.endswith("\\"))
-    keys = [key for _, _, key in logical_keys(text)]
-    changed = edited(text, [Edit(key, "new") for key in keys[:count]])
-    assert [key for _, _, key in logical_keys(changed)] == keys
-    comments = [line for line in text.splitlines() if line.startswith(("#", "!"))]
-    assert [line for line in changed.splitlines() if line.startswith(("#", "!"))] == comments
+    new = edited(edited(text, [Edit(key, value)]), [Edit(key)])
+    assert parse_properties(new) == without
+    assert original(new) == text

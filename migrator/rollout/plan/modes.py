@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import overload
 
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
-from migrator.config.properties import LINE_END, parse_properties, shown, without_keys
-from migrator.config.property_edits import Edit, edited
+from migrator.config.properties import BLANKS, LINE_END, parse_properties, shown
+from migrator.config.property_edits import Edit, edited, original, settled, without_keys
 from migrator.config.reading import is_on, is_set, means_the_same, number_of, text_of
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.errors import OperatorError
@@ -46,6 +47,7 @@ ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, CONTROL_PLANE)
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
 OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))
 COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, "inter.broker.listener.name")
+"""How keys begin that a file has lost in its last mode."""
 ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name", CONTROL_PLANE)
 """What a controller needs only while it talks to ZooKeeper and to brokers that know it."""
 OF_QUORUM = (CONTROLLER_LISTENERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
@@ -63,6 +65,7 @@ class FileMode(Enum):
     STOCK = "Kafka's own controller"
 
 
+WITHOUT_ZOOKEEPER = (FileMode.BROKER_KRAFT, FileMode.CONTROLLER_ENDED)
 OF_BROKERS = {
     BrokerMode.ZOOKEEPER: FileMode.BROKER_ZOOKEEPER,
     BrokerMode.MIGRATING: FileMode.BROKER_MIGRATING,
@@ -119,28 +122,100 @@ def parsed(node: Node, text: str) -> dict[str, str]:
 
 
 def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, earlier: str | None = None) -> str:
-    """The file in another mode. Only the keys of the mode change; comments and order stay.
+    """The file in another mode. Only the keys of the mode change; comments and order stay. What only rollouts have
+    changed since comes back byte for byte.
 
-    :param earlier: the file as this rollout found it in the mode ``target``, where there is such a backup. It comes
-        back as it was, if nobody has changed anything since; else what the mode needs is taken from it.
-    :raises OperatorError: the file can't be read, or a value is lost.
+    :param earlier: the file as this rollout found it in the mode ``target``, where there is such a backup.
+    :raises OperatorError: the file can't be read, a value is lost, or nobody knows which comments were settings.
     """
-    properties = parsed(node, text)
-    was = commented(text) if earlier is None else parsed(node, earlier)
-    is_of_target = earlier is not None and file_mode(node.role, was) is target
-    if target is FileMode.BROKER_ZOOKEEPER and not is_of_target:
-        was = _supposed(properties, was, settings.for_brokers)
-    if earlier is not None and is_of_target and not _is_refused(node, was):
-        here = file_mode(node.role, properties)
-        if here is not target and rewritten(node, earlier, here, settings) == text:
+    properties, before = parsed(node, text), without_rollout(node, text)
+    here = file_mode(node.role, properties)
+    if here is target is FileMode.BROKER_ZOOKEEPER and not _is_refused(node, properties):
+        return text
+    was = parse_properties(before if earlier is None else earlier)
+    is_of_target = file_mode(node.role, was) is target and CONNECT in was
+    if earlier is not None and is_of_target and here is not target and not _is_refused(node, was):
+        is_this_one = before in (text, without_rollout(node, earlier))
+        if is_this_one and _becomes(node, earlier, here, settings, properties):
             return earlier
-    return edited(text, list(_edits(node, properties, target, settings, was)))
+    if (
+        before != text
+        and _fits(node, before, settings, properties)
+        and _becomes(node, before, here, settings, properties)
+    ):
+        return rewritten(node, before, target, settings, earlier)
+    if here in WITHOUT_ZOOKEEPER and target not in WITHOUT_ZOOKEEPER and CONNECT not in {*properties, *was}:
+        _ask(node, text, settings)
+    if target is not FileMode.BROKER_ZOOKEEPER:
+        return edited(text, list(_edits(node, properties, target, settings, was)))
+    if not is_of_target:
+        was = _supposed(properties, was, settings.for_brokers)
+    return settled(edited(text, list(_edits(node, properties, target, settings, was))))
+
+
+def without_rollout(node: Node, text: str) -> str:
+    """The file without what rollouts have changed in it, as far as their marks in it say.
+
+    :raises OperatorError: lines that a rollout has set aside are cut.
+    """
+    try:
+        return original(text)
+    except ValueError as error:
+        raise OperatorError(
+            str(error),
+            where=f"{node.name}: {node.properties}",
+            remedy="Complete the lines that begin with '#migrator set aside:', or remove them and write the key anew",
+        ) from error
+
+
+def _becomes(node: Node, text: str, mode: FileMode, settings: ModeSettings, properties: Mapping[str, str]) -> bool:
+    """Whether a rollout makes these settings of the file: then nobody else has changed what the rollout has written."""
+    return parse_properties(rewritten(node, text, mode, settings)) == properties
+
+
+def _fits(node: Node, before: str, settings: ModeSettings, properties: Mapping[str, str]) -> bool:
+    """Whether the broker's listeners of today go with the file as it was before: Kafka needs a protocol for each, and
+    the listener that ``control.plane.listener.name`` names."""
+    if node.role is Role.CONTROLLER:
+        return True
+    was = parse_properties(before)
+    left = without_controllers(properties, settings.for_brokers, settings.controller_protocol, was)
+    is_gone = CONTROL_PLANE in was and "listeners" in properties and not has_control_plane(properties, was)
+    return left == was.get(PROTOCOLS) and not is_gone
+
+
+def _ask(node: Node, text: str, settings: ModeSettings) -> None:
+    """A release before the marks, or somebody, has made settings comments, and others may have been comments before.
+
+    :raises OperatorError: there are comments that can be either.
+    """
+    known = {(CONNECT, settings.zookeeper_connect), (BETWEEN_BROKERS, settings.release_version)}
+    doubts = [f"line {number}: {key}" for number, key, value in _commented(text) if (key, value) not in known]
+    if doubts:
+        raise OperatorError(
+            f"these comments may have been settings while {node.name} knew ZooKeeper, and nobody knows which of them "
+            f"were: {', '.join(doubts)}",
+            where=f"{node.name} on {node.host}: {node.properties}",
+            remedy=f"Take away the '#' of those that were in force then, and see that {CONNECT} is one of them. Then "
+            "type the command again",
+        )
+
+
+def _commented(text: str) -> Iterator[tuple[int, str, str]]:
+    """Comments that look like a setting of the time with ZooKeeper: number of the line, key and value. Earlier releases
+    put ``#`` before a line as it stood there, also before an indented one; a sentence has several words."""
+    for number, line in enumerate(LINE_END.split(text), 1):
+        said = line[1:].lstrip(BLANKS)
+        if line.startswith("#") and said.startswith(COMES_BACK) and (said == line[1:] or len(said.split()) == 1):
+            with suppress(ValueError):
+                found = parse_properties(said.rstrip("\\"))
+                yield from ((number, key, text) for key, text in found.items() if key != FLAG)
 
 
 def lost_zookeeper(node: Node, text: str, target: FileMode) -> bool:
     """Whether a broker's file comes back from KRaft mode, and nothing in it says how ZooKeeper was reached."""
     back = target in (FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING) and ROLES in parsed(node, text)
-    return back and CONNECT not in commented(text)
+    return back and CONNECT not in parse_properties(without_rollout(node, text))
 
 
 def session_ms(properties: Mapping[str, str]) -> int:
@@ -156,22 +231,6 @@ def watched_keys(for_brokers: Mapping[str, str]) -> tuple[str, ...]:
     :param for_brokers: what the inventory gives each broker.
     """
     return tuple(dict.fromkeys((*for_brokers, *OF_ZOOKEEPER, *ONLY_WITH_ZOOKEEPER, ROLES, PROTOCOLS, AUTHORIZER)))
-
-
-def commented(text: str) -> dict[str, str]:
-    """Keys of the time with ZooKeeper, in lines that were made comments as `Edit` does it: no space behind the sign."""
-    lines, goes_on = [], False
-    for line in LINE_END.split(text):
-        if line.startswith("#") and (goes_on or line[1:].startswith(COMES_BACK)):
-            lines.append(line[1:])
-            goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-        else:
-            goes_on = False
-    try:
-        found = parse_properties("\n".join(lines))
-    except ValueError:
-        return {}
-    return {key: text for key, text in found.items() if key != FLAG}
 
 
 def stock_file(text: str, release: TargetRelease) -> str:
@@ -210,7 +269,7 @@ def _edits(
     wanted = dict(_wanted(node, properties, target, settings, was))
     for key, text in wanted.items():
         if text is None and key in properties:
-            yield Edit(key, as_comment=True)
+            yield Edit(key)
         elif text is not None and (key not in properties or not means_the_same(key, properties[key], text)):
             yield Edit(key, text)
 
@@ -220,7 +279,8 @@ def _wanted(
 ) -> Iterator[tuple[str, str | None]]:
     """Keys of the mode with their values; None: the mode does not have this key."""
     if target is FileMode.CONTROLLER_ENDED:
-        yield from dict.fromkeys(ENDED_CONTROLLER).items()
+        is_on = file_mode(node.role, properties) is FileMode.CONTROLLER_MIGRATING
+        yield from ((key, None) for key in ENDED_CONTROLLER if is_on or key != FLAG)
     elif target is FileMode.CONTROLLER_MIGRATING:
         yield from _lost(properties, was, ENDED_CONTROLLER)
         yield FLAG, "true"
