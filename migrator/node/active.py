@@ -32,6 +32,8 @@ from migrator.image.model import Changes, MetadataImage
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
+from migrator.raft.states import Role
+from migrator.raft.voter_changes import VoterChange
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
 from migrator.records.errors import TooLongError
@@ -156,7 +158,8 @@ class ActiveController:
                 records = activation.bootstrap_records(bootstrap, migration_enabled=enabled, transaction_open=is_open)
             else:
                 records = activation.activation_records(image, migration_enabled=enabled, transaction_open=is_open)
-            self._append(epoch, records)
+            if records:
+                self._append(epoch, records)
             await self._keeper.begin(lambda: self._metadata.image)
             self._epoch = epoch
             last = self._metadata.end_offset - 1
@@ -211,23 +214,39 @@ class ActiveController:
             await self._metadata.caught_up()
             self._check_epoch(epoch)
             look()
-            self._append(epoch, records)
-            return self._end_offset() - 1
+            return self._append(epoch, records)
 
-    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+    async def append_encoded(self, epoch: int, batches: bytes) -> int:
         """Append batches that a worker has encoded, once everything before is applied; returns the last offset.
 
-        :param batches: (base offset, leader epoch) -> stamped bytes.
         :raises NotLeadingError: ``epoch`` is over.
         """
         async with self._turn:
             await self._metadata.caught_up()
             self._check_epoch(epoch)
-            base = self._end_offset()
-            self._quorum.append(epoch, batches(base, epoch))
-            if self._end_offset() == base:
-                raise NotLeadingError(NOTHING_APPENDED.format(epoch=epoch))
-            return self._end_offset() - 1
+            return self._taken(epoch, self._quorum.append(epoch, batches))
+
+    async def change_voters(
+        self,
+        change: VoterChange,
+        look: Callable[[], object] = lambda: None,
+        *,
+        first: Sequence[MetadataRecord] = (),
+    ) -> int:
+        """Append a changed voter set when the turn has come: between two decisions, and never within one, since a
+        decision counts on the voters that it was made with. Gives the offset, which is not yet committed.
+
+        :param look: called when the turn has come; what it raises is raised, and nothing is appended.
+        :param first: records that are appended right before, with nothing between.
+        :raises VotersNotChangedError: the leader refuses, or this node does not lead.
+        :raises NotLeadingError: nothing was appended, since the leadership, or the room on the disk, is over.
+        """
+        async with self._turn:
+            await self._metadata.caught_up()
+            look()
+            if first:
+                self._append(self._quorum.epoch, first)
+            return self._quorum.change_voters(change)
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
         """Append an Abort if the log ends within a transaction; its offset, None without one.
@@ -239,8 +258,7 @@ class ActiveController:
             self._check_epoch(epoch)
             if self._metadata.transaction_start is None:
                 return None
-            self._append(epoch, (AbortTransactionRecord(reason),))
-            return self._end_offset() - 1
+            return self._append(epoch, (AbortTransactionRecord(reason),))
 
     def context(self) -> Context:
         """What a decision made now depends on.
@@ -342,24 +360,20 @@ class ActiveController:
         except NotLeadingError as error:
             raise RefusedError(ErrorCode.not_controller, str(error)) from error
         if decision.note is not None:
-            decision.note(self._keeper.sessions, self._end_offset() - 1, monotonic_ms())
+            decision.note(self._keeper.sessions, self._metadata.end_offset - 1, monotonic_ms())
 
     async def _append_whole(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
         """One batch; a big one is encoded beside the event loop and applied over several of its turns."""
+        if not records:
+            return
         if len(records) <= BATCH_RECORDS:
             self._append(epoch, records)
             return
-        base = self._end_offset()
-        batch = await DECISIONS.run(partial(_batch, self._metadata.image, records, base, epoch))
+        batch = await DECISIONS.run(partial(_batch, self._metadata.image, records))
         self._check_still(epoch)
-        self._quorum.append(epoch, batch)
-        self._check_appended(epoch, base + len(records))
+        self._taken(epoch, self._quorum.append(epoch, batch))
         await self._metadata.caught_up()
         self._check_still(epoch)
-
-    def _check_appended(self, epoch: int, end_offset: int) -> None:
-        if self._end_offset() != end_offset:
-            raise NotLeadingError(NOTHING_APPENDED.format(epoch=epoch))
 
     def _check_still(self, epoch: int) -> None:
         if self._epoch != epoch:
@@ -369,20 +383,23 @@ class ActiveController:
         if self._epoch != epoch:
             raise NotLeadingError(f"epoch {epoch} is over")
 
-    def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """One batch, applied at once."""
-        if not records:
-            return
-        base = self._end_offset()
-        self._quorum.append(epoch, _batch(self._metadata.image, records, base, epoch), records)
-        self._check_appended(epoch, base + len(records))
+    def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        """One batch, applied at once; its last offset."""
+        return self._taken(epoch, self._quorum.append(epoch, _batch(self._metadata.image, records), records))
+
+    def _taken(self, epoch: int, last_offset: int | None) -> int:
+        """What `QuorumRunner.append` says, if it has appended and this node leads on: nobody else wakes who waits."""
+        if last_offset is None or self._quorum.role is not Role.LEADER or self._quorum.epoch != epoch:
+            raise NotLeadingError(NOTHING_APPENDED.format(epoch=epoch))
+        return last_offset
 
 
 SPLIT = f"At most {BATCH_BYTES_MAX} are allowed. Split the request, or make its values smaller."
 
 
-def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, epoch: int) -> bytes:
-    """
+def _batch(image: MetadataImage, records: Sequence[MetadataRecord]) -> bytes:
+    """Its offsets come when it is appended.
+
     :raises RefusedError: INVALID_REQUEST for a text that no record can hold; RECORD_LIST_TOO_LARGE, as from stock: its
         controllers read no larger batch into a snapshot.
     """
@@ -390,7 +407,7 @@ def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, e
         encoded, now_ms = encode_all(records, _level(image, records)), wall_ms()
     except TooLongError as error:
         raise RefusedError(ErrorCode.invalid_request, f"The change cannot be stored in the log. {error}.") from error
-    batch = build_batch(encoded, timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
+    batch = build_batch(encoded, timestamp_ms=now_ms)
     if len(batch) > BATCH_BYTES_MAX:
         raise RefusedError(ErrorCode.record_list_too_large, f"The change takes {len(batch)} bytes in the log. {SPLIT}")
     return batch

@@ -204,13 +204,6 @@ class NodeCore:
             on_failure=on_failure,
             gauge=self.gauge,
         )
-        self.voter_changes = VoterChanges(
-            self.quorum,
-            addresses,
-            self.metadata.committed_up_to,
-            partial(controller_security, settings),
-            settings.controller_quorum_request_timeout_ms / 1000,
-        )
         self.controller = ActiveController(
             settings,
             self.cluster_id,
@@ -221,6 +214,14 @@ class NodeCore:
             admit,
             check,
             addresses,
+        )
+        self.voter_changes = VoterChanges(
+            self.quorum,
+            self.controller.change_voters,
+            addresses,
+            self.metadata.committed_up_to,
+            partial(controller_security, settings),
+            settings.controller_quorum_request_timeout_ms / 1000,
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
 

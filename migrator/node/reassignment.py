@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from kio.schema.errors import ErrorCode
@@ -42,10 +42,17 @@ from migrator.raft.planner import (
     seen,
 )
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, VoterChange, VotersNotChangedError
+from migrator.raft.voter_changes import (
+    AddVoter,
+    Refusal,
+    RemoveVoter,
+    UpdateVoter,
+    VoterChange,
+    VotersNotChangedError,
+)
 from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
-from migrator.records.metadata import NoOpRecord, ZkMigrationState
+from migrator.records.metadata import MetadataRecord, NoOpRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.voters import VoterAnswer
@@ -60,6 +67,7 @@ LASTING_MS = 1_000
 JOURNAL_KIND = "voters"
 NO_OPS_MAX = 1_000
 """In one batch, to bring the log to where a voter's old log had been."""
+CHANGED = Refusal(ErrorCode.request_timed_out, "What the step was planned on has changed meanwhile.")
 RESTING = "The voters are not changed during a migration. The plan goes on after it."
 
 Ask = Callable[[int], Awaitable[VoterAnswer | None]]
@@ -185,6 +193,13 @@ class VoterReassignment:
         """Everything is read after the answers have come: a question may take as long as a voter takes to fall silent,
         and a step that counted it as live would leave too few."""
         await self._ask_all(self._whom_to_ask())
+        return self._view()
+
+    def _view(self) -> PlannerView:
+        """What is known now, with the last answers.
+
+        :raises NotLeadingError: this node knows of no voters.
+        """
         core, quorum, image = self._core, self._core.quorum, self._core.metadata.published
         voters, target, replicas = quorum.membership.voters, target_of(image), self.replicas()
         if voters is None:
@@ -287,38 +302,38 @@ class VoterReassignment:
         quorum, target = self._core.quorum, view.target or ()
         match step:
             case Add(key):
-                self._begin(step)
-                await self._committed(quorum.change_voters(AddVoter(self._voter(key))))
+                await self._change(step, AddVoter(self._voter(key)))
             case Remove(key):
-                self._begin(step)
-                await self._committed(quorum.change_voters(RemoveVoter(key)))
+                await self._change(step, RemoveVoter(key))
             case HandOver(successor):
                 self._begin(step)
                 quorum.resign(epoch, successor)
             case RemoveSelf():
-                await self._leave(epoch, view, step)
+                await self._leave(view, step)
             case ClearTarget():
                 self._begin(step)
                 await self._core.controller.write(
                     Operation.REASSIGN_VOTERS, lambda image, _: cleared_target(image, target), epoch=epoch
                 )
 
-    async def _leave(self, epoch: int, view: PlannerView, step: RemoveSelf) -> None:
+    async def _leave(self, view: PlannerView, step: RemoveSelf) -> None:
         """The target goes first when nobody stays who could clear it. The core resigns once it is committed."""
-        change = RemoveVoter(view.own)
-        self._check(change)
-        self._begin(step)
-        if step.is_last_of_ours:  # somebody else may have changed a voter before our turn to append comes
-            await self._core.controller.append(epoch, (cleared_record(),), look=partial(self._check, change))
-        await self._committed(self._core.quorum.change_voters(change))
+        await self._change(step, RemoveVoter(view.own), (cleared_record(),) if step.is_last_of_ours else ())
 
-    def _check(self, change: VoterChange) -> None:
-        refusal = self._core.quorum.why_not(change)
+    async def _change(self, step: Step, change: VoterChange, first: Sequence[MetadataRecord] = ()) -> None:
+        """Returns when it is committed."""
+        look = partial(self._begin_still, step, change)
+        await self._core.metadata.committed_up_to(await self._core.controller.change_voters(change, look, first=first))
+
+    def _begin_still(self, step: Step, change: VoterChange) -> None:
+        """When the turn to append has come, that took time: a voter may have fallen silent, or changed.
+
+        :raises VotersNotChangedError: the step would be another one now, or the leader refuses it.
+        """
+        refusal = self._core.quorum.why_not(change) or (CHANGED if plan(self._view()) != step else None)
         if refusal is not None:
             raise VotersNotChangedError(refusal)
-
-    async def _committed(self, offset: int) -> None:
-        await self._core.metadata.committed_up_to(offset)
+        self._begin(step)
 
     def _voter(self, key: ReplicaKey) -> DynamicVoter:
         found = self._registration(key.node_id)

@@ -28,9 +28,10 @@ The same core is driven by `migrator.node` on real disks and sockets, and by `te
    Every `RequestReceived` gets exactly one `Reply`, `ReadLog` or `ReadSnapshot`, in this or a later step.
 6. *Requests out:* for each `Send` the node reports one `ResponseReceived` or `RequestFailed` with the same correlation,
    or nothing at all: the core forgets a request after ``request_timeout_ms``. At most one is outstanding per peer.
-7. *Proposals:* a leader's node encodes batches from ``log.end_offset()`` on, with the leader's epoch, and steps
-   `Propose`. Its records are decided when `AdvanceHighWatermark` reaches them; they may be lost, or never have been
-   appended, when `RoleChanged` comes first.
+7. *Proposals:* a leader's node encodes batches without offsets and steps `Propose`. They get offsets and epoch when
+   `Append` is performed, and not before: the leader appends records of its own (voters), too. Its records are
+   decided when `AdvanceHighWatermark` reaches them; they may be lost, or never have been appended, when `RoleChanged`
+   comes first.
 8. *At boot* the log that the core is given has been recovered and fsynced, and a snapshot beyond its end has
    replaced it. Afterwards its start offset moves only to the end offset of a snapshot that it has, and not while the
    effects of a step are performed.

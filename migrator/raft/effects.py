@@ -81,9 +81,14 @@ class AddressesMissing:
 class Append:
     """Append batches as they are. From a leader they start at the log's end; the node verifies that, and their
     checksums, and reports `AppendFailed` when they are damaged. An incomplete last batch, where the bytes of a stock
-    leader ended, is left out; the next fetch begins with it."""
+    leader ended, is left out; the next fetch begins with it.
+
+    ``own_epoch``: the batches are this node's own (`Propose`), and it leads that epoch. Only now do they get their
+    offsets, from the log's end on, and the epoch.
+    """
 
     batches: bytes
+    own_epoch: int | None = None
 
 
 @value

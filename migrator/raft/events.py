@@ -45,7 +45,7 @@ class RequestFailed:
 
 @value
 class Propose:
-    """Append ``batches`` (whole, encoded from the log's end offset on) as the leader of ``epoch``.
+    """Append ``batches`` (whole, whatever offsets they name) as the leader of ``epoch``.
 
     Nothing happens when this node leads that epoch no more, or is about to resign: `RoleChanged` has come, or comes.
     """

@@ -27,7 +27,7 @@ def propose(quorum: Quorum, event: Propose) -> None:
     a moment."""
     leader = quorum.state
     if isinstance(leader, Leader) and event.epoch == quorum.epoch and leader.handover is None:
-        quorum.append(fx.Append(event.batches))
+        quorum.append(fx.Append(event.batches, event.epoch))
         answer_parked(quorum, leader)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
 from typing import Self
@@ -20,7 +20,7 @@ from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import ElectionState
-from migrator.records.batch import build_batch, iter_batches
+from migrator.records.batch import build_batch, iter_batches, restamp
 from migrator.records.codec import encode_all
 from migrator.records.control import LeaderChange, Voter, build_control_batch
 from migrator.records.metadata import MetadataRecord
@@ -74,9 +74,9 @@ class LocalLog:
         del epoch  # there is only one
         return self._add(self._encoded(records))
 
-    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
-        """Append what ``batches(base offset, epoch)`` gives (see `TransactionLog`). The disk may refuse."""
-        return self._add(batches(self._log.end_offset(), epoch))
+    async def append_encoded(self, epoch: int, batches: bytes) -> int:
+        """Append whole batches of a worker (see `TransactionLog`). The disk may refuse."""
+        return self._add(restamp(batches, self._log.end_offset(), epoch)[0])
 
     def commit(self) -> MetadataImage:
         """Make everything durable; the image of it."""

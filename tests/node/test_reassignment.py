@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from migrator.raft.planner import Wait
 from migrator.raft.states import Role
 from migrator.raft.voter_changes import RemoveVoter, UpdateVoter
 from migrator.raft.voter_set import ReplicaKey
-from migrator.records.metadata import MetadataRecord
 from migrator.wire.voters import VoterAnswer
 from tests.node.support.cluster import CLUSTER_ID, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
@@ -124,15 +122,15 @@ async def test_a_leader_that_cannot_leave_now_keeps_the_target(tmp_path: Path) -
         assert own is not None
         cluster.stock = {1, 2, 3} - {own}
         other = min(cluster.stock)
-        append = leader.controller.append
+        change = leader.controller.change_voters
         changed: list[int] = []
 
-        async def late(epoch: int, records: Sequence[MetadataRecord], **more: Any) -> int:
+        async def late(*given: Any, **more: Any) -> int:
             if not changed:  # it waits its turn, and a voter changes its entry meanwhile
                 changed.append(leader.quorum.change_voters(UpdateVoter(cluster.voter(other))))
-            return await append(epoch, records, **more)
+            return await change(*given, **more)
 
-        leader.controller.append = late  # type: ignore[method-assign]
+        leader.controller.change_voters = late  # type: ignore[method-assign]
         await cluster.order(TargetOrder.TO, *cluster.stock)
         await until(lambda: leader.quorum.role is not Role.LEADER, "the leader leaves")
         await reached(cluster, *cluster.stock)

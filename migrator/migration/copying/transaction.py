@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from migrator.migration.copying.reading import CopyBatch, CopyEnd
 from migrator.migration.copying.worker import Message, WorkerFailedError
-from migrator.records.batch import restamp
 from migrator.records.metadata import (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -29,8 +27,8 @@ class TransactionLog(Protocol):
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
         """Append one batch; gives its last offset. Raises a `MigratorError` when ``epoch`` is over."""
 
-    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
-        """Append what ``batches(base offset, epoch)`` gives; errors likewise."""
+    async def append_encoded(self, epoch: int, batches: bytes) -> int:
+        """Append whole batches, which get their offsets from the log; errors likewise."""
 
 
 async def append_copy(log: TransactionLog, epoch: int, messages: AsyncIterator[Message]) -> CopyEnd:
@@ -42,9 +40,5 @@ async def append_copy(log: TransactionLog, epoch: int, messages: AsyncIterator[M
         if isinstance(message, CopyEnd):
             return message
         if isinstance(message, CopyBatch):
-            await log.append_encoded(epoch, partial(_stamped, message.data))
+            await log.append_encoded(epoch, message.data)
     raise WorkerFailedError("the worker ended without a result")
-
-
-def _stamped(data: bytes, base_offset: int, epoch: int) -> bytes:
-    return restamp(data, base_offset, epoch)[0]

@@ -82,7 +82,7 @@ class NodeController:
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
         return await self._core.controller.append(epoch, records)
 
-    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+    async def append_encoded(self, epoch: int, batches: bytes) -> int:
         return await self._core.controller.append_encoded(epoch, batches)
 
     async def committed(self, offset: int) -> None:

@@ -65,7 +65,7 @@ class OwnEntry:
         """Have the entry changed; the reason why that did not work."""
         if self._quorum.role is Role.LEADER:
             try:
-                self._changes.update(self._addresses.own_voter())
+                await self._changes.update(self._addresses.own_voter())
             except VotersNotChangedError as refused:
                 return str(refused)
             return None

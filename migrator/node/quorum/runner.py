@@ -105,7 +105,10 @@ class QuorumRunner:
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
         self._sync_wanted: int | None = None
         self._is_syncing = False
-        self._proposal: tuple[bytes, Sequence[MetadataRecord]] | None = None
+        self._proposed: Sequence[MetadataRecord] | None = None
+        """The records of the batch that is being appended, if they are to be applied at once."""
+        self._last_own: int | None = None
+        """The last offset of what was appended last for this node itself."""
         self._strangers: set[int] = set()
         """Peers of another cluster, as far as that was said in the log."""
         self._last_epoch_said = -1
@@ -207,14 +210,17 @@ class QuorumRunner:
         self._gauge.count(Work.READ_BYTES, len(response.data))
         return response
 
-    def append(self, epoch: int, batches: bytes, records: Sequence[MetadataRecord] | None = None) -> None:
-        """Append whole batches, encoded from the log's end with ``epoch``, as its leader.
+    def append(self, epoch: int, batches: bytes, records: Sequence[MetadataRecord] | None = None) -> int | None:
+        """Append whole batches as the leader of ``epoch``. They get their offsets here, whatever they name.
 
         :param records: of the one batch, when the caller has them: they are then applied at once.
+        :returns: the last offset; None when nothing was appended: the epoch is over, or ends, or the disk is full.
         """
-        self._proposal = None if records is None else (batches, records)
+        require(not self._is_stepping, "records are appended between steps, where their offsets are there at once")
+        self._proposed, self._last_own = records, None
         self._step(ev.Propose(epoch, batches))
-        self._proposal = None
+        self._proposed = None
+        return self._last_own
 
     def look_again(self) -> None:
         """A node is known to be elsewhere than before, which a candidate may have waited for."""
@@ -307,13 +313,16 @@ class QuorumRunner:
         self._changes.append(self._storage.log.membership().offset if is_written else NO_ROOM)
 
     def _append(self, effect: fx.Append) -> None:
-        self._write(effect.batches)
+        if self._write(effect.batches, effect.own_epoch) and effect.own_epoch is not None:
+            self._last_own = self._storage.log.end_offset() - 1
 
-    def _write(self, batches: bytes) -> bool:
+    def _write(self, batches: bytes, own_epoch: int | None = None) -> bool:
         """Returns whether the log has taken it."""
         metadata_log, checked = self._storage.log, self._checked
         size = metadata_log.size()
         try:
+            if own_epoch is not None:
+                batches = self._storage.stamped(batches, own_epoch)
             metadata_log.append(checked.take() if checked is not None and checked.records is batches else batches)
         except (NoSpaceError, CorruptRecordsError) as error:
             self.refusals.refused(str(error))
@@ -322,10 +331,10 @@ class QuorumRunner:
         self.refusals.accepted()
         grown = metadata_log.size() - size
         self._gauge.count(Work.WRITTEN_BYTES, grown)
-        if self._proposal is not None and self._proposal[0] is batches:
-            self._observer.appended_own(*self._proposal)
-        else:
+        if own_epoch is None or self._proposed is None:
             self._observer.appended(grown)
+        else:
+            self._observer.appended_own(batches, self._proposed)
         return True
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
@@ -396,17 +405,8 @@ class QuorumRunner:
                 peer,
             )
 
-    def _reply(self, effect: fx.Reply) -> None:
-        self._answer(effect.context, effect.response)
-
-    def _read_log(self, effect: fx.ReadLog) -> None:
-        self._answer(effect.context, effect)
-
     def _answer_fetch(self, effect: fx.ReadLog, response: FetchResponse) -> None:
         self._answer(effect.context, response)
-
-    def _read_snapshot(self, effect: fx.ReadSnapshot) -> None:
-        self._answer(effect.context, effect)
 
     def _answer(self, context: Hashable, response: RaftResponse | fx.ReadLog | fx.ReadSnapshot) -> None:
         future = self._replies.get(context)
@@ -472,11 +472,9 @@ class QuorumRunner:
             case fx.Send():
                 self._send(effect)
             case fx.Reply():
-                self._reply(effect)
-            case fx.ReadLog():
-                self._read_log(effect)
-            case fx.ReadSnapshot():
-                self._read_snapshot(effect)
+                self._answer(effect.context, effect.response)
+            case fx.ReadLog() | fx.ReadSnapshot():
+                self._answer(effect.context, effect)
             case fx.WriteSnapshotChunk():
                 self._write_snapshot_chunk(effect)
             case fx.FinishSnapshot():

@@ -17,7 +17,7 @@ from migrator.raft.effects import AppendLeaderChange, AppendVoters
 from migrator.raft.messages import EpochOffset, FetchSnapshotResponse
 from migrator.raft.states import ElectionState
 from migrator.raft.voter_set import VoterSet
-from migrator.records.batch import Batch, iter_batches
+from migrator.records.batch import Batch, iter_batches, restamp
 from migrator.records.control import (
     ControlRecord,
     KRaftVersion,
@@ -65,6 +65,10 @@ class NodeStorage:
     def voters(self, effect: AppendVoters, now_ms: int) -> bytes:
         """The control batch with a changed voter set, encoded for the log's end."""
         return self._control_batch(_about_voters(effect.kraft_version, effect.voters), effect.epoch, now_ms)
+
+    def stamped(self, batches: bytes, epoch: int) -> bytes:
+        """Batches of the leader's own, with offsets from the log's end on."""
+        return restamp(batches, self.log.end_offset(), epoch)[0]
 
     def _control_batch(self, records: Sequence[ControlRecord], epoch: int, now_ms: int) -> bytes:
         return build_control_batch(records, timestamp_ms=now_ms, base_offset=self.log.end_offset(), leader_epoch=epoch)

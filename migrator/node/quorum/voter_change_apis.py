@@ -74,7 +74,7 @@ class VoterChangeApis:
         else:
             versions = body.k_raft_version_feature
             supported = KRaftVersionRange(versions.min_supported_version, versions.max_supported_version)
-            self._changes.update(_voter(body, supported))
+            await self._changes.update(_voter(body, supported))
 
     def _faults(self, key: int, body: Any) -> Iterator[ApiError]:
         if body.cluster_id not in (None, self._cluster_id):

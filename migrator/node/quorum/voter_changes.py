@@ -17,7 +17,7 @@ from migrator.controller.context import KRAFT_VERSION
 from migrator.errors import MigratorError, PeerError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
-from migrator.raft.membership import TIMED_OUT
+from migrator.raft.membership import TIMED_OUT, TRY_AGAIN
 from migrator.raft.transport import TransportError
 from migrator.raft.voter_changes import (
     AddVoter,
@@ -36,6 +36,10 @@ from migrator.wire.security import ListenerSecurity
 
 MAX_RESPONSE_BYTES = 1 << 20
 PENDING = Refusal(ErrorCode.request_timed_out, f"{TIMED_OUT}waiting for leader to handle previous voter change request")
+BUSY = Refusal(
+    ErrorCode.request_timed_out,
+    f"{TIMED_OUT}waiting for the leader to finish a large change of the metadata. Nothing was changed.{TRY_AGAIN}",
+)
 NOT_COMMITTED = Refusal(
     ErrorCode.request_timed_out,
     "The changed voters are in the log, but not committed yet. Look which voters are in force before you try again.",
@@ -45,10 +49,17 @@ UNKNOWN_END = Refusal(
     "The leader has changed meanwhile. Look which voters are in force before you try again.",
 )
 
+Look = Callable[[], object]
+
+
+def _nothing() -> None:
+    """To look at."""
+
 
 class VoterChanges:
     """One per node; refuses everything while this node does not lead.
 
+    :param change: appends a change when no decision is being made, see `ActiveController.change_voters`.
     :param committed: waits until the record at an offset is committed; raises `MigratorError` once nobody can tell.
     :param security: how to log in at a new voter.
     :param patience_seconds: for a whole change (``controller.quorum.request.timeout.ms``).
@@ -57,12 +68,14 @@ class VoterChanges:
     def __init__(
         self,
         quorum: QuorumRunner,
+        change: Callable[[VoterChange, Look], Awaitable[int]],
         addresses: Addresses,
         committed: Callable[[int], Awaitable[None]],
         security: Callable[[], ListenerSecurity],
         patience_seconds: float,
     ) -> None:
         self._quorum = quorum
+        self._change = change
         self._addresses = addresses
         self._committed = committed
         self._security = security
@@ -79,20 +92,20 @@ class VoterChanges:
             self._check(AddVoter(voter))
             begun = asyncio.get_running_loop().time()
             versions = await self._versions_of(voter)
-            offset = self._quorum.change_voters(AddVoter(replace(voter, k_raft_version_feature=versions)))
-            return await self._until_committed(offset, begun)
+            return await self._changed(AddVoter(replace(voter, k_raft_version_feature=versions)), begun)
 
     async def remove(self, key: ReplicaKey) -> int:
         """Let a voter observe only, also this node itself; result and errors as `add`."""
         with self._only_one():
             self._check(RemoveVoter(key))
             begun = asyncio.get_running_loop().time()
-            return await self._until_committed(self._quorum.change_voters(RemoveVoter(key)), begun)
+            return await self._changed(RemoveVoter(key), begun)
 
     async def upgrade(self, voters: VoterSet, look: Callable[[], object]) -> int:
         """Take the configured voters into the log, whatever versions they name: each but this node is asked.
 
-        :param look: called when all have answered; what it raises is raised, and nothing is changed.
+        :param look: called when all have answered and nobody else decides; what it raises is raised, and nothing is
+            changed.
 
         Result and errors as `add`.
         """
@@ -100,9 +113,7 @@ class VoterChanges:
             self._check_is_static()
             begun = asyncio.get_running_loop().time()
             asked = [await self._asked(voter) for voter in voters.voters]
-            look()
-            offset = self._quorum.change_voters(UpgradeVoters(VoterSet.of(asked)))
-            return await self._until_committed(offset, begun)
+            return await self._changed(UpgradeVoters(VoterSet.of(asked)), begun, look)
 
     def _check_is_static(self) -> None:
         version = self._quorum.membership.kraft_version
@@ -114,14 +125,14 @@ class VoterChanges:
         is_own = voter.voter_id == self._addresses.node_id
         return voter if is_own else replace(voter, k_raft_version_feature=await self._versions_of(voter))
 
-    def update(self, voter: DynamicVoter) -> int:
+    async def update(self, voter: DynamicVoter) -> int:
         """Note other endpoints or versions of a voter.
 
         :returns: the offset of the record, which need not be committed.
         :raises VotersNotChangedError: refused.
         """
         with self._only_one():
-            return self._quorum.change_voters(UpdateVoter(voter))
+            return await self._appended(UpdateVoter(voter), asyncio.get_running_loop().time())
 
     @contextmanager
     def _only_one(self) -> Iterator[None]:
@@ -163,7 +174,15 @@ class VoterChanges:
         await connection.close()
         return STATIC_RANGE if supported is None else KRaftVersionRange(supported.min, supported.max)
 
-    async def _until_committed(self, offset: int, begun: float) -> int:
+    async def _appended(self, change: VoterChange, begun: float, look: Look = _nothing) -> int:
+        try:
+            async with asyncio.timeout_at(begun + self._patience_seconds):
+                return await self._change(change, look)
+        except TimeoutError as error:
+            raise VotersNotChangedError(BUSY) from error
+
+    async def _changed(self, change: VoterChange, begun: float, look: Look = _nothing) -> int:
+        offset = await self._appended(change, begun, look)
         try:
             async with asyncio.timeout_at(begun + self._patience_seconds):
                 await self._committed(offset)

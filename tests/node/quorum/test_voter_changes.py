@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.controller.decision import RefusedError
 from migrator.node.metadata import NotLeadingError, OffsetWaiters
-from migrator.node.quorum.voter_changes import VoterChanges
+from migrator.node.quorum.voter_changes import Look, VoterChanges
 from migrator.raft.voter_changes import RemoveVoter, UpdateVoter, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import NO_MEMBERSHIP, STATIC_RANGE, ReplicaKey, VoterSet
 from migrator.records.control import DynamicVoter, KRaftVersionRange
@@ -32,12 +32,15 @@ class Leader:
         self.membership = NO_MEMBERSHIP
         quorum: Any = self
         addresses: Any = SimpleNamespace(node_id=1)
-        self.changes = VoterChanges(quorum, addresses, self.waiters.wait, lambda: PLAINTEXT, patience_seconds)
+        self.changes = VoterChanges(
+            quorum, self.append, addresses, self.waiters.wait, lambda: PLAINTEXT, patience_seconds
+        )
 
     def why_not(self, _change: VoterChange) -> None:
         return None
 
-    def change_voters(self, change: VoterChange) -> int:
+    async def append(self, change: VoterChange, look: Look) -> int:
+        look()
         self.taken.append(change)
         return OFFSET
 
@@ -56,11 +59,11 @@ async def test_a_second_change_is_put_off_until_the_first_is_committed() -> None
         await leader.changes.remove(KEY)
     assert caught.value.refusal.error is ErrorCode.request_timed_out
     with pytest.raises(VotersNotChangedError):
-        leader.changes.update(ENTRY)
+        await leader.changes.update(ENTRY)
     assert leader.taken == [RemoveVoter(KEY)]
     leader.waiters.reached(OFFSET)
     assert await first == OFFSET
-    assert leader.changes.update(ENTRY) == OFFSET
+    assert await leader.changes.update(ENTRY) == OFFSET
     assert leader.taken == [RemoveVoter(KEY), UpdateVoter(ENTRY)]
 
 
@@ -87,7 +90,7 @@ async def test_who_gives_up_waiting_leaves_room_for_the_next_one() -> None:
     first = await leader.removing()
     first.cancel()
     await asyncio.wait({first})
-    assert leader.changes.update(ENTRY) == OFFSET
+    assert await leader.changes.update(ENTRY) == OFFSET
 
 
 async def test_an_upgrade_is_looked_at_once_more_after_every_voter_has_answered() -> None:
