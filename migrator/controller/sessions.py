@@ -6,7 +6,8 @@ milliseconds, given by the caller. Source: Kafka's ``BrokerHeartbeatManager``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.values import value
@@ -18,23 +19,27 @@ NEVER = -1
 class BrokerSession:
     """``metadata_offset`` is the last offset that the broker reported (-1: none), ``shutdown_offset`` the offset at
     which it entered controlled shutdown (-1: it has not). ``presumed``: this leader has not heard of the broker yet,
-    and counts its silence from its own election."""
+    and counts its silence from its own election. ``alive_ms``: when the process of this registration lived for sure. It
+    sends a heartbeat after the answer to what it sent before; a heartbeat alone may have waited in the network while
+    its process ended."""
 
     epoch: int
     last_contact_ms: int
     metadata_offset: int = NEVER
     shutdown_offset: int = NEVER
     presumed: bool = False
+    alive_ms: int = NEVER
 
 
 class Sessions:
     """One session for each registered broker."""
 
-    __slots__ = ("_asked_ms", "_by_broker", "_timeout_ms")
+    __slots__ = ("_asked_ms", "_by_broker", "_rival_ms", "_timeout_ms")
 
     def __init__(self, timeout_ms: int) -> None:
         self._by_broker: dict[int, BrokerSession] = {}
         self._asked_ms: dict[int, int] = {}
+        self._rival_ms: dict[int, int] = {}
         self._timeout_ms = timeout_ms
 
     def get(self, broker_id: int) -> BrokerSession | None:
@@ -54,18 +59,24 @@ class Sessions:
             session = self._by_broker.get(broker_id)
             if registration is None:
                 self._by_broker.pop(broker_id, None)
+                self._rival_ms.pop(broker_id, None)
             elif session is None or session.epoch != registration.epoch:
                 self._by_broker[broker_id] = BrokerSession(registration.epoch, now_ms)
+                self._rival_ms.pop(broker_id, None)
             elif registration.fenced:
-                self._by_broker[broker_id] = BrokerSession(
-                    session.epoch, session.last_contact_ms, session.metadata_offset, presumed=session.presumed
-                )
+                self._by_broker[broker_id] = replace(session, shutdown_offset=NEVER)
 
     def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
         """The broker was heard of."""
         session = self._by_broker.get(broker_id)
         if session is not None:
-            self._by_broker[broker_id] = BrokerSession(session.epoch, now_ms, metadata_offset, session.shutdown_offset)
+            self._by_broker[broker_id] = replace(
+                session,
+                last_contact_ms=now_ms,
+                metadata_offset=metadata_offset,
+                presumed=False,
+                alive_ms=NEVER if session.presumed else session.last_contact_ms,
+            )
 
     def asked(self, broker_id: int, now_ms: int) -> None:
         """The broker would register in migration mode, but has to wait until the copy is complete."""
@@ -73,17 +84,29 @@ class Sessions:
 
     def asking(self, now_ms: int) -> frozenset[int]:
         """Those that have asked lately. Brokers ask again under a back-off that grows up to the session time-out."""
-        return frozenset(
-            broker_id for broker_id, at_ms in self._asked_ms.items() if at_ms + 2 * self._timeout_ms >= now_ms
-        )
+        return self._lately(self._asked_ms, now_ms)
+
+    def rival_asked(self, broker_id: int, now_ms: int) -> None:
+        """Another process than the registered one would register with the id of this broker."""
+        self._rival_ms[broker_id] = now_ms
+
+    def rivals(self, now_ms: int) -> frozenset[int]:
+        """Registered brokers with whose id another process has lately asked to register, without success so far."""
+        return self._lately(self._rival_ms, now_ms)
+
+    def _lately(self, at_ms: Mapping[int, int], now_ms: int) -> frozenset[int]:
+        return frozenset(broker_id for broker_id, at in at_ms.items() if at + 2 * self._timeout_ms >= now_ms)
+
+    @property
+    def alive_ms(self) -> Mapping[int, int]:
+        """By registered broker, when its process lived for sure; those that have shown it to this leader."""
+        return {key: session.alive_ms for key, session in self._by_broker.items() if session.alive_ms != NEVER}
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         """The broker entered controlled shutdown with the records up to that offset; the first offset counts."""
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
-            self._by_broker[broker_id] = BrokerSession(
-                session.epoch, session.last_contact_ms, session.metadata_offset, offset, session.presumed
-            )
+            self._by_broker[broker_id] = replace(session, shutdown_offset=offset)
 
     def is_valid(self, registration: BrokerRegistration, now_ms: int) -> bool:
         """Whether the broker is unfenced and was heard of within the session time-out."""

@@ -13,6 +13,7 @@ from migrator.migration.machine.readiness import Gap, ZooKeeperBrokers
 from migrator.migration.machine.strays import Running
 from migrator.migration.ports import ReadPort
 from migrator.migration.translate.source import names_below
+from migrator.records.metadata import Endpoint
 from migrator.zookeeper.ops import ZkSource
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker
@@ -74,7 +75,7 @@ def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
     :raises MigratorError: when ZooKeeper cannot be read.
     """
     faults: list[Gap] = []
-    listeners: dict[int, frozenset[str]] = {}
+    endpoints: dict[int, tuple[Endpoint, ...]] = {}
     born: dict[int, int] = {}
     ids = [name for name in names_below(reader, paths.BROKER_IDS) if name.isdecimal()]
     for name, node in zip(ids, reader.read(f"{paths.BROKER_IDS}/{name}" for name in ids), strict=True):
@@ -82,11 +83,12 @@ def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
             continue
         born[int(name)] = node.stat.czxid
         try:
-            listeners[int(name)] = frozenset(end.name for end in decode_broker(node.path, node.data).endpoints)
+            endpoints[int(name)] = decode_broker(node.path, node.data).endpoints
         except ZnodeError as fault:
             faults.append(Gap(fault.where, fault.what, fault.remedy))
     configured = frozenset(int(name) for name in names_below(reader, paths.BROKER_CONFIGS) if name.isdecimal())
-    return ZooKeeperBrokers(listeners, frozenset(), configured, tuple(faults), born)
+    listeners = {broker_id: frozenset(end.name for end in ends) for broker_id, ends in endpoints.items()}
+    return ZooKeeperBrokers(listeners, frozenset(), configured, tuple(faults), born, endpoints)
 
 
 def read_running(reader: ZkSource) -> Running:

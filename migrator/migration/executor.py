@@ -125,7 +125,7 @@ class MigrationExecutor:
         for effect in effects:
             self._perform_one(effect)
 
-    def _perform_one(self, effect: AnyEffect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
+    def _perform_one(self, effect: AnyEffect) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each kind of effect
         match effect:
             case ef.ScheduleTimer(ticket, delay_ms):
                 self._background.feed_later(delay_ms / 1000, ev.Timer(ticket))
@@ -153,6 +153,8 @@ class MigrationExecutor:
                 self._nudge()
             case ef.StartCopy():
                 self._copy(effect)
+            case ef.LookAgain():
+                self._look_again(effect)
             case ef.CompleteTransaction():
                 self._complete(effect)
             case ef.AbortTransaction():
@@ -297,6 +299,17 @@ class MigrationExecutor:
             return ev.CopyDone(effect.ticket, end.records, end.epoch_version, end.controller_version, around)
 
         self._start_work(work)
+
+    def _look_again(self, effect: ef.LookAgain) -> None:
+        async def work() -> AnyEvent:
+            try:
+                view = await self._background.blocking(self._zookeeper.view)
+                around = await self._surroundings(await self._controller.signals())
+            except MigratorError as error:
+                return ev.CopyFailed(effect.ticket, str(error))
+            return ev.CopyDone(effect.ticket, effect.records, view.epoch_version, view.controller_version, around)
+
+        self._background.spawn(work())
 
     def _complete(self, effect: ef.CompleteTransaction) -> None:
         self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, END)))

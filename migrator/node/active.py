@@ -38,6 +38,7 @@ from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
 from migrator.records.errors import TooLongError
 from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
+from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME
 from migrator.wire.aside import DECISIONS
 
@@ -283,10 +284,15 @@ class ActiveController:
             transaction_open=self._metadata.transaction_start is not None,
         )
 
-    def asked_to_register(self, broker_id: int) -> None:
-        """A broker in migration mode did. While a transaction is open it is told to wait; that it lives is noted."""
-        if self._metadata.transaction_start is not None:
-            self._keeper.sessions.asked(broker_id, monotonic_ms())
+    def asked_to_register(self, broker_id: int, incarnation_id: Uuid, cluster_id: str, *, migrating: bool) -> None:
+        """A broker did. While a transaction is open one in migration mode is told to wait, and it is noted that it
+        lives. It is noted, too, if it is not the process that is registered with its id."""
+        now_ms = monotonic_ms()
+        if migrating and self._metadata.transaction_start is not None:
+            self._keeper.sessions.asked(broker_id, now_ms)
+        registered = self._metadata.published.cluster.brokers.get(broker_id)
+        if registered is not None and registered.incarnation_id != incarnation_id and cluster_id == self._cluster_id:
+            self._keeper.sessions.rival_asked(broker_id, now_ms)
 
     async def run_due(self, schedule: Schedule, epoch: int) -> tuple[Operation, Any] | None:
         """Carry out one periodic task that is due; its operation and answer, None when nothing is due.

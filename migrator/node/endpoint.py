@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from migrator.apis.call import ApiKind, Call
+from migrator.apis.fields import uuid_in
 from migrator.apis.registry import APIS, answer, check_access, refuse
 from migrator.config.settings import Settings
 from migrator.controller.context import Context
@@ -141,8 +142,10 @@ class ControllerEndpoint:
                 self._controller.check_active()
             read = partial(answer, call, self._metadata.published, self._read_context())
             return (await MESSAGES.run(read) if aside else read()).response
-        if api.operation is Operation.REGISTER_BROKER and getattr(call.body, "is_migrating_zk_broker", False):
-            self._controller.asked_to_register(call.body.broker_id)
+        if api.operation is Operation.REGISTER_BROKER:
+            body, migrating = call.body, getattr(call.body, "is_migrating_zk_broker", False)
+            incarnation = uuid_in(body.incarnation_id)
+            self._controller.asked_to_register(body.broker_id, incarnation, body.cluster_id, migrating=migrating)
         refusal: ApiError | None = None
 
         def decide(image: MetadataImage, context: Context) -> Decision[Any]:

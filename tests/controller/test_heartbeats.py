@@ -11,6 +11,7 @@ from migrator.controller.broker_states import TRANSITIONS, BrokerControlState, H
 from migrator.controller.decision import RefusedError
 from migrator.controller.periodic import fence_silent_broker
 from migrator.controller.replica_directories import AssignDirectoriesRequest, ReplicaDirectory, assign_directories
+from migrator.controller.sessions import Sessions
 from migrator.records.metadata import (
     NO_LEADER,
     BrokerRegistrationChangeRecord,
@@ -181,3 +182,28 @@ def test_an_open_transaction_lets_heartbeats_change_nothing() -> None:
     assert controller.next_offset == written
     controller.transaction_open = False
     assert not controller.beat(1).is_fenced
+
+
+def test_a_process_lived_for_sure_at_what_it_sent_before_its_last_heartbeat() -> None:
+    """That may have waited in the network while the process ended; it was sent after the answer to the one before."""
+    controller = LeadingController()
+    controller.register(1)
+    registered = controller.now_ms
+    assert controller.sessions.alive_ms == {}
+    controller.now_ms += 5
+    controller.beat(1)
+    assert controller.sessions.alive_ms == {1: registered}
+    controller.now_ms += 5
+    controller.transaction_open = True
+    controller.beat(1)
+    assert controller.sessions.alive_ms == {1: registered + 5}, "also during the copy"
+    controller.transaction_open = False
+    controller.now_ms += 2 * SESSION_MS
+    controller.register(1, incarnation=2)
+    assert controller.sessions.alive_ms == {}
+    next_leader = Sessions(SESSION_MS)
+    next_leader.begin(controller.image, 1_000)
+    next_leader.touch(1, 0, 2_000)
+    assert next_leader.alive_ms == {}, "it was heard of once only"
+    next_leader.touch(1, 0, 3_000)
+    assert next_leader.alive_ms == {1: 2_000}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from migrator.clock import monotonic_ms
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
 from migrator.migration.copying.compare import compare
@@ -139,7 +140,7 @@ class FakeController:
         return MarkEvidence(self.epochs[offset], self.crc_at(offset)) if offset < len(self.epochs) else MarkEvidence()
 
     async def signals(self) -> ControllerSignals:
-        return ControllerSignals({3001: True})
+        return ControllerSignals({3001: True}, alive_ms={1: monotonic_ms()})
 
     async def finish_inputs(self) -> FinishInputs:
         return FinishInputs({3001: False}, ())
@@ -309,6 +310,29 @@ async def test_a_cluster_is_copied_claimed_and_dual_written(rig: Rig) -> None:
     ]
 
 
+async def test_a_copy_waits_for_the_heartbeats_of_a_broker_whose_session_expired_meanwhile(rig: Rig) -> None:
+    start, znode = rig.start, f"{paths.BROKER_IDS}/1"
+
+    @asynccontextmanager
+    async def meanwhile(task: Task) -> AsyncIterator[Any]:
+        async with start(task) as worker:
+            yield worker
+        if isinstance(task, CopyTask):
+            found = rig.model.get(znode)
+            assert found is not None
+            rig.model.delete(znode)
+            rig.model.create(znode, found.data or b"")
+
+    rig.executor._start_worker = meanwhile
+    rig.lead()
+    await rig.until(
+        lambda: "copied, and not yet committed: broker 1" in rig.executor.coordinator.status(0).situation.why
+    )
+    assert rig.executor.coordinator.state is State.COPYING
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.equal()
+
+
 async def test_a_copy_whose_worker_dies_leaves_nothing_and_gives_the_claim_back(rig: Rig) -> None:
     rig.copies_to_fail = 1
     rig.lead()
@@ -403,7 +427,7 @@ async def test_a_worker_that_is_given_up_has_ended_before_the_next_begins(rig: R
         living.append(type(task).__name__)
         began.set()
         try:
-            yield Hung() if len(rig.transitions) < 4 else FakeWorker(rig, task)
+            yield FakeWorker(rig, task) if ending.is_set() else Hung()
         finally:
             ending.set()
             await may_end.wait()

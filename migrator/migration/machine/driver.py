@@ -180,7 +180,10 @@ class MigrationDriver:
         return [ef.TakeClaim(self._ask(), standing.view, guards.heal_to(standing, memory.claimant()))]
 
     def _copy(self) -> list[ef.Effect]:
-        require(self._memory.term.decoded, "copied before everything was decoded")
+        memory = self._memory
+        require(memory.term.decoded, "copied before everything was decoded")
+        if memory.before is State.COPYING:
+            return [ef.LookAgain(self._ask(), memory.term.copied)]
         return [ef.StartCopy(self._ask())]
 
     def _commit(self) -> list[ef.Effect]:

@@ -70,6 +70,15 @@ class StartCopy:
 
 
 @value
+class LookAgain:
+    """The copy is complete, ``records`` of them, and whether it counts is not known yet: read who runs, and the
+    versions of the claim: `CopyDone` or `CopyFailed`."""
+
+    ticket: Ticket
+    records: int
+
+
+@value
 class CompleteTransaction:
     """Append ZkMigrationState MIGRATION and End as one batch: `Committed`."""
 
@@ -201,6 +210,7 @@ Performed = (
     | ReleaseClaim
     | NudgeElection
     | StartCopy
+    | LookAgain
     | CompleteTransaction
     | AbortTransaction
     | CancelWork

@@ -259,8 +259,13 @@ def _copied(memory: VolatileState, event: ev.CopyDone) -> Interpretation:
         claim.controller_version,
     ):
         return _copy_lost(memory, "another controller took ZooKeeper over during the copy")
-    if strangers := who_runs.strangers(memory, event.surroundings):
+    strangers, unknown = who_runs.about_to_count(memory, event.surroundings)
+    if strangers:
         return _copy_lost(memory, f"brokers that do not follow this quorum started meanwhile: {strangers}")
+    if unknown:
+        memory.term.copied = event.records
+        memory.situation = Situation(f"{event.records} records copied, and not yet committed: {unknown}")
+        return Trigger.COPY, Finding.WAIT
     memory.situation = Situation(f"{event.records} records copied")
     return Trigger.COPY, Finding.DONE
 
@@ -374,6 +379,8 @@ def _timer(memory: VolatileState) -> Interpretation:
     at = memory.course.sentence(memory.now_ms) or "at its start"
     silent = f"the worker has done nothing for {STALL_MS // 1000} s ({at})"
     if memory.state is State.COPYING:
+        if not memory.outstanding:
+            return Trigger.TIMER, Finding.WAIT
         _copy_lost(memory, silent)
         return Trigger.TIMER, Finding.STALLED
     if memory.state.properties.has_worker:

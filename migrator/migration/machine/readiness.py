@@ -9,12 +9,14 @@ back meanwhile and obey nobody then. Source: KIP-866, ``KRaftMigrationDriver``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
+from types import MappingProxyType
 
 from migrator.image.model import ClusterImage
 from migrator.observe.problem_groups import groups_of
 from migrator.observe.status import Problem
+from migrator.records.metadata import Endpoint
 from migrator.values import value
 
 _ENABLE = (
@@ -66,27 +68,24 @@ class ZooKeeperBrokers:
     faults: tuple[Gap, ...] = ()
     """Znodes that did not decode while this was read."""
     born: Mapping[int, int] = field(default_factory=dict)
-    """The czxid of each of ``/brokers/ids``: a restart gives another one."""
+    """The czxid of each of ``/brokers/ids``: a restart gives another one, and so does an expired session."""
+    endpoints: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
 
 
 @value
 class ControllerSignals:
     """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer; ``stock``: those that
     are Kafka's own controllers; ``silent_brokers``: registered, but without heartbeats to the active controller;
-    ``asking_brokers``: in migration mode, and told to wait with their registration until the copy is complete."""
+    ``asking_brokers``: in migration mode, and told to wait with their registration until the copy is complete;
+    ``rivals``: registered brokers with whose id another process asks to register; ``alive_ms``: when the process of a
+    registration lived for sure (`Sessions`)."""
 
     ready: Mapping[int, bool | None]
     stock: frozenset[int] = frozenset()
     silent_brokers: frozenset[int] = frozenset()
     asking_brokers: frozenset[int] = frozenset()
-
-
-@value
-class Sighting:
-    """A registered broker as it was last seen: ``born`` as in `ZooKeeperBrokers`, ``epoch`` of its registration."""
-
-    born: int
-    epoch: int
+    rivals: frozenset[int] = frozenset()
+    alive_ms: Mapping[int, int] = field(default_factory=dict)
 
 
 @value
@@ -134,16 +133,23 @@ class Readiness:
 
 
 def assess(
-    brokers: ZooKeeperBrokers, signals: ControllerSignals, cluster: ClusterImage, requirements: Requirements
+    brokers: ZooKeeperBrokers,
+    signals: ControllerSignals,
+    cluster: ClusterImage,
+    requirements: Requirements,
+    doubts: Mapping[int, Gap] = MappingProxyType({}),
 ) -> Readiness:
-    """Name everything that keeps the copy from starting."""
+    """Name everything that keeps the copy from starting.
+
+    :param doubts: registered brokers whose znode may be of another process (`sightings`).
+    """
     found = tuple(_controller_gaps(signals, cluster, requirements))
     controllers = tuple(gap for gap in found if gap.severity is Severity.BLOCKER)
     known = brokers.replicas.union(brokers.listeners)
     by_broker = {
         broker_id: gap
         for broker_id in sorted(known)
-        if (gap := _broker_gap(broker_id, brokers, signals, cluster, requirements)) is not None
+        if (gap := _broker_gap(broker_id, brokers, signals, cluster, requirements) or doubts.get(broker_id)) is not None
     }
     return Readiness(
         controllers=controllers,
@@ -157,32 +163,21 @@ def assess(
     )
 
 
-def sighted(before: Mapping[int, Sighting], around: Surroundings) -> tuple[Surroundings, dict[int, Sighting]]:
-    """The same, where a broker that was started again but not registered again counts as silent: the heartbeats that
-    were heard were not its own. And the sightings to compare the next surroundings with."""
-    now = {
-        broker_id: Sighting(around.brokers.born.get(broker_id, 0), around.cluster.brokers[broker_id].epoch)
-        for broker_id in around.brokers.listeners
-        if broker_id in around.cluster.brokers
-    }
-    again = {
-        broker_id: before[broker_id]
-        for broker_id, found in now.items()
-        if broker_id in before and found.born != before[broker_id].born and found.epoch == before[broker_id].epoch
-    }
-    signals = replace(around.signals, silent_brokers=around.signals.silent_brokers.union(again))
-    return replace(around, signals=signals), {**before, **now, **again}
-
-
-def strangers(around: Surroundings) -> tuple[Gap, ...]:
+def strangers(around: Surroundings, doubts: Mapping[int, Gap]) -> tuple[Gap, ...]:
     """Brokers that run and would obey nobody once the copy is complete: they came up meanwhile, and not in migration
-    mode. One that is down is none, nor one that came back and waits for the end of the transaction to register."""
-    heard = around.signals.asking_brokers.union(around.cluster.brokers) - (
-        around.signals.silent_brokers - around.signals.asking_brokers
-    )
+    mode. One that is down is none, nor one that came back and waits for the end of the transaction to register.
+
+    :param doubts: as in `assess`.
+    """
+    registered, silent = around.cluster.brokers, around.signals.silent_brokers
     return tuple(
-        _silent(who) if broker_id in around.cluster.brokers else _unregistered(who, in_zookeeper=True)
-        for broker_id in sorted(set(around.brokers.listeners) - heard)
+        _unregistered(who, in_zookeeper=True)
+        if broker_id not in registered
+        else _silent(who)
+        if broker_id in silent
+        else doubts[broker_id]
+        for broker_id in sorted(set(around.brokers.listeners) - around.signals.asking_brokers)
+        if broker_id not in registered or broker_id in silent or broker_id in doubts
         for who in [f"broker {broker_id}"]
     )
 

@@ -196,6 +196,7 @@ PROPERTIES: Mapping[State, Properties] = {
     State.COPYING: Properties(
         "copies ZooKeeper into one metadata transaction",
         PublicState.MIGRATE_ZK_DATA,
+        pace=POLL_MS,
         has_worker=True,
     ),
     State.COMMITTING: Properties(

@@ -185,6 +185,7 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
     State.COPYING: {
         (Trigger.COPY, Finding.DONE): State.COMMITTING,
         (Trigger.COPY, Finding.FAILED): State.ABORTING,
+        (Trigger.TIMER, Finding.WAIT): State.COPYING,
         (Trigger.TIMER, Finding.STALLED): State.ABORTING,
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },

@@ -10,7 +10,8 @@ from migrator.migration.machine.events import Ticket
 from migrator.migration.machine.finish import FinishDecision
 from migrator.migration.machine.guards import Claimant, Standing
 from migrator.migration.machine.progress import Course
-from migrator.migration.machine.readiness import Gap, Readiness, Sighting
+from migrator.migration.machine.readiness import Gap, Readiness
+from migrator.migration.machine.sightings import Sighting
 from migrator.migration.machine.states import POLL_MS, PublicState, State, public_state
 from migrator.observe.printable import utc
 from migrator.raft.messages import EpochOffset
@@ -112,13 +113,15 @@ class Term:
     claim: Claim | None = None
     decoded: bool = False
     had_faults: bool = False
+    copied: int = 0
+    """Records of the copy that is complete, and does not count yet."""
     copy_failures: int = 0
     retry_copy_at_ms: int = 0
     reclaim_forced: bool = False
     deletes_forced: bool = False
     readiness: Readiness | None = None
     sightings: dict[int, Sighting] = field(default_factory=dict)
-    """The brokers, as they were last seen; replaced, never changed."""
+    """The znodes of the brokers, as they were last seen; replaced, never changed."""
     ready_ms: int | None = None
     """Since when everybody has been ready."""
     decision: FinishDecision | None = None

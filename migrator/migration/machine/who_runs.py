@@ -3,8 +3,11 @@ about to count."""
 
 from __future__ import annotations
 
-from migrator.migration.machine import readiness
-from migrator.migration.machine.readiness import Readiness, Surroundings
+from collections.abc import Iterable
+
+from migrator.migration.machine import readiness, sightings
+from migrator.migration.machine.readiness import Gap, Readiness, Surroundings
+from migrator.migration.machine.sightings import Doubts
 from migrator.migration.machine.transitions import Finding
 from migrator.migration.machine.volatile_state import Situation, VolatileState
 
@@ -14,9 +17,11 @@ NAMED = 3
 
 def assess(memory: VolatileState, around: Surroundings) -> Readiness:
     """Who is missing now. It is remembered, and since when nobody has been."""
-    around, memory.term.sightings = readiness.sighted(memory.term.sightings, around)
+    doubts = _doubts(memory, around)
     requirements = readiness.Requirements(memory.identity.inter_broker_listener, around.metadata_version)
-    found = readiness.assess(around.brokers, around.signals, around.cluster, requirements)
+    found = readiness.assess(
+        around.brokers, around.signals, around.cluster, requirements, {**doubts.brief, **doubts.lasting}
+    )
     memory.term.readiness = found
     if not found.ready:
         memory.term.ready_ms = None
@@ -41,9 +46,22 @@ def missing_before_claim(memory: VolatileState, around: Surroundings) -> Finding
     return missing(found)
 
 
-def strangers(memory: VolatileState, around: Surroundings) -> str:
-    """The first of those that would obey nobody once the copy is complete, in words; empty when there are none."""
-    around, _ = readiness.sighted(memory.term.sightings, around)
-    found = readiness.strangers(around)
-    more = f" (and {len(found) - NAMED} more)" if len(found) > NAMED else ""
-    return "; ".join(map(str, found[:NAMED])) + more
+def about_to_count(memory: VolatileState, around: Surroundings) -> tuple[str, str]:
+    """When the copy is complete, in words: the first brokers that would obey nobody, and else the first of which
+    nobody knows yet. Both are empty when there are none."""
+    doubts = _doubts(memory, around)
+    strangers = readiness.strangers(around, doubts.lasting)
+    asking = around.signals.asking_brokers
+    unknown = [gap for broker_id, gap in doubts.brief.items() if broker_id not in asking]
+    return _in_words(strangers), "" if strangers else _in_words(unknown)
+
+
+def _doubts(memory: VolatileState, around: Surroundings) -> Doubts:
+    memory.term.sightings = sightings.sighted(memory.term.sightings, around.brokers, memory.now_ms)
+    return sightings.doubts(around, memory.term.sightings)
+
+
+def _in_words(gaps: Iterable[Gap]) -> str:
+    named = list(map(str, gaps))
+    more = f" (and {len(named) - NAMED} more)" if len(named) > NAMED else ""
+    return "; ".join(named[:NAMED]) + more

@@ -102,7 +102,12 @@ class NodeController:
         answers = await self._voters.ask()
         sessions, now_ms = self._core.keeper.sessions, monotonic_ms()
         return ControllerSignals(
-            ready(answers), stock(answers), sessions.silent(self.image, now_ms), sessions.asking(now_ms)
+            ready(answers),
+            stock(answers),
+            sessions.silent(self.image, now_ms),
+            sessions.asking(now_ms),
+            sessions.rivals(now_ms),
+            sessions.alive_ms,
         )
 
     async def finish_inputs(self) -> FinishInputs:

@@ -22,7 +22,7 @@ from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.support.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing, surroundings
+from tests.migration.support.builders import CLUSTER_ID, CRC, cluster, standing, surroundings
 
 E = TypeVar("E")
 CLAIM = Claim(
@@ -97,10 +97,12 @@ class Run:
 
     def registered(self, *brokers: int) -> Run:
         """Which brokers are registered with the quorum, of one that ZooKeeper has."""
-        image = cluster([broker(number) for number in brokers], [controller(3001)])
-        found = surroundings().brokers
+        return self.looked(surroundings(*brokers))
+
+    def looked(self, around: Surroundings) -> Run:
+        """Who runs, while brokers are waited for."""
         ticket = self.asked(ef.ReadReadiness).ticket
-        return self(ev.ReadinessInputs(ticket, found, ControllerSignals({3001: True}), image, 19))
+        return self(ev.ReadinessInputs(ticket, around.brokers, around.signals, around.cluster, 19))
 
     def claimed(self) -> Run:
         self.examined(standing()).ready()(ev.DecodeResult(self.asked(ef.DecodeAll).ticket, records=10))

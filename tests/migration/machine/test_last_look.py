@@ -6,7 +6,7 @@ import pytest
 
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
-from migrator.migration.machine.readiness import Sighting, Surroundings, sighted, strangers
+from migrator.migration.machine.readiness import Surroundings
 from migrator.migration.machine.states import State
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
@@ -71,7 +71,6 @@ def test_a_leader_that_takes_over_asks_nobody_who_runs() -> None:
         (surroundings(0, running={}), True),  # it is down: it will register when it comes back
         (surroundings(0, running=LATE), False),
         (surroundings(0, running={0: 1}, silent=(0,)), False),
-        (surroundings(0, running={0: 60}), False),  # restarted, its last heartbeat is of the process before
         (surroundings(0, running={0: 60, 7: 50}, silent=(0,), asking=(0, 7)), True),  # told to wait for the end
     ],
 )
@@ -82,10 +81,54 @@ def test_a_copy_counts_only_if_every_broker_that_runs_will_obey(around: Surround
     assert counts or "do not follow this quorum started meanwhile: broker" in run.why
 
 
-def test_a_broker_that_was_started_again_is_heard_of_only_once_it_has_registered_again() -> None:
-    first, seen = sighted({}, READY)
-    assert seen == {0: Sighting(1, 10)}
-    assert not strangers(first)
-    restarted, kept = sighted(seen, surroundings(0, running={0: 60}))
-    assert restarted.signals.silent_brokers == {0}
-    assert kept == seen, "it is compared with the process that registered, however often it is looked at"
+def waiting_for_a_new_znode() -> tuple[Run, int]:
+    """The copy is complete, and broker 0 has had another znode since; the moment at which that was read."""
+    run = copying()
+    run(ev.CopyDone(run.asked(ef.StartCopy).ticket, 10, 8, 1, surroundings(0, running={0: 60}, alive_ms=0)))
+    assert run.state() is State.COPYING
+    assert "broker 0: its znode in /brokers/ids is new" in run.why
+    return run, run.now
+
+
+def test_the_copy_of_a_broker_whose_session_expired_counts_with_its_next_heartbeats() -> None:
+    run, read_ms = waiting_for_a_new_znode()
+    for alive_ms in (read_ms, read_ms + 1):
+        asked = run.wait_for(ef.LookAgain)
+        assert asked.records == 10
+        assert run.state() is State.COPYING
+        run(ev.CopyDone(asked.ticket, 10, 8, 1, surroundings(0, running={0: 60}, alive_ms=alive_ms)))
+    assert run.state() is State.COMMITTING
+    assert run.asked_nothing_of(ef.StartCopy), "nothing is copied twice"
+
+
+@pytest.mark.parametrize(
+    ("around", "versions", "why"),
+    [
+        (surroundings(0, running={0: 60}, silent=(0,), alive_ms=0), (8, 1), "sends no heartbeats"),
+        (surroundings(0, running={0: 60, 7: 61}), (8, 1), "broker 7"),
+        (surroundings(0, running={0: 60}), (9, 1), "another controller"),
+    ],
+)
+def test_while_a_broker_is_waited_for_the_copy_can_still_fail(
+    around: Surroundings, versions: tuple[int, int], why: str
+) -> None:
+    run, _ = waiting_for_a_new_znode()
+    run(ev.CopyDone(run.wait_for(ef.LookAgain).ticket, 10, *versions, around))
+    assert run.state() is State.ABORTING
+    assert why in run.why
+
+
+def test_a_last_look_that_fails_fails_the_copy() -> None:
+    run, _ = waiting_for_a_new_znode()
+    run(ev.CopyFailed(run.wait_for(ef.LookAgain).ticket, "ZooKeeper is away"))
+    assert run.state() is State.ABORTING
+
+
+def test_a_session_that_expires_before_the_copy_holds_it_up_until_the_next_heartbeats_only() -> None:
+    run = Run().examined(standing()).looked(READY)
+    heard = run.now + 1_000
+    for alive_ms in (0, heard, heard):
+        assert run.asked_nothing_of(ef.DecodeAll)
+        run.wait_for(ef.ReadReadiness)
+        run.looked(surroundings(0, running={0: 60}, alive_ms=alive_ms))
+    assert run.asked(ef.DecodeAll)

@@ -40,6 +40,8 @@ class Budget:
     """Writes of ZooKeeper brokers, until the second listing of the copy."""
     rollbacks: int = 0
     changes: int = 0
+    expiries: int = 0
+    """Of the broker's session with ZooKeeper."""
     repairs: int = 0
     """Orders of the operator to reconcile while dual-writing; at rest also after a foreign write."""
 

@@ -19,7 +19,7 @@ from migrator.errors import InvariantViolation
 from migrator.migration.coordinator import Coordinator
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
-from migrator.migration.machine import finish, guards, interpret, transitions
+from migrator.migration.machine import finish, guards, interpret, sightings, transitions
 from migrator.migration.machine.driver import MigrationDriver
 from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import Finding, Trigger
@@ -33,7 +33,7 @@ from migrator.zookeeper.ops import ANY_VERSION, Applied, Check, MultiOutcome, Op
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
 from tests.migration.model import world as model_world
-from tests.migration.model.cluster import BrokenInvariantError, Budget
+from tests.migration.model.cluster import BrokenInvariantError, Budget, demand
 from tests.migration.model.images import crc_at
 from tests.migration.model.log import Entry
 from tests.migration.model.world import World
@@ -57,10 +57,12 @@ def explore(start: World) -> Explored:
 
     :raises BrokenInvariantError: with the way that led there.
     """
-    seen = {start.key()}
-    waiting, explored = [start], Explored()
+    here = start.key()
+    ways: dict[int, list[int]] = {here: []}
+    at_rest: set[int] = set()
+    waiting, explored = [(here, start)], Explored()
     while waiting:
-        world = waiting.pop()
+        here, world = waiting.pop()
         explored.worlds += 1
         if explored.worlds > MAX_WORLDS:
             raise AssertionError(f"more than {MAX_WORLDS} worlds: the scenario is too wide")
@@ -70,18 +72,36 @@ def explore(start: World) -> Explored:
             if world.settled():
                 world.check_end()
                 explored.settled[world.nodes[world.leader].state] += 1
+                at_rest.add(here)
             for successor in world.successors():
                 moved = True
                 explored.steps += 1
                 key = successor.key()
-                if key not in seen:
-                    seen.add(key)
-                    waiting.append(successor)
+                if key not in ways:
+                    ways[key] = []
+                    waiting.append((key, successor))
+                ways[key].append(here)
         except MigratorOrModelError as broken:
             raise BrokenInvariantError(f"{broken!r} after:\n  " + "\n  ".join(world.trail)) from broken
         if not moved and not world.settled():
             raise BrokenInvariantError("everything stands still after:\n  " + "\n  ".join(world.trail))
+    if start.budget.expiries:  # elsewhere an operator may have to act, or a pause is left out of the keys
+        demand(len(_leading_to(at_rest, ways)) == len(ways), "from some worlds no way leads to rest, whatever happens")
     return explored
+
+
+def _leading_to(ends: set[int], ways: dict[int, list[int]]) -> set[int]:
+    """All worlds from which one of these can be reached.
+
+    :param ways: by world, where one comes to it from.
+    """
+    found, waiting = set(ends), list(ends)
+    while waiting:
+        for before in ways[waiting.pop()]:
+            if before not in found:
+                found.add(before)
+                waiting.append(before)
+    return found
 
 
 def migrated(budget: Budget) -> World:
@@ -155,6 +175,8 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
     ),
     "a failed copy, and a second leader": (lambda b: World.fresh(b).start(), Budget(copy_failures=1, elections=1)),
     "a failed copy, and lost answers": (lambda b: World.fresh(b).start(), Budget(copy_failures=1, lost=2)),
+    "the broker's session expires at any time": (lambda b: World.fresh(b).start(), Budget(expiries=2)),
+    "the broker's session expires, and a crash": (lambda b: World.fresh(b).start(), Budget(expiries=1, crashes=1)),
     "/controller deleted at any time during the copy": (lambda b: World.fresh(b).start(), Budget(rollbacks=1)),
     "takeover: second leader, crash and change at every step": (
         migrated,
@@ -220,7 +242,7 @@ def test_between_them_the_scenarios_visit_every_state_of_the_road() -> None:
     small = [name for name, (_, budget) in SCENARIOS.items() if not budget.elections]
     visited = set[State]().union(*(search(name).states for name in small))
     elsewhere = {State.NOTHING_TO_MIGRATE}  # a cluster of KRaft
-    elsewhere |= {State.HOLDING, State.PAUSED, State.TURNED_OFF, State.WAITING_FOR_BROKERS}
+    elsewhere |= {State.HOLDING, State.PAUSED, State.TURNED_OFF}
     assert set(State) - visited == elsewhere
 
 
@@ -327,6 +349,17 @@ def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) ->
     patch.setattr(interpret, "_copied", copied)
 
 
+def take_another_znode_for_another_process_for_ever(patch: pytest.MonkeyPatch) -> None:
+    real = sightings.sighted
+
+    def sighted(before: Any, brokers: Any, now_ms: int) -> Any:
+        found = real(before, brokers, now_ms)
+        kept = {key: replace(seen, read_ms=sys.maxsize) for key, seen in found.items() if key in before}
+        return {**found, **{key: seen for key, seen in kept.items() if seen.born != before[key].born}}
+
+    patch.setattr(sightings, "sighted", sighted)
+
+
 def release_whoever_holds_the_claim(patch: pytest.MonkeyPatch) -> None:
     entries = dict(MigrationDriver._ENTRIES)
     entries[State.RELEASING] = lambda self: [ef.ReleaseClaim(self._ask(), ANY_VERSION, ANY_VERSION)]
@@ -388,6 +421,7 @@ MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     reconcile_with_whatever_image_is_at_hand: "a crash at every step of a migration",
     skip_the_reconcile_at_the_takeover: LATE,
     overlook_a_claim_that_was_lost_during_the_copy: "/controller deleted at any time during the copy",
+    take_another_znode_for_another_process_for_ever: "the broker's session expires at any time",
     release_whoever_holds_the_claim: "a failed copy, and a second leader",
     wait_on_a_claim_without_releasing_it: "a crash at every step of a migration",
     finish_without_asking_everybody: "finish: one voter is on",

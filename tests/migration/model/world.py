@@ -43,7 +43,6 @@ SETTLED = frozenset({State.DUAL_WRITING, State.REFUSED, State.FINISHED, State.HO
 _CLUSTER = cluster([broker(0)], [controller(node) for node in NODES])
 _BROKERS = ZooKeeperBrokers(Map({0: frozenset({"PLAINTEXT"})}), frozenset({0}))
 _READY = ControllerSignals(Map(dict.fromkeys(NODES, True)))
-_AROUND = Surroundings(_BROKERS, _READY, _CLUSTER, 19)
 _FAULT = Gap("/config/topics/a", "not JSON", "Mend it.")
 
 
@@ -56,6 +55,8 @@ class World(ModelCluster):
     enabled: tuple[bool, ...] = (True, True)
     """The migration flag of each node."""
     zk_brokers: tuple[int, ...] = (0,)
+    born: int = 1
+    """The czxid of the znode of broker 0."""
     broken_znode: bool = False
     late: tuple[Op, ...] | None = None
     late_epoch: int = -1
@@ -96,6 +97,7 @@ class World(ModelCluster):
                 self.epoch,
                 self.leader,
                 self.budget,
+                self.born,
                 self.late,
                 self.newest_claim,
                 self.highest_mark,
@@ -234,6 +236,11 @@ class World(ModelCluster):
             world.budget = replace(self.budget, rollbacks=self.budget.rollbacks - 1)
             world.zookeeper.delete(CONTROLLER)
             yield world
+        if self.budget.expiries:
+            world = self.fork("the ZooKeeper session of broker 0 expires")
+            world.budget = replace(self.budget, expiries=self.budget.expiries - 1)
+            world.born += 1
+            yield world
         leader = self.nodes[self.leader]
         if self.budget.repairs and leader.state is State.DUAL_WRITING:
             yield from self._orders(leader)
@@ -330,9 +337,15 @@ class World(ModelCluster):
         answer: ev.Event | messages.WriteEvent | None = None
         match job:
             case ef.Examine(ticket):
-                answer = ev.Examined(ticket, self._standing(), surroundings=_AROUND if job.brokers else None)
+                answer = ev.Examined(ticket, self._standing(), surroundings=self._around() if job.brokers else None)
             case ef.ReadReadiness(ticket):
-                answer = ev.ReadinessInputs(ticket, _BROKERS, _READY, _CLUSTER, 19, holder=self._controller())
+                found = self._around()
+                answer = ev.ReadinessInputs(
+                    ticket, found.brokers, found.signals, found.cluster, 19, holder=self._controller()
+                )
+            case ef.LookAgain(ticket, records):
+                view = self._standing().view
+                answer = ev.CopyDone(ticket, records, view.epoch_version, view.controller_version, self._around())
             case ef.DecodeAll(ticket):
                 node.decoded = not self.broken_znode
                 answer = ev.DecodeResult(ticket, (_FAULT,) if self.broken_znode else (), 2, holder=self._controller())
@@ -375,6 +388,11 @@ class World(ModelCluster):
         if answer is not None:
             self._deliver(node, answer)
 
+    def _around(self) -> Surroundings:
+        """Broker 0 lives, and sends heartbeats all the time."""
+        brokers, signals = replace(_BROKERS, born=Map({0: self.born})), replace(_READY, alive_ms=Map({0: self.now}))
+        return Surroundings(brokers, signals, _CLUSTER, 19)
+
     def _plan(self, node: Node, job: ef.TakeClaim) -> leadership.ClaimPlan | leadership.Claim | leadership.Superseded:
         return leadership.plan_claim(
             job.view,
@@ -406,7 +424,7 @@ class World(ModelCluster):
         else:
             view = leadership.read_view(self.zookeeper.read)
             node.held_to_the_end = view.controller is not None and view.controller.kraft_epoch == node.epoch
-            return ev.CopyDone(stage.ticket, 2, view.epoch_version, view.controller_version, _AROUND)
+            return ev.CopyDone(stage.ticket, 2, view.epoch_version, view.controller_version, self._around())
         return None
 
     def _complete(self, node: Node, ticket: ev.Ticket) -> ev.Event | None:

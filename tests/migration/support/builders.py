@@ -19,6 +19,8 @@ CLUSTER_ID = "TestClusterTestCluster"
 
 
 BROKER_1 = ControllerClaim(1, 0)
+ALIVE_MS = 1_000_000_000
+"""Later than any look of a test."""
 CRC = 0xC0FFEE
 """Of the batch in our log that holds the offset of a mark."""
 
@@ -79,9 +81,15 @@ def surroundings(
     running: Mapping[int, int] | None = None,
     silent: tuple[int, ...] = (),
     asking: tuple[int, ...] = (),
+    alive_ms: int = ALIVE_MS,
 ) -> Surroundings:
     """Of broker 0, which ZooKeeper has, unless others are named with their czxid; registered are only those given."""
     born = {0: 1} if running is None else running
     found = ZooKeeperBrokers(dict.fromkeys(born, frozenset({"PLAINTEXT"})), frozenset({0}), born=born)
-    signals = ControllerSignals({3001: True}, silent_brokers=frozenset(silent), asking_brokers=frozenset(asking))
+    signals = ControllerSignals(
+        {3001: True},
+        silent_brokers=frozenset(silent),
+        asking_brokers=frozenset(asking),
+        alive_ms=dict.fromkeys(registered, alive_ms),
+    )
     return Surroundings(found, signals, cluster([broker(number) for number in registered], [controller(3001)]), 19)
