@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from migrator.config.jaas import JaasSyntaxError
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper_security import quoted
-from migrator.zookeeper.jaas import JaasSyntaxError, parse_jaas
+from migrator.zookeeper.jaas import parse_jaas
 from migrator.zookeeper.logins import DigestLogin, JaasEntry
 from tests.parts.support.jaas import client_jaas
 
@@ -54,6 +56,17 @@ def test_sections_modules_options_quotes_and_comments() -> None:
         ("Client { A required; }", "; is expected at the end"),
         ("/* Client", "that begins in line 1 has no end"),
         ("Client = ;", "{ is expected at line 1"),
+        ("Client { A required u=secret#x; };", "a character that needs quotes around its word stands in line 1"),
+        ("Client { A required u=1; };", "a character that needs quotes around its word stands in line 1"),
+        ("Client { A required\n u=/secret; };", "an option's value is expected at the end"),
+        (
+            "A { B required; };\nA { B required; };",
+            "another name than that of an earlier section is expected at line 2",
+        ),
+        (
+            'Client { A required\n u="${secret.not}"; };'.replace("secret", "my"),
+            "the system property my.not is not known",
+        ),
     ],
 )
 def test_what_is_no_jaas_file_is_told_by_line_and_without_its_words(text: str, expected: str) -> None:
@@ -61,6 +74,64 @@ def test_what_is_no_jaas_file_is_told_by_line_and_without_its_words(text: str, e
         parse_jaas(text)
     assert expected in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+SAME_IN_JAVA = [
+    'keyTab="${user.home}/kafka.keytab" principal="${user.name}"',
+    'u="${/}x${file.separator}y${path.separator}" v="${java.io.tmpdir}"',
+    'u="${{user.home}}" v="$x {y} ${user.home" w="$${user.name}$"',
+    'u=*x- v=a1.2-3 w="" "x"="a\\101\\q"',
+    "u=a /u=b; };\n v=c // w\n /* x */",
+    'u="${no.such}"',
+    'u="${}"',
+    'u="${user.home }"',
+    "u=${user.home}",
+    "u=1",
+    "u=a#b",
+    "u=/etc/x",
+    "u=a:b",
+]
+
+
+def test_javas_own_reader_finds_the_same(tmp_path: Path) -> None:
+    program = tmp_path / "JaasReader.java"
+    program.write_text(READER)
+    files = [tmp_path / f"{number}.conf" for number in range(len(SAME_IN_JAVA))]
+    for file, options in zip(files, SAME_IN_JAVA, strict=True):
+        file.write_text(f"Client {{ A required {options}; }};\n")
+    command = ["java", str(program), *map(str, files)]
+    said = subprocess.run(command, check=True, capture_output=True, timeout=120, text=True, cwd=tmp_path).stdout
+    assert [_options(file) for file in files] == said.splitlines()
+
+
+READER = """
+import java.nio.file.Path;
+import java.security.URIParameter;
+import java.util.TreeMap;
+import javax.security.auth.login.Configuration;
+
+class JaasReader {
+    public static void main(String[] files) {
+        for (String file : files) {
+            try {
+                URIParameter place = new URIParameter(Path.of(file).toUri());
+                Configuration found = Configuration.getInstance("JavaLoginConfig", place);
+                System.out.println(new TreeMap<>(found.getAppConfigurationEntry("Client")[0].getOptions()));
+            } catch (Exception refused) {
+                System.out.println("refused");
+            }
+        }
+    }
+}
+"""
+
+
+def _options(file: Path) -> str:
+    try:
+        found = parse_jaas(file.read_text())["Client"][0].options
+    except JaasSyntaxError:
+        return "refused"
+    return "{" + ", ".join(f"{key}={found[key]}" for key in sorted(found)) + "}"
 
 
 def test_a_digest_login_keeps_its_password_to_itself(tmp_path: Path) -> None:
@@ -80,7 +151,7 @@ def test_a_digest_login_keeps_its_password_to_itself(tmp_path: Path) -> None:
         ("", "It has no section"),
         ("Client { a.PlainLoginModule required; };", r"a\.PlainLoginModule is a Java class"),
         ("Client { a.DigestLoginModule required username=u; };", r"jaas\.conf: Client: the option password is missing"),
-        ('Client { a.DigestLoginModule required username="${u}" password=p; };', "system property"),
+        ('Client { a.DigestLoginModule required username="${u}" password=p; };', "system property u is not known here"),
         ("Client {", "the file is not a JAAS file"),
     ],
 )
