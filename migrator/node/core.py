@@ -183,7 +183,7 @@ class NodeCore:
                 raft_config(settings, directory.identity),
                 must_fetch_first=_must_fetch_first(settings, directory),
                 may_grant_vote=ballot.may_grant,
-                recovered=lambda: merged([directory.recovered(), recovered_of(self.metadata.image)]),
+                recovered=self._recovered,
                 has_address=has_address or addresses.knows,
                 bootstrap=addresses.bootstrap_ids,
             ),
@@ -224,6 +224,13 @@ class NodeCore:
             settings.controller_quorum_request_timeout_ms / 1000,
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
+
+    def _recovered(self) -> Recovered:
+        """What the file and the log say of recoveries; of the log, what is applied counts as read."""
+        known = merged([self._directory.recovered(), recovered_of(self.metadata.image)])
+        is_read = self.metadata.is_caught_up
+        read_epoch = self.storage.log.last_epoch() if is_read else self.metadata.image.provenance.epoch
+        return replace(known, read_epoch=max(known.epoch, read_epoch))
 
     def boot(self) -> MetadataImage:
         """Load what is on disk; the image at the end of the log, uncommitted records included.

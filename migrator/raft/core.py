@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import require
 from migrator.raft import effects as fx
-from migrator.raft import election, follower, membership, messages, replication, snapshot
+from migrator.raft import election, follower, membership, messages, replication, responses, snapshot, telling
 from migrator.raft import events as ev
 from migrator.raft.config import RaftConfig
 from migrator.raft.learning import absorb
@@ -21,6 +21,7 @@ from migrator.raft.progress import Progress, ReplicaStatus, rows
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, ElectionState, Follower, Leader, Role, Unattached
 from migrator.raft.storage import LogView
+from migrator.raft.telling import Asker
 from migrator.raft.voter_changes import Refusal, VoterChange
 from migrator.raft.voter_set import Membership
 from migrator.values import value
@@ -57,7 +58,15 @@ def _look_first(quorum: Quorum) -> None:
 
 def _on_request(quorum: Quorum, event: ev.RequestReceived) -> None:
     _look_first(quorum)
-    REQUESTS[type(event.request)](quorum, event.context, event.request)
+    context, request = event.context, event.request
+    if request.cluster_id not in {None, quorum.config.cluster_id}:
+        quorum.emit(
+            fx.Reply(context, responses.nothing(request, ErrorCode.none, top_error=ErrorCode.inconsistent_cluster_id))
+        )
+    elif quorum.refuses(telling.asker_of(request)):
+        quorum.reply(context, request, responses.nothing(request, telling.GIVEN_UP))
+    else:
+        REQUESTS[type(request)](quorum, context, request)
 
 
 def _on_proposal(quorum: Quorum, event: ev.Propose) -> None:
@@ -236,6 +245,12 @@ class RaftNode:
     def why_not(self, change: VoterChange) -> Refusal | None:
         """Why this node, as the leader, would refuse a change, before the new voter is asked for its versions."""
         return membership.why_not(self._quorum, change)
+
+    def told_to(self, asker: Asker) -> tuple[int, int]:
+        """Leader and epoch, for an answer outside of consensus; -1 and 0 when the asker may not hear them."""
+        if not self._quorum.may_hear(asker):
+            return -1, 0
+        return -1 if self.leader_id is None else self.leader_id, self.epoch
 
     def deadline(self) -> int | None:
         """When the next `Tick` is due in milliseconds; None when only events from outside can change anything."""

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import responses, votes
 from migrator.raft.config import may_follow
-from migrator.raft.learning import is_given_up, is_ours, is_plausible, learn
+from migrator.raft.learning import is_plausible, learn
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -32,23 +32,17 @@ RETRIES_MAX = 20
 
 def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None:
     """Answer a candidate. A higher epoch is taken over even if the vote is refused, unless it is not one's to raise."""
-    if not is_ours(quorum, request.cluster_id):
-        top_error = ErrorCode.inconsistent_cluster_id
-        quorum.reply(context, responses.vote(quorum, ErrorCode.none, top_error=top_error))
-        return
-    if quorum.config.recovered().refuses(request.candidate_id, request.candidate_directory_id):
-        quorum.reply(context, responses.untold(responses.vote(quorum, responses.GIVEN_UP)))
-        return
     error = _vote_error(quorum, request)
+    is_addressed = _is_addressed(quorum, request.voter_id, request.voter_directory_id)
     # Who may not stand gets no vote, and no error: that would end a stock peer.
-    may_stand = error == ErrorCode.none and _may_stand(quorum, request)
+    may_stand = error == ErrorCode.none and _teaches(quorum, is_addressed=is_addressed) and _may_stand(quorum, request)
     if may_stand and request.candidate_epoch > quorum.epoch:
         quorum.become_unattached(request.candidate_epoch)  # also before a pre-vote: that epoch has had an election
-    if error == ErrorCode.none and not _is_addressed(quorum, request.voter_id, request.voter_directory_id):
+    if error == ErrorCode.none and not is_addressed:
         error = ErrorCode.invalid_voter_key
     decide = _would_grant if request.pre_vote else _grant
     granted = error == ErrorCode.none and may_stand and decide(quorum, request)
-    quorum.reply(context, responses.vote(quorum, error, granted=granted))
+    quorum.reply(context, request, responses.vote(quorum, error, granted=granted))
 
 
 def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
@@ -77,6 +71,19 @@ def _is_addressed(quorum: Quorum, voter_id: int, directory: Uuid) -> bool:
     if voter_id < 0:
         return True
     return voter_id == quorum.node_id and directory in {ZERO_UUID, quorum.config.directory_id}
+
+
+def _teaches(quorum: Quorum, *, is_addressed: bool) -> bool:
+    """Whether to learn from a request. Kafka learns also from one that is meant for another replica. With voters in
+    the log that is no good: a replica that was given up may listen where its successor, with its id and another disk,
+    is looked for, and must not hear of our epoch."""
+    return is_addressed or quorum.has_fixed_voters
+
+
+def _is_among_successors(quorum: Quorum, request: EndQuorumEpochRequest) -> bool:
+    """Whether EndQuorumEpoch is meant for this node: it goes to all voters, and names all of them with their disks."""
+    named = zip(request.preferred_successors, request.successor_directories, strict=False)
+    return not request.successor_directories or any(_is_addressed(quorum, *key) for key in named)
 
 
 def _grant(quorum: Quorum, request: VoteRequest) -> bool:
@@ -175,32 +182,25 @@ def _waits_for_addresses(quorum: Quorum) -> bool:
 
 def handle_begin(quorum: Quorum, context: Hashable, request: BeginQuorumEpochRequest) -> None:
     """A leader announces itself."""
-    if not is_ours(quorum, request.cluster_id):
-        top_error = ErrorCode.inconsistent_cluster_id
-        quorum.reply(context, responses.begin(quorum, ErrorCode.none, top_error=top_error))
-        return
     error = _leader_error(quorum, request.leader_id, request.leader_epoch)
-    if error == ErrorCode.none:
+    is_addressed = _is_addressed(quorum, request.voter_id, request.voter_directory_id)
+    if error == ErrorCode.none and _teaches(quorum, is_addressed=is_addressed):
         learn(quorum, request.leader_epoch, request.leader_id)
-        if not _is_addressed(quorum, request.voter_id, request.voter_directory_id):
-            error = ErrorCode.invalid_voter_key
-    response = responses.begin(quorum, error)
-    is_told = error == ErrorCode.none or not is_given_up(quorum, request.leader_id)
-    quorum.reply(context, response if is_told else responses.untold(response))
+    if error == ErrorCode.none and not is_addressed:
+        error = ErrorCode.invalid_voter_key
+    quorum.reply(context, request, responses.begin(quorum, error))
 
 
 def handle_end(quorum: Quorum, context: Hashable, request: EndQuorumEpochRequest) -> None:
     """A leader resigns: its followers stand for election in the order that it prefers."""
-    if not is_ours(quorum, request.cluster_id):
-        top_error = ErrorCode.inconsistent_cluster_id
-        quorum.reply(context, responses.end(quorum, ErrorCode.none, top_error=top_error))
-        return
     error = _leader_error(quorum, request.leader_id, request.leader_epoch)
+    if error == ErrorCode.none and not _is_among_successors(quorum, request):
+        error = ErrorCode.invalid_voter_key
     if error == ErrorCode.none:
         learn(quorum, request.leader_epoch, request.leader_id)
         if isinstance(quorum.state, Follower):
             _expect_election(quorum, quorum.state, request.preferred_successors)
-    quorum.reply(context, responses.end(quorum, error))
+    quorum.reply(context, request, responses.end(quorum, error))
 
 
 def _leader_error(quorum: Quorum, leader_id: int, epoch: int) -> ErrorCode:
@@ -311,6 +311,10 @@ def poll_resigned(quorum: Quorum, state: Resigned) -> int:
         return deadline
     for voter in sorted(state.unacknowledged):
         if quorum.peers.is_ready(voter, quorum.now):
-            request = EndQuorumEpochRequest(quorum.config.cluster_id, quorum.node_id, quorum.epoch, state.successors)
-            quorum.send(voter, request)
+            quorum.send(voter, _resignation(quorum, state))
     return min((deadline, *(quorum.peers.ready_at(voter) for voter in state.unacknowledged)))
+
+
+def _resignation(quorum: Quorum, state: Resigned) -> EndQuorumEpochRequest:
+    directories = tuple(quorum.voter_set.key(voter).directory_id for voter in state.successors)
+    return EndQuorumEpochRequest(quorum.config.cluster_id, quorum.node_id, quorum.epoch, state.successors, directories)

@@ -10,11 +10,6 @@ from migrator.raft.quorum import Quorum
 from migrator.raft.states import Follower, Unattached
 
 
-def is_ours(quorum: Quorum, cluster_id: str | None) -> bool:
-    """Whether a request is meant for this cluster; one that doesn't say is."""
-    return cluster_id is None or cluster_id == quorum.config.cluster_id
-
-
 def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
     """Whether a message of another node may name this epoch and leader: a voter (as long as these are configured), and
     the one that we know, if we do.
@@ -30,11 +25,6 @@ def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
     if epoch > quorum.epoch and _is_doubtful(quorum, leader_id):
         return False
     return epoch > quorum.epoch or quorum.leader_id in {None, leader_id}
-
-
-def is_given_up(quorum: Quorum, node_id: int) -> bool:
-    """Whether replicas of that id were given up when the majority was lost, and none has joined since."""
-    return node_id not in quorum.voters and quorum.config.recovered().has_lost(node_id)
 
 
 def _is_doubtful(quorum: Quorum, leader_id: int) -> bool:

@@ -106,8 +106,7 @@ def _is_new(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None
 
 
 def _is_not_given_up(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None:
-    voter = change.voter
-    if not quorum.config.recovered().refuses(voter.voter_id, voter.voter_directory_id):
+    if not quorum.refuses(_key(change)):
         return None
     return Refusal(
         ErrorCode.invalid_request,

@@ -67,12 +67,14 @@ class BeginQuorumEpochResponse:
 
 @value
 class EndQuorumEpochRequest:
-    """``preferred_successors`` are voter ids, the most suitable first."""
+    """``preferred_successors`` are the ids of the other voters, the most suitable first; ``successor_directories`` are
+    their disks in the same order, or nothing from a sender that does not name them."""
 
     cluster_id: str | None
     leader_id: int
     leader_epoch: int
     preferred_successors: tuple[int, ...]
+    successor_directories: tuple[Uuid, ...] = ()
 
 
 @value

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import require
 from migrator.raft import effects as fx
-from migrator.raft import responses
+from migrator.raft import responses, telling
 from migrator.raft.config import EPOCH_LIMIT, RaftConfig
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.peers import Peers
@@ -31,7 +31,7 @@ from migrator.raft.states import (
     Unattached,
 )
 from migrator.raft.storage import LogView
-from migrator.raft.voter_set import DYNAMIC_VERSION, VoterSet
+from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey, VoterSet
 from migrator.records.uuid import Uuid
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Quorum:
         if stored.epoch < self.epoch:
             return Unattached(deadline)
         if stored.leader_id == self.node_id and self.may_be_needed:
-            return Resigned(self.node_id, deadline, (), self.other_voters())
+            return Resigned(self.node_id, deadline, tuple(sorted(self.other_voters())), self.other_voters())
         if stored.voted_id == self.node_id and self.may_be_needed:
             return Candidate(deadline, 1, {self.node_id})
         if stored.leader_id in self.voters:
@@ -172,9 +172,25 @@ class Quorum:
         """Add to what this step does."""
         self.effects.append(effect)
 
-    def reply(self, context: Hashable, response: RaftResponse) -> None:
+    def may_hear(self, asker: telling.Asker) -> bool:
+        """Whether an answer may tell this node's epoch and leader."""
+        return telling.may_hear(self.config.recovered(), self.epoch, asker)
+
+    def refuses(self, asker: telling.Asker | ReplicaKey) -> bool:
+        """Whether the asker was given up when the majority was lost."""
+        return self.config.recovered().refuses(asker.node_id, asker.directory_id)
+
+    def reply(self, context: Hashable, request: RaftRequest, response: RaftResponse) -> None:
         """Answer a request now."""
-        self.emit(fx.Reply(context, response))
+        self.answer(request, fx.Reply(context, response))
+
+    def answer(self, request: RaftRequest, effect: fx.Reply | fx.ReadLog | fx.ReadSnapshot) -> None:
+        """Answer a request: every answer leaves through here, and tells only what its asker may hear."""
+        asker = telling.asker_of(request)
+        if not self.may_hear(asker):
+            error = telling.GIVEN_UP if self.refuses(asker) else effect.response.error
+            effect = fx.Reply(effect.context, responses.nothing(request, error))
+        self.emit(effect)
 
     def send(self, peer: int, request: RaftRequest) -> None:
         """Send a request to a peer that is ready."""
@@ -316,4 +332,4 @@ class Quorum:
     def _send_away(self, leader: Leader) -> None:
         """Fetches that wait at a former leader are answered, so that they are asked elsewhere."""
         for fetch in leader.parking.take_all():
-            self.reply(fetch.context, responses.fetch(self, ErrorCode.not_leader_or_follower))
+            self.reply(fetch.context, fetch.request, responses.fetch(self, ErrorCode.not_leader_or_follower))

@@ -11,15 +11,19 @@ from migrator.raft.voter_set import ReplicaKey
 from migrator.records.uuid import Uuid
 from migrator.values import value
 
+EVERY_EPOCH = 2**31 - 1
+
 
 @value
 class Recovered:
     """``refused`` are the replicas that were given up. ``epoch`` is that of the last recovery's records, and
-    ``end_offset`` the offset after them; 0 and 0 without any."""
+    ``end_offset`` the offset after them; 0 and 0 without any. ``read_epoch`` is that of the last record which was read
+    to learn all this: a recovery in a later one is not among it."""
 
     refused: frozenset[ReplicaKey] = frozenset()
     epoch: int = 0
     end_offset: int = 0
+    read_epoch: int = EVERY_EPOCH
 
     def refuses(self, node_id: int, directory_id: Uuid) -> bool:
         """Whether a replica was given up; the same id on another disk was not."""

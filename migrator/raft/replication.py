@@ -9,7 +9,6 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import responses, votes
 from migrator.raft.events import Propose
-from migrator.raft.learning import is_ours
 from migrator.raft.messages import BeginQuorumEpochRequest, EpochOffset, FetchRequest, FetchResponse
 from migrator.raft.parking import ParkedFetch
 from migrator.raft.progress import Progress
@@ -102,19 +101,12 @@ def leader_error(quorum: Quorum, epoch: int) -> ErrorCode:
 
 def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> None:
     """Answer a replica, an observer or a client, now or when there is something new."""
-    if not is_ours(quorum, request.cluster_id):
-        top_error = ErrorCode.inconsistent_cluster_id
-        quorum.reply(context, responses.fetch(quorum, ErrorCode.none, top_error=top_error))
-        return
-    if quorum.config.recovered().refuses(request.replica_id, request.replica_directory_id):
-        quorum.reply(context, responses.untold(responses.fetch(quorum, responses.GIVEN_UP)))
-        return
     error = _malformation(quorum, request)
     if error == ErrorCode.none:
         error = leader_error(quorum, request.leader_epoch)
     leader = quorum.state
     if error != ErrorCode.none or not isinstance(leader, Leader):
-        quorum.reply(context, responses.fetch(quorum, error))
+        quorum.reply(context, request, responses.fetch(quorum, error))
         return
     position = locate(quorum.log, request.fetch_offset, request.last_fetched_epoch)
     progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
@@ -161,9 +153,9 @@ def _answer(quorum: Quorum, leader: Leader, context: Hashable, request: FetchReq
         snapshot_id=position.snapshot_id,
     )
     if position.is_valid:
-        quorum.emit(fx.ReadLog(context, response, request.fetch_offset, request.max_bytes))
+        quorum.answer(request, fx.ReadLog(context, response, request.fetch_offset, request.max_bytes))
     else:
-        quorum.reply(context, response)
+        quorum.reply(context, request, response)
 
 
 def answer_parked(quorum: Quorum, leader: Leader) -> None:

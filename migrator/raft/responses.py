@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Protocol, assert_never
 
 from kio.schema.errors import ErrorCode
 
 from migrator.raft.messages import (
+    BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     EpochOffset,
+    FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+    VoteRequest,
     VoteResponse,
 )
 from migrator.raft.storage import LogView
 
-Answer = TypeVar("Answer", VoteResponse, BeginQuorumEpochResponse, FetchResponse, FetchSnapshotResponse)
-
 NONE = ErrorCode.none
-GIVEN_UP = ErrorCode.inconsistent_voter_set
-"""For replicas that were given up when the majority was lost (`migrator.raft.refused`)."""
 
 
 class Responder(Protocol):
@@ -40,19 +41,19 @@ def _leader(node: Responder) -> int:
     return -1 if node.leader_id is None else node.leader_id
 
 
-def vote(node: Responder, error: ErrorCode, *, granted: bool = False, top_error: ErrorCode = NONE) -> VoteResponse:
+def vote(node: Responder, error: ErrorCode, *, granted: bool = False) -> VoteResponse:
     """Answer to Vote."""
-    return VoteResponse(top_error, error, _leader(node), node.epoch, granted)
+    return VoteResponse(NONE, error, _leader(node), node.epoch, granted)
 
 
-def begin(node: Responder, error: ErrorCode, *, top_error: ErrorCode = NONE) -> BeginQuorumEpochResponse:
+def begin(node: Responder, error: ErrorCode) -> BeginQuorumEpochResponse:
     """Answer to BeginQuorumEpoch."""
-    return BeginQuorumEpochResponse(top_error, error, _leader(node), node.epoch)
+    return BeginQuorumEpochResponse(NONE, error, _leader(node), node.epoch)
 
 
-def end(node: Responder, error: ErrorCode, *, top_error: ErrorCode = NONE) -> EndQuorumEpochResponse:
+def end(node: Responder, error: ErrorCode) -> EndQuorumEpochResponse:
     """Answer to EndQuorumEpoch."""
-    return EndQuorumEpochResponse(top_error, error, _leader(node), node.epoch)
+    return EndQuorumEpochResponse(NONE, error, _leader(node), node.epoch)
 
 
 def fetch(
@@ -62,23 +63,30 @@ def fetch(
     high_watermark: int = -1,
     diverging: EpochOffset | None = None,
     snapshot_id: EpochOffset | None = None,
-    top_error: ErrorCode = NONE,
 ) -> FetchResponse:
     """Answer to Fetch, without records."""
     start = node.log.start_offset()
-    return FetchResponse(top_error, error, _leader(node), node.epoch, high_watermark, start, diverging, snapshot_id)
+    return FetchResponse(NONE, error, _leader(node), node.epoch, high_watermark, start, diverging, snapshot_id)
 
 
-def fetch_snapshot(
-    node: Responder, error: ErrorCode, request: FetchSnapshotRequest, *, top_error: ErrorCode = NONE
-) -> FetchSnapshotResponse:
+def fetch_snapshot(node: Responder, error: ErrorCode, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     """Answer to FetchSnapshot, without data."""
-    return FetchSnapshotResponse(
-        top_error, error, _leader(node), node.epoch, request.snapshot_id, 0, request.position, b""
-    )
+    return FetchSnapshotResponse(NONE, error, _leader(node), node.epoch, request.snapshot_id, 0, request.position, b"")
 
 
-def untold(response: Answer) -> Answer:
-    """The same without leader and epoch. Replicas that were given up could elect a leader among themselves, in an
-    epoch above ours, if they knew ours."""
-    return replace(response, leader_id=-1, leader_epoch=0)
+def nothing(request: RaftRequest, error: ErrorCode, *, top_error: ErrorCode = NONE) -> RaftResponse:
+    """An answer of the type that belongs to the request, which tells the error and nothing else."""
+    leader, epoch = -1, 0
+    match request:
+        case VoteRequest():
+            return VoteResponse(top_error, error, leader, epoch, vote_granted=False)
+        case BeginQuorumEpochRequest():
+            return BeginQuorumEpochResponse(top_error, error, leader, epoch)
+        case EndQuorumEpochRequest():
+            return EndQuorumEpochResponse(top_error, error, leader, epoch)
+        case FetchRequest():
+            return FetchResponse(top_error, error, leader, epoch, high_watermark=-1, log_start_offset=-1)
+        case FetchSnapshotRequest():
+            return FetchSnapshotResponse(top_error, error, leader, epoch, request.snapshot_id, 0, request.position, b"")
+        case _:
+            assert_never(request)

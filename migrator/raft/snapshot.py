@@ -11,7 +11,6 @@ from migrator.raft import effects as fx
 from migrator.raft import replication, responses
 from migrator.raft.config import OFFSET_LIMIT
 from migrator.raft.events import SnapshotFailed, SnapshotFinished
-from migrator.raft.learning import is_ours
 from migrator.raft.messages import EpochOffset, FetchSnapshotRequest, FetchSnapshotResponse
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Download, Follower, Leader
@@ -25,24 +24,17 @@ CHUNK_BYTES_MAX = 1024 * 1024
 
 def handle_fetch_snapshot(quorum: Quorum, context: Hashable, request: FetchSnapshotRequest) -> None:
     """Serve a part of a snapshot; that counts as contact for check quorum, as a fetch does."""
-    if not is_ours(quorum, request.cluster_id):
-        top_error = ErrorCode.inconsistent_cluster_id
-        quorum.reply(context, responses.fetch_snapshot(quorum, ErrorCode.none, request, top_error=top_error))
-        return
-    if quorum.config.recovered().refuses(request.replica_id, request.replica_directory_id):
-        quorum.reply(context, responses.untold(responses.fetch_snapshot(quorum, responses.GIVEN_UP, request)))
-        return
     leader = quorum.state
     error = _snapshot_error(quorum, request)
     if error != ErrorCode.none or not isinstance(leader, Leader):
-        quorum.reply(context, responses.fetch_snapshot(quorum, error, request))
+        quorum.reply(context, request, responses.fetch_snapshot(quorum, error, request))
         return
     progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
     if progress is not None:
         progress.heard_ms = quorum.now
         replication.note_contact(quorum, leader, *progress.key)
     response = responses.fetch_snapshot(quorum, ErrorCode.none, request)
-    quorum.emit(fx.ReadSnapshot(context, response, request.max_bytes))
+    quorum.answer(request, fx.ReadSnapshot(context, response, request.max_bytes))
 
 
 def _snapshot_error(quorum: Quorum, request: FetchSnapshotRequest) -> ErrorCode:

@@ -75,6 +75,8 @@ def _load(proto: Any, name: str) -> Any:
         return _uuid(value)
     if name == "preferred_successors":
         return tuple(value)
+    if name == "successor_directories":
+        return tuple(map(_uuid, value))
     return value
 
 

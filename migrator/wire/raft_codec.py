@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -158,7 +159,8 @@ def _end_request(body: Any) -> EndQuorumEpochRequest:
     partition = _partition(body.topics, ErrorCode.invalid_request)
     candidates = getattr(partition, "preferred_candidates", ())
     successors = getattr(partition, "preferred_successors", tuple(each.candidate_id for each in candidates))
-    return EndQuorumEpochRequest(body.cluster_id, partition.leader_id, partition.leader_epoch, successors)
+    directories = tuple(_raw(each.candidate_directory_id) for each in candidates)
+    return EndQuorumEpochRequest(body.cluster_id, partition.leader_id, partition.leader_epoch, successors, directories)
 
 
 def _fetch_request(body: Any) -> FetchRequest:
@@ -200,36 +202,21 @@ _REQUEST_READERS: Mapping[int, Callable[[Any], RaftRequest]] = {
 }
 
 
-DirectoryOf = Callable[[int], Uuid]
-"""The directory of a voter; `ZERO_UUID` stands for any."""
-
-
-def no_directory(_voter_id: int) -> Uuid:
-    """At kraft.version 0 nobody knows the voters' directories."""
-    return ZERO_UUID
-
-
-def encode_raft_request(
-    request: RaftRequest,
-    version: int,
-    own_endpoints: tuple[ListenerEndpoint, ...] = (),
-    directory_of: DirectoryOf = no_directory,
-) -> Any:
+def encode_raft_request(request: RaftRequest, version: int, own_endpoints: tuple[ListenerEndpoint, ...] = ()) -> Any:
     """kio's request from the core's.
 
     :param own_endpoints: our controller listeners, which a leader tells its voters from version 1 on.
-    :param directory_of: directories of the preferred successors, named from version 1 on.
     """
     api_key, _ = RAFT_APIS[type(request)]
     endpoints = tuple({"name": at.listener, "host": at.host, "port": at.port} for at in own_endpoints)
     return build(
         request_type(api_key, version),
-        **_request_fields(request, directory_of),
+        **_request_fields(request),
         leader_endpoints=endpoints,
     )
 
 
-def _request_fields(request: RaftRequest, directory_of: DirectoryOf) -> dict[str, Any]:
+def _request_fields(request: RaftRequest) -> dict[str, Any]:
     if isinstance(request, VoteRequest):
         return _vote_fields(request)
     if isinstance(request, BeginQuorumEpochRequest):
@@ -245,8 +232,10 @@ def _request_fields(request: RaftRequest, directory_of: DirectoryOf) -> dict[str
             leader_epoch=request.leader_epoch,
             preferred_successors=request.preferred_successors,
             preferred_candidates=tuple(
-                {"candidate_id": node, "candidate_directory_id": _uuid(directory_of(node))}
-                for node in request.preferred_successors
+                {"candidate_id": node, "candidate_directory_id": _uuid(directory)}
+                for node, directory in zip_longest(
+                    request.preferred_successors, request.successor_directories, fillvalue=ZERO_UUID
+                )
             ),
         )
         return {"cluster_id": request.cluster_id, "topics": topics}

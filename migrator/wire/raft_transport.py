@@ -27,7 +27,6 @@ from migrator.wire.raft_codec import (
     PRE_VOTE_VERSIONS,
     PRE_VOTES_SINCE,
     RAFT_APIS,
-    DirectoryOf,
     InvalidRaftRequestError,
     ListenerEndpoint,
     decode_raft_request,
@@ -35,7 +34,6 @@ from migrator.wire.raft_codec import (
     encode_raft_request,
     encode_raft_response,
     error_response,
-    no_directory,
 )
 from migrator.wire.schemas import FETCH, FETCH_SNAPSHOT
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
@@ -58,7 +56,6 @@ class KafkaRaftTransport:
     :param find: where a peer is now.
     :param told: hears of the leader endpoints that peers name (KIP-853).
     :param own_endpoints: our controller listeners, which we tell voters when we lead.
-    :param directory_of: the directory of a voter, named to those that we prefer as successors.
     """
 
     def __init__(
@@ -68,13 +65,11 @@ class KafkaRaftTransport:
         *,
         told: Told = ignore,
         own_endpoints: tuple[ListenerEndpoint, ...] = (),
-        directory_of: DirectoryOf = no_directory,
         security: ListenerSecurity = PLAINTEXT,
         limits: ClientLimits | None = None,
     ) -> None:
         self._told = told
         self._own_endpoints = own_endpoints
-        self._directory_of = directory_of
         self._clients = PeerClients(find, f"raft-client-{node_id}", security=security, limits=limits)
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
@@ -87,7 +82,7 @@ class KafkaRaftTransport:
                 version = await client.highest_version(api_key, PRE_VOTE_VERSIONS if is_pre_vote else ours, timeout)
                 if is_pre_vote and version < PRE_VOTES_SINCE:
                     return NO_PRE_VOTES  # only of a peer that is there: whoever is cut off must not raise the epoch
-                body = encode_raft_request(request, version, self._own_endpoints, self._directory_of)
+                body = encode_raft_request(request, version, self._own_endpoints)
                 response = await client.request(body, timeout)
         except TimeoutError as error:
             raise PeerTimeoutError(f"node {peer} did not answer within {timeout} s") from error

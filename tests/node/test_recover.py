@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from migrator.controller.decision import RefusedError
 from migrator.controller.given_up import recovered_of
@@ -18,20 +21,23 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.log.errors import StorageError
 from migrator.log.recovery_file import FILE_NAME
-from migrator.node.core import OpenedDirectory
+from migrator.node.core import NodeCore, OpenedDirectory
+from migrator.node.quorum.voter_change_apis import UPDATE_RAFT_VOTER, VoterChangeApis
 from migrator.node.survivor import JOURNAL_KIND, Survivor
 from migrator.observe.journal import Journal
 from migrator.raft.messages import VoteRequest
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.recovery import EPOCH_STEP
 from migrator.raft.refused import Recovered
-from migrator.raft.responses import GIVEN_UP
-from migrator.raft.states import Role
+from migrator.raft.states import ElectionState, Role
+from migrator.raft.telling import GIVEN_UP
 from migrator.raft.voter_changes import AddVoter, VotersNotChangedError
 from migrator.raft.voter_set import ReplicaKey
+from migrator.records.control import DynamicVoter
 from migrator.records.metadata import BeginTransactionRecord, ClientQuotaRecord, MetadataRecord, QuotaEntity
 from migrator.records.uuid import Uuid
 from migrator.verify.kraft.files import membership_of, read_image
+from tests.apis.support.asking import call
 from tests.node.support.cluster import until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 
@@ -164,14 +170,24 @@ async def test_the_survivor_leads_alone_and_goes_on_writing(tmp_path: Path) -> N
 async def test_those_who_were_given_up_come_back_and_are_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """One of them led last, so that it begins with the word that its leadership has ended."""
     async with stopped(tmp_path) as cluster:
         recover(cluster)
+        with closing(OpenedDirectory(cluster.settings(1))) as opened:
+            opened.election.write(ElectionState(opened.storage.log.last_epoch() + 1, leader_id=1))
         survivor = cluster.start(SURVIVOR)
         await cluster.leader()
         epoch = survivor.quorum.epoch
-        ends = {it: cluster.start(it).storage.log.end_offset() for it in (1, 2)}
+        ends = {1: cluster.start(1).storage.log.end_offset()}
         await until(lambda: "refuses this controller" in caplog.text, "a lost controller is told why")
-        await until(lambda: cluster.nodes[1].quorum.leader_id in {1, 2}, "they elect one of them")
+        ends[2] = cluster.start(2).storage.log.end_offset()
+        lost_ones = [cluster.nodes[it].quorum for it in (1, 2)]
+        await until(lambda: Role.LEADER in {it.role for it in lost_ones}, "they elect one of them")
+        assert all(it.epoch < EPOCH_STEP for it in lost_ones), "nobody has told them our epoch"
+        update = await asks_to_be_updated(survivor, cluster.voter(1), epoch=2)
+        assert (update.leader_id, update.leader_epoch) == (-1, 0)
+        stranger = replace(cluster.voter(2), voter_id=4)
+        assert (await asks_to_be_updated(survivor, stranger, epoch=2)).leader_epoch == epoch
         await write(cluster, quota("later"))
         assert (survivor.quorum.role, survivor.quorum.epoch) == (Role.LEADER, epoch)
         assert {row.replica_id for row in survivor.quorum.status().observers} == set()
@@ -179,6 +195,16 @@ async def test_those_who_were_given_up_come_back_and_are_refused(
             assert "later" not in names(cluster.nodes[node_id].metadata.image), end
         with pytest.raises(VotersNotChangedError, match="was given up"):
             survivor.quorum.change_voters(AddVoter(cluster.voter(1)))
+
+
+async def asks_to_be_updated(node: NodeCore, voter: DynamicVoter, epoch: int) -> Any:
+    """What the answer to an UpdateRaftVoter request of that voter says of the leader."""
+    apis = VoterChangeApis(node.cluster_id, node.quorum, node.addresses, node.voter_changes, lambda: None)
+    directory = uuid.UUID(bytes=voter.voter_directory_id)
+    named = {"voter_id": voter.voter_id, "voter_directory_id": directory, "current_leader_epoch": epoch}
+    answer = await apis(call(UPDATE_RAFT_VOTER, cluster_id=node.cluster_id, **named))
+    assert answer.error_code is ErrorCode.fenced_leader_epoch
+    return answer.current_leader
 
 
 async def test_a_target_names_nobody_who_was_given_up(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ EXCHANGES: list[tuple[RaftRequest, RaftResponse]] = [
         VoteResponse(OK, ErrorCode.fenced_leader_epoch, 3, 8, vote_granted=False),
     ),
     (BeginQuorumEpochRequest(CLUSTER, 2, 1, 7, DIRECTORY), BeginQuorumEpochResponse(OK, OK, 1, 7)),
-    (EndQuorumEpochRequest(CLUSTER, 1, 7, (3, 2)), EndQuorumEpochResponse(OK, OK, -1, 8)),
+    (EndQuorumEpochRequest(CLUSTER, 1, 7, (3, 2), (DIRECTORY, DIRECTORY)), EndQuorumEpochResponse(OK, OK, -1, 8)),
     (
         FetchRequest(CLUSTER, 1, 7, 100, 6, 500, 8 << 20, DIRECTORY),
         FetchResponse(OK, OK, 2, 7, 100, 0, records=BATCHES),

@@ -115,7 +115,7 @@ class Node:
         return self._response
 
     async def ask(self, request: RaftRequest, version: int, *endpoints: ListenerEndpoint) -> Any:
-        body = encode_raft_request(request, version, endpoints, lambda _: DISK)
+        body = encode_raft_request(request, version, endpoints)
         context = RequestContext(body.__api_key__, version, 1, None, ANONYMOUS, "CONTROLLER", "127.0.0.1")
         return await self._service.handle(context, body)
 
@@ -160,7 +160,7 @@ async def test_a_leader_says_where_it_is_and_only_the_listener_of_peers_counts()
 
 
 def test_preferred_successors_are_named_with_their_directories() -> None:
-    body = encode_raft_request(EndQuorumEpochRequest(CLUSTER, 3, 8, (1, 2)), 1, (), {1: DISK, 2: ZERO_UUID}.__getitem__)
+    body = encode_raft_request(EndQuorumEpochRequest(CLUSTER, 3, 8, (1, 2), (DISK, ZERO_UUID)), 1)
     named = body.topics[0].partitions[0].preferred_candidates
     assert [(each.candidate_id, each.candidate_directory_id) for each in named] == [
         (1, uuid.UUID(bytes=DISK)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from migrator.raft.messages import FetchRequest, FetchSnapshotRequest, RaftRequest, RaftResponse, VoteRequest
-from migrator.raft.responses import GIVEN_UP
+from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.raft.telling import GIVEN_UP, asker_of
 from migrator.raft.voter_set import ReplicaKey
 
 log = logging.getLogger(__name__)
@@ -24,12 +24,8 @@ class GivenUpNotes:
         """This node has answered a request."""
         if response.error is not GIVEN_UP:
             return
-        if isinstance(request, VoteRequest):
-            key = ReplicaKey(request.candidate_id, request.candidate_directory_id)
-        elif isinstance(request, FetchRequest | FetchSnapshotRequest):
-            key = ReplicaKey(request.replica_id, request.replica_directory_id)
-        else:
-            return
+        asker = asker_of(request)
+        key = ReplicaKey(asker.node_id, asker.directory_id)
         if key not in self._asked:
             self._asked.add(key)
             log.warning(

@@ -42,6 +42,7 @@ from migrator.raft.messages import (
     VoteRequest,
 )
 from migrator.raft.states import Role
+from migrator.raft.telling import Asker
 from migrator.raft.transport import ForeignClusterError, NobodyListensError, RaftTransport, TransportError
 from migrator.raft.voter_changes import Refusal, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import Membership, VoterSet
@@ -139,6 +140,10 @@ class QuorumRunner:
     def high_watermark(self) -> int:
         """Everything below is committed, as far as this node knows."""
         return self._core.high_watermark
+
+    def told_to(self, asker: Asker) -> tuple[int, int]:
+        """Leader and epoch, as far as the asker may hear them."""
+        return self._core.told_to(asker)
 
     @property
     def membership(self) -> Membership:

@@ -42,7 +42,6 @@ def kafka_transport(
         addresses.find,
         told=addresses.told_by_peer,
         own_endpoints=addresses.own_endpoints,
-        directory_of=addresses.directory_of,
         security=security,
         limits=ClientLimits(backoff_ms=settings.controller_quorum_retry_backoff_ms, max_backoff_ms=max_backoff_ms),
     )

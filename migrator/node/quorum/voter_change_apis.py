@@ -19,10 +19,11 @@ from migrator.node.quorum.runner import QuorumRunner
 from migrator.node.quorum.voter_changes import VoterChanges
 from migrator.raft.planner import Target
 from migrator.raft.states import Role
+from migrator.raft.telling import Asker
 from migrator.raft.voter_changes import VotersNotChangedError
 from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
-from migrator.records.uuid import Uuid
+from migrator.records.uuid import ZERO_UUID, Uuid
 
 ADD_RAFT_VOTER: Final = 80
 REMOVE_RAFT_VOTER: Final = 81
@@ -59,12 +60,17 @@ class VoterChangeApis:
                 await self._change(call.key, call.body)
             except VotersNotChangedError as refused:
                 error = ApiError(refused.refusal.error, refused.refusal.message)
-        known = -1 if self._quorum.leader_id is None else self._quorum.leader_id
-        at = self._addresses.find(known)
-        leader: dict[str, Any] = {"leader_id": known, "leader_epoch": self._quorum.epoch}
-        if at is not None:
-            leader |= {"host": at.host, "port": at.port}
-        return call.respond(error_code=error.code, error_message=error.message, current_leader=leader)
+        return call.respond(error_code=error.code, error_message=error.message, current_leader=self._leader(call.body))
+
+    def _leader(self, body: Any) -> dict[str, Any]:
+        """As far as the voter may hear who leads: UpdateRaftVoter comes from the voter itself, and only its answer has
+        room for a leader."""
+        directory = ZERO_UUID if body.voter_directory_id is None else Uuid(body.voter_directory_id.bytes)
+        named = getattr(body, "current_leader_epoch", -1)
+        leader_id, epoch = self._quorum.told_to(Asker(body.voter_id, directory, named))
+        at = self._addresses.find(leader_id)
+        place = {} if at is None else {"host": at.host, "port": at.port}
+        return {"leader_id": leader_id, "leader_epoch": epoch, **place}
 
     async def _change(self, key: int, body: Any) -> None:
         if key == REMOVE_RAFT_VOTER:
