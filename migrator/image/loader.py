@@ -225,10 +225,11 @@ class ImageLoader:
         return self.end_offset
 
     def reset(self, image: MetadataImage) -> None:
-        """A snapshot took the place of the log: begin anew after it, with its image as the published one."""
+        """A snapshot took the place of the log: begin anew after an image, which is the published one from now on."""
         require(
-            image.provenance.offset + 1 >= self._high_watermark,
-            f"a snapshot up to {image.provenance.offset} is older than the high watermark {self._high_watermark}",
+            image.provenance.offset >= self.published.provenance.offset,
+            f"an image up to {image.provenance.offset} is older than the published one up to "
+            f"{self.published.provenance.offset}",
         )
         self._start(image)
 

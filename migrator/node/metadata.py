@@ -12,7 +12,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from migrator.errors import MigratorError
+from migrator.errors import MigratorError, require
 from migrator.image.changes import compare_images
 from migrator.image.loader import ImageLoader, Step
 from migrator.image.model import Changes, ImageDelta, MetadataImage
@@ -173,13 +173,19 @@ class MetadataRuntime:
         return self._loader.snapshot_image if self._installing is None else None
 
     @property
+    def _applied(self) -> int:
+        """The log up to here is in the image at its end, control records included; -1 while the images are those of a
+        log that a snapshot has replaced."""
+        return -1 if self._installing is not None else self._taken - self._loader.backlog
+
+    @property
     def is_caught_up(self) -> bool:
         """Whether all that the log has appended is applied."""
-        return self._taken >= self._log_end() and not self._loader.backlog and self._installing is None
+        return self._applied >= self._log_end()
 
     def covers(self, offset: int) -> bool:
-        """Whether everything below an offset is committed and with the images, control records included."""
-        return min(self._high_watermark, self._taken) >= offset and self._installing is None
+        """Whether everything below an offset is committed and in the images, control records included."""
+        return min(self._high_watermark, self._applied) >= offset
 
     @property
     def has_reached_high_watermark(self) -> bool:
@@ -207,7 +213,7 @@ class MetadataRuntime:
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
         """The log has appended one batch of these records, decided on `image`; it is applied at once."""
         header = read_header(batches)
-        while self._taken < header.base_offset:  # the record that opened the epoch
+        while self._applied < header.base_offset:  # the record that opened the epoch
             self._advance()
         append_records(self._loader, header, records)
         self._loader.apply()
@@ -220,7 +226,13 @@ class MetadataRuntime:
         self._wake()
 
     def installed(self, snapshot: EpochOffset) -> None:
-        """A snapshot has taken the place of the whole log."""
+        """A snapshot has taken the place of the whole log. Until its image is built, the published image stays, and
+        nothing is known of the log behind it: what was applied of that log is gone."""
+        require(
+            snapshot.offset >= self._high_watermark,
+            f"a snapshot up to {snapshot.offset} is older than the high watermark {self._high_watermark}",
+        )
+        self._reset(self._loader.published)
         self._go_on_from(snapshot.offset)
         self._installing = self._install(snapshot)
         self._wake()
@@ -356,7 +368,7 @@ class MetadataRuntime:
         delta = self._loader.commit(max(self._high_watermark, self._loader.published.provenance.offset + 1))
         if delta is not None:
             self._tell(delta)
-        if not self._loader.backlog and 0 < self._high_watermark <= max(self._taken, self._loader.end_offset):
+        if 0 < self._high_watermark <= self._applied:
             self._has_reached_high_watermark = True
         self._committed.reached(self._high_watermark - 1)
         self._stable.reached(self._loader.last_stable_offset)

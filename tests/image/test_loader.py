@@ -327,7 +327,7 @@ def test_impossible_calls_are_refused() -> None:
         loader.commit(1)
     with pytest.raises(InvariantViolation, match="below the high watermark 2"):
         loader.truncate(1)
-    with pytest.raises(InvariantViolation, match="older than the high watermark"):
+    with pytest.raises(InvariantViolation, match="an image up to -1 is older than the published one up to 1"):
         loader.reset(EMPTY_IMAGE)
 
 
