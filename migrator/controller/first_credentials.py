@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from migrator.controller.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, ScramUpsertion, credential_record
+from migrator.records.java_base64 import decode_base64
 from migrator.records.metadata import ScramMechanism, UserScramCredentialRecord
 
 MECHANISMS: Final = {"SCRAM-SHA-256": ScramMechanism.SHA_256, "SCRAM-SHA-512": ScramMechanism.SHA_512}

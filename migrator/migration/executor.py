@@ -18,7 +18,7 @@ from migrator.errors import MigratorError
 from migrator.image.model import ImageDelta
 from migrator.migration.background import Background, Job
 from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
-from migrator.migration.copying.compare import WriteChunk
+from migrator.migration.copying.compare import ReconcileEnd, WriteChunk
 from migrator.migration.copying.reading import CopyBatch, CopyEnd, Decoded
 from migrator.migration.copying.transaction import BEGIN, END, append_copy
 from migrator.migration.copying.worker import CompareTask, CopyTask, DecodeTask, OnProgress
@@ -355,6 +355,7 @@ class MigrationExecutor:
 
     def _compare(self, effect: ef.CompareAll) -> None:
         self._writes.audit_from(None)
+        self._writes.spellings.clear()
         claim = self.coordinator.write_behind.claim
         zk_epoch = -1 if claim is None else claim.zk_epoch
         bound = None if effect.deletes_forced else self._options.max_deletes
@@ -364,6 +365,8 @@ class MigrationExecutor:
             try:
                 async with self._start_worker(task) as worker:
                     async for message in worker.messages(self._progress(effect.ticket)):
+                        if isinstance(message, WriteChunk | ReconcileEnd):
+                            self._writes.spellings.update(message.spellings)
                         if isinstance(message, WriteChunk):
                             self.feed(messages.ReconcileWrites(message.writes, number=effect.ticket.number))
                             await self._writes.until_room(QUEUED_WRITES_MAX)

@@ -21,7 +21,7 @@ from migrator.migration.machine.strays import Strays
 from migrator.migration.ports import ZooKeeperPort
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import repair
-from migrator.migration.translate.target import Target
+from migrator.migration.translate.target import Spellings, Target
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.audit import FAMILIES, ForeignWrites, slices
@@ -59,6 +59,8 @@ class WriteExecutor:
         self._room = asyncio.Event()
         self._audit: ForeignWrites | None = None
         self._slices: Iterator[list[str]] = iter(())
+        self.spellings: Spellings = {}
+        """What comparisons and repairs have seen under this leadership."""
         self._mark_zxid = -1
         """The transaction of our last write with a mark, under any claim."""
 
@@ -94,7 +96,7 @@ class WriteExecutor:
         """Look at the next slice of znodes, and at the brokers: `AuditResult`."""
         some = next(self._slices, None)
         if some is None:
-            self._slices = slices(image)
+            self._slices = slices(image, spellings=self.spellings)
             some = next(self._slices, [])
 
         async def work() -> AnyEvent:
@@ -118,7 +120,7 @@ class WriteExecutor:
     def _target(self, image: MetadataImage) -> Target:
         claim = self._write_behind().claim
         epoch = -1 if claim is None else claim.zk_epoch
-        return Target(image, passwords=self._passwords, controller_epoch=epoch)
+        return Target(image, passwords=self._passwords, controller_epoch=epoch, spellings=self.spellings)
 
     def _send(self, effect: messages.SendMulti) -> None:
         async def work() -> AnyEvent:

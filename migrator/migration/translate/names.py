@@ -1,4 +1,7 @@
-"""Names of configs as in ZooKeeper's notices (``users/a%40b/clients/<default>``) <-> keys of the image."""
+"""Canonical names of configs (``users/a%40b/clients/<default>``) <-> keys of the image.
+
+Which other names znodes of the same entity may have: `migrator.zookeeper.znodes.entities`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def config_name(resource: ConfigResource) -> str | None:
 
 
 def broker_resource(node_name: str) -> ConfigResource:
-    """The resource of a znode below ``/config/brokers``."""
+    """The resource of a broker's config, by its canonical name below ``/config/brokers``."""
     return ConfigResource(ConfigResourceType.BROKER, "" if node_name == paths.DEFAULT_ENTITY else node_name)
 
 
@@ -34,10 +37,7 @@ def user_key(user: str) -> QuotaKey:
 
 def quota_name(key: QuotaKey) -> str | None:
     """The name of the config that holds an entity's quotas; None where ZooKeeper has no place for the combination."""
-    nodes = {
-        entity.entity_type: paths.DEFAULT_ENTITY if entity.entity_name is None else paths.sanitize(entity.entity_name)
-        for entity in key
-    }
+    nodes = {entity.entity_type: _node(entity.entity_type, entity.entity_name) for entity in key}
     if not all(map(paths.is_legal_name, nodes.values())):
         return None
     match sorted(nodes):
@@ -54,14 +54,16 @@ def quota_name(key: QuotaKey) -> str | None:
 
 
 def quota_entities(name: str) -> tuple[QuotaEntity, ...]:
-    """The entity of a config of a user, client, user's client or ip, in the order that Kafka records it.
+    """The entity of a config of a user, client, user's client or ip, by its canonical name, in the order that Kafka
+    records it.
 
-    :raises ZnodeError: when a part of the name is not URL-encoded.
+    :raises ZnodeError: when it is the name of none.
     """
 
     def entity(kind: str, node: str) -> QuotaEntity:
-        plain = None if node == paths.DEFAULT_ENTITY else paths.desanitize(paths.config(name), node)
-        return QuotaEntity(kind, plain)
+        if node == paths.DEFAULT_ENTITY:
+            return QuotaEntity(kind, None)
+        return QuotaEntity(kind, node if kind == IP else paths.desanitize(paths.config(name), node))
 
     match name.split("/"):
         case ["users", user]:
@@ -76,3 +78,10 @@ def quota_entities(name: str) -> tuple[QuotaEntity, ...]:
             raise ZnodeError(
                 paths.config(name), "the znode is not the config of a user, client or ip", "Delete the znode"
             )
+
+
+def _node(kind: str, name: str | None) -> str:
+    """Brokers take the name of an ip's znode as the address, and do not start with an encoded one."""
+    if name is None:
+        return paths.DEFAULT_ENTITY
+    return name if kind == IP else paths.sanitize(name)

@@ -7,7 +7,7 @@ the same, however it is spelt, is not written. Deletions of topics come first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from migrator.image.model import QuotaKey
 from migrator.migration.translate import names, source
@@ -80,10 +80,10 @@ def _brokers(
         for resource in target.image.configs
         if resource.resource_type == ConfigResourceType.BROKER
     }
-    for name, znode in _config_znodes(zookeeper, wanted, source.broker_configs, only):
+    for name, znodes in _configs(zookeeper, target, wanted, source.broker_configs, only):
         config = target.config(wanted.get(name, names.broker_resource(paths.name_of(name))))
-        if not target.same_config(paths.config(name), data_of(znode), config):
-            yield _config_write(name, znode, target.encode_config(config), parents, empty=not config)
+        if not target.same_configs([(znode.path, znode.data) for znode in znodes], config):
+            yield _config_write(name, znodes, target, config, parents)
 
 
 def _clients(
@@ -96,33 +96,51 @@ def _clients(
             wanted[name] = key
         elif only is None:
             target.report(f"quota entity {sorted(map(repr, key))}", "ZooKeeper has no place for it")
-    for name, znode in _config_znodes(zookeeper, wanted, source.client_configs, only):
+    for name, znodes in _configs(zookeeper, target, wanted, source.client_configs, only):
         config = target.client_config(wanted[name]) if name in wanted else {}
-        if not same_client_config(paths.config(name), data_of(znode), config):
-            yield _config_write(name, znode, target.encode_config(config), parents, empty=not config)
+        if not same_client_config(name, source.held(znodes), config):
+            yield _config_write(name, znodes, target, config, parents)
 
 
-def _config_znodes(
-    zookeeper: ZkSource, wanted: Iterable[str], listed: Callable[[ZkSource], list[str]], only: str | None
-) -> Iterator[tuple[str, Znode | None]]:
-    """Names and znodes of configs that either side has, those of a user's clients with ``only`` the user; a missing
-    znode is None."""
+def _configs(
+    zookeeper: ZkSource,
+    target: Target,
+    wanted: Iterable[str],
+    listed: Callable[[ZkSource], list[str]],
+    only: str | None,
+) -> Iterator[tuple[str, list[Znode]]]:
+    """Canonical names and znodes of the configs that either side has, those of a user's clients with ``only`` the user.
+    What stands for nothing is left alone."""
     if only is None:
-        every = sorted({*wanted, *(path.removeprefix(f"{paths.CONFIG}/") for path in listed(zookeeper))})
+        found = listed(zookeeper)
     else:
-        below = f"{only}/clients"
-        clients = (f"{below}/{client}" for client in source.names_below(zookeeper, paths.config(below)))
-        every = sorted({only, *clients, *(name for name in wanted if name.startswith(f"{below}/"))})
-    return zip(every, zookeeper.read(map(paths.config, every)), strict=True)
+        below = f"{paths.config(only)}/clients"
+        found = [paths.config(name) for name in (only, *target.spellings.get(only, ()))]
+        found += [f"{below}/{client}" for client in source.names_below(zookeeper, below)]
+        wanted = [name for name in wanted if name == only or name.startswith(f"{only}/clients/")]
+    entities = source.config_names(found, lambda fault: target.report(fault.where, fault.what))
+    every = {name: entities.get(name, [name]) for name in sorted({*wanted, *entities})}  # parents before children
+    for name, znodes in source.config_znodes(zookeeper, every):
+        target.spellings.pop(name, None)
+        if others := tuple(other for other, _ in source.held(znodes) if other != name):
+            target.spellings[name] = others
+        yield name, znodes
 
 
-def _config_write(name: str, znode: Znode | None, data: bytes, parents: Parents, *, empty: bool) -> EntityWrite:
-    missing = parents.of(paths.config(name), paths.CONFIG_CHANGE_PREFIX)
-    parents.exists(paths.config(name))  # below a user are its clients
-    write = config_write(name, data, exists=znode is not None, parents=missing)
-    if not empty:
+def _config_write(
+    name: str, znodes: list[Znode], target: Target, config: Mapping[str, str], parents: Parents
+) -> EntityWrite:
+    """The canonical znode is made where it is missing and there is something to say: Kafka's tools know no other."""
+    path, data, others = paths.config(name), target.encode_config(config), target.spellings.get(name, ())
+    exists = any(znode.path == path for znode in znodes)
+    missing = parents.of(path, paths.CONFIG_CHANGE_PREFIX)
+    write = config_write(name, data, exists=exists, others=others, parents=missing)
+    if config or exists:
+        parents.exists(path)  # below a user are its clients
+    if config:
         return write
-    return EntityWrite(write.entity, write.ops, write.notices, Effect.DELETE)
+    ops = write.ops if exists else tuple(op for op in write.ops if op.path != path)
+    return EntityWrite(write.entity, ops, write.notices, Effect.DELETE)
 
 
 def _producer_ids(zookeeper: ZkSource, target: Target, parents: Parents) -> Iterator[EntityWrite]:

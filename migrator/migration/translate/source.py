@@ -10,6 +10,8 @@ from migrator.values import value
 from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import ROOTS
+from migrator.zookeeper.znodes.entities import Held, grouped
+from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.topics import TopicAssignment
 
 TOPICS_AT_ONCE = 500
@@ -114,6 +116,28 @@ def client_configs(source: ZkSource) -> list[str]:
     for parent, clients in zip(parents, source.children(parents), strict=True):
         found += [f"{parent}/{client}" for client in sorted(clients or ())]
     return found + [f"{paths.IP_CONFIGS}/{name}" for name in names_below(source, paths.IP_CONFIGS)]
+
+
+def config_names(listed: Iterable[str], on_fault: Callable[[ZnodeError], None]) -> dict[str, list[str]]:
+    """The entities to which the configs at these paths belong: names of their znodes by canonical name (`grouped`)."""
+    return grouped(map(config_name, listed), on_fault)
+
+
+def config_znodes(source: ZkSource, entities: Mapping[str, list[str]]) -> Iterator[tuple[str, list[Znode]]]:
+    """The znodes of each of these entities, those that exist."""
+    znodes = source.read(paths.config(name) for names in entities.values() for name in names)
+    for entity, names in entities.items():
+        yield entity, [znode for znode in islice(znodes, len(names)) if znode is not None]
+
+
+def config_name(path: str) -> str:
+    """The name of a config by its path."""
+    return path.removeprefix(f"{paths.CONFIG}/")
+
+
+def held(znodes: Iterable[Znode]) -> Held:
+    """Names and data of an entity's znodes."""
+    return [(config_name(znode.path), znode.data) for znode in znodes]
 
 
 def acl_resources(source: ZkSource) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from migrator.image.model import (
     Acl,
@@ -21,15 +21,19 @@ from migrator.zookeeper.ops import Create, Op, SetData
 from migrator.zookeeper.znodes import acls, paths
 from migrator.zookeeper.znodes.configs import decode_config, encode_config, encode_config_change
 from migrator.zookeeper.znodes.delegation_tokens import encode_token_change
+from migrator.zookeeper.znodes.entities import Held, user_config
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import PartitionState, encode_partition_state
 from migrator.zookeeper.znodes.passwords import PasswordEncoder, is_password_config, looks_encrypted
 from migrator.zookeeper.znodes.producer_ids import BLOCK_SIZE, ProducerIdBlock
-from migrator.zookeeper.znodes.scram import UserConfig, join_user_config, split_user_config
+from migrator.zookeeper.znodes.scram import UserConfig, join_user_config
 from migrator.zookeeper.znodes.topics import TopicAssignment
 
 KRAFT_BROKER = -1
 """Who handed a block of producer ids out, in ZooKeeper, when a KRaft controller did."""
+
+Spellings = dict[str, tuple[str, ...]]
+"""Names of the znodes that configs have beside their canonical ones, by canonical name. Nearly always empty."""
 
 Report = Callable[[str, str], None]
 """Hears of what cannot be written: path and reason."""
@@ -46,15 +50,28 @@ class Target:
     :param controller_epoch: goes into partition states. The ZooKeeper controller epoch of the claim is the safe choice:
         a ZooKeeper controller refuses partitions whose epoch is above ``/controller_epoch`` (KAFKA-20488).
     :param report: hears of what ZooKeeper cannot hold.
+    :param spellings: what was seen when ZooKeeper was compared last; a comparison brings it up to date.
     """
 
     def __init__(
-        self, image: MetadataImage, *, passwords: PasswordEncoder, controller_epoch: int, report: Report = ignore
+        self,
+        image: MetadataImage,
+        *,
+        passwords: PasswordEncoder,
+        controller_epoch: int,
+        report: Report = ignore,
+        spellings: Spellings | None = None,
     ) -> None:
         self.image = image
         self.passwords = passwords
         self.controller_epoch = controller_epoch
         self.report = report
+        self.spellings: Spellings = {} if spellings is None else spellings
+
+    def take_spellings(self) -> Spellings:
+        """Those seen since it was asked last."""
+        seen, self.spellings = self.spellings, {}
+        return seen
 
     def partition_state(self, partition: PartitionRegistration) -> bytes:
         """The data of a state znode."""
@@ -87,11 +104,20 @@ class Target:
     def same_config(self, path: str, data: bytes | None, config: Mapping[str, str]) -> bool:
         """Whether a znode holds this config, passwords compared in the clear. What does not decode differs, and is
         reported: it may be encrypted under another secret."""
+        return self.same_configs([(path, data)], config)
+
+    def same_configs(self, held: Iterable[tuple[str, bytes | None]], config: Mapping[str, str]) -> bool:
+        """The same of all znodes of an entity, by path: the first one that holds anything counts."""
+        path = ""
         try:
-            stored = decode_config(path, data)
-            if stored.keys() != config.keys():
-                return False
-            return all(self._plain(path, key, text) == config[key] for key, text in stored.items())
+            for path, data in held:
+                if stored := decode_config(path, data):
+                    break
+            else:
+                return not config
+            return stored.keys() == config.keys() and all(
+                self._plain(path, key, text) == config[key] for key, text in stored.items()
+            )
         except ZnodeError as fault:
             self.report(path, fault.what)
             return False
@@ -129,10 +155,10 @@ def assignment_of(topic: TopicImage) -> TopicAssignment:
     )
 
 
-def same_client_config(path: str, data: bytes | None, wanted: Mapping[str, str]) -> bool:
-    """Whether the znode of a user, client or ip holds these quotas and credentials, however they are spelt."""
+def same_client_config(name: str, held: Held, wanted: Mapping[str, str]) -> bool:
+    """Whether the znodes of a user, client or ip say these quotas and credentials, however they are spelt."""
     try:
-        return join_user_config(split_user_config(path, decode_config(path, data))) == wanted
+        return join_user_config(user_config(name, held)) == wanted
     except ZnodeError:
         return False
 

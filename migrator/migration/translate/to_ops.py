@@ -6,7 +6,7 @@ The operations are blind: where ZooKeeper is not as believed, one fails, and its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from migrator.image.model import Changes, DelegationToken, MetadataImage, PartitionRegistration, QuotaKey, TopicImage
 from migrator.migration.translate import names
@@ -150,7 +150,8 @@ def _configs(before: MetadataImage, target: Target, changes: Changes) -> Iterato
             exists = True
         else:
             exists = resource in before.configs
-        yield config_write(name, target.encode_config(target.config(resource)), exists=exists)
+        data = target.encode_config(target.config(resource))
+        yield config_write(name, data, exists=exists, others=target.spellings.get(name, ()))
 
 
 def _clients(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
@@ -165,17 +166,25 @@ def _clients(before: MetadataImage, target: Target, changes: Changes) -> Iterato
         if name is None:
             target.report(f"quota entity {sorted(map(repr, key))}", "ZooKeeper has no place for it")
             continue
-        yield config_write(name, target.encode_config(new), exists=bool(old))
+        yield config_write(name, target.encode_config(new), exists=bool(old), others=target.spellings.get(name, ()))
 
 
-def config_write(name: str, data: bytes, *, exists: bool, parents: tuple[Op, ...] = ()) -> EntityWrite:
+def config_write(
+    name: str, data: bytes, *, exists: bool, others: Iterable[str] = (), parents: tuple[Op, ...] = ()
+) -> EntityWrite:
     """Set or create a config, and tell the brokers. An empty config stays as ``{}``, as brokers leave it.
 
     A user and its clients are one entity: a znode of the former is the parent of the latter.
+
+    :param others: names of znodes that the entity has beside the canonical one. All say the same afterwards, or what
+        was revoked would come back with the next broker that reads them. Brokers do not start with those of ips.
     """
     op, effect = _written(paths.config(name), data, exists=exists)
+    more: list[Op] = [
+        Delete(path) if name.startswith("ips/") else SetData(path, data) for path in map(paths.config, others)
+    ]
     owner = "/".join(name.split("/")[:2])
-    return EntityWrite(entity_name(EntityKind.CONFIG, owner), (*parents, op), (config_notice(name),), effect)
+    return EntityWrite(entity_name(EntityKind.CONFIG, owner), (*parents, op, *more), (config_notice(name),), effect)
 
 
 def _acls(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:

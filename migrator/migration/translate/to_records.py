@@ -6,8 +6,9 @@ with path and remedy. Source: ``ZkMigrationClient.readAllMetadata``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.image.model import ConfigResource, ScramKey
@@ -30,11 +31,11 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import decode_acls, parse_acl_path
 from migrator.zookeeper.znodes.configs import decode_config
 from migrator.zookeeper.znodes.delegation_tokens import decode_token
+from migrator.zookeeper.znodes.entities import user_config
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import PartitionState, decode_partition_state
 from migrator.zookeeper.znodes.passwords import PasswordEncoder, is_password_config
 from migrator.zookeeper.znodes.producer_ids import decode_producer_ids
-from migrator.zookeeper.znodes.scram import split_user_config
 from migrator.zookeeper.znodes.topics import TopicAssignment, decode_topic
 
 if TYPE_CHECKING:
@@ -173,21 +174,33 @@ class RecordReader:
         self, listed: list[str], translate: Callable[[Znode], Iterator[MetadataRecord]]
     ) -> Iterator[MetadataRecord]:
         for znode in source.read_existing(self._source, listed):
-            try:
-                records = list(translate(znode))
-                _check_texts(znode.path, records)
-                yield from records
-            except ZnodeError as fault:
-                self._on_fault(fault)
+            yield from self._checked(znode.path, partial(translate, znode))
+
+    def _checked(self, path: str, translate: Callable[[], Iterable[MetadataRecord]]) -> list[MetadataRecord]:
+        try:
+            records = list(translate())
+            _check_texts(path, records)
+        except ZnodeError as fault:
+            self._on_fault(fault)
+            return []
+        return records
 
     def _broker_configs(self) -> Iterator[MetadataRecord]:
-        def records(znode: Znode) -> Iterator[MetadataRecord]:
-            return iter(self._config_records(znode, names.broker_resource(paths.name_of(znode.path))))
+        def records(entity: str, znodes: list[Znode]) -> Iterable[MetadataRecord]:
+            resource = names.broker_resource(paths.name_of(entity))
+            return next(filter(None, (list(self._config_records(znode, resource)) for znode in znodes)), ())
 
-        return self._each(source.broker_configs(self._source), records)
+        return self._configs(source.broker_configs(self._source), records)
 
     def _client_configs(self) -> Iterator[MetadataRecord]:
-        return self._each(source.client_configs(self._source), _client_records)
+        return self._configs(source.client_configs(self._source), _client_records)
+
+    def _configs(
+        self, listed: list[str], translate: Callable[[str, list[Znode]], Iterable[MetadataRecord]]
+    ) -> Iterator[MetadataRecord]:
+        entities = source.config_names(listed, self._on_fault)
+        for entity, znodes in source.config_znodes(self._source, entities):
+            yield from self._checked(znodes[0].path if znodes else "", partial(translate, entity, znodes))
 
     def _producer_ids(self) -> Iterator[MetadataRecord]:
         return self._each([paths.PRODUCER_IDS], _producer_id_records)
@@ -269,14 +282,13 @@ def _partition_records(znodes: TopicZnodes, assignment: TopicAssignment) -> Iter
         )
 
 
-def _client_records(znode: Znode) -> Iterator[MetadataRecord]:
-    entity = names.quota_entities(znode.path.removeprefix(f"{paths.CONFIG}/"))
-    config: Mapping[str, str] = decode_config(znode.path, znode.data)
-    user = split_user_config(znode.path, config)
+def _client_records(name: str, znodes: list[Znode]) -> Iterator[MetadataRecord]:
+    entity = names.quota_entities(name)
+    user = user_config(name, source.held(znodes))
     if user.credentials:
         if len(entity) != 1 or entity[0].entity_type != names.USER or entity[0].entity_name is None:
             remedy = "Delete the credential with a ZooKeeper client"
-            raise ZnodeError(znode.path, "only a single user can have SCRAM credentials", remedy)
+            raise ZnodeError(paths.config(name), "only a single user can have SCRAM credentials", remedy)
         for mechanism, credential in user.credentials.items():
             yield scram_record(ScramKey(int(mechanism), entity[0].entity_name), credential)
     for key, quota in user.quotas.items():

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from migrator.image.model import MetadataImage
 from migrator.migration.translate import names
+from migrator.migration.translate.target import Spellings, pattern_of
 from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.acls import ROOTS, acl_path
 
 METADATA: Sequence[str] = (
     paths.TOPICS,
@@ -32,7 +34,8 @@ METADATA: Sequence[str] = (
 )
 """Where each family of metadata is."""
 CLAIM: Sequence[str] = (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
-FAMILIES: Sequence[str] = (*METADATA, *CLAIM)
+_ACL_TYPES = tuple(f"{root}/{kind}" for root in ROOTS.values() for kind in paths.ACL_RESOURCE_TYPES)
+FAMILIES: Sequence[str] = (*METADATA, *_ACL_TYPES, *CLAIM)
 """In every look."""
 SLICE = 5_000
 """Znodes of one look beside the families: 200,000 partitions are gone through in some 45 looks."""
@@ -83,24 +86,28 @@ class ForeignWrites:
                 yield zxid
 
 
-def slices(image: MetadataImage, size: int = SLICE) -> Iterator[list[str]]:
-    """The paths of everything that the image has in ZooKeeper, some at a time; an empty image has none."""
-    every = _paths(image)
+def slices(image: MetadataImage, size: int = SLICE, *, spellings: Spellings | None = None) -> Iterator[list[str]]:
+    """The paths of everything that the image has in ZooKeeper, some at a time; an empty image has none.
+
+    :param spellings: the znodes that configs have beside their canonical ones.
+    """
+    every = _paths(image, spellings or {})
     while some := list(islice(every, size)):
         yield some
 
 
-def _paths(image: MetadataImage) -> Iterator[str]:
+def _paths(image: MetadataImage, spellings: Spellings) -> Iterator[str]:
     for topic in image.topics.by_id.values():
         yield paths.topic(topic.name)
         yield paths.topic_config(topic.name)
         yield from (paths.partition_state(topic.name, number) for number in topic.partitions)
-    for resource in image.configs:
-        name = names.config_name(resource)
-        if name is not None and not name.startswith("topics/"):
-            yield paths.config(name)
-    for key in image.quotas:
-        name = names.quota_name(key)
-        if name is not None:
-            yield paths.config(name)
+    configs = chain(
+        map(names.config_name, image.configs),
+        map(names.quota_name, image.quotas),
+        (names.quota_name(names.user_key(scram.user)) for scram in image.scram),
+    )
+    for name in filter(None, configs):
+        if not name.startswith("topics/"):
+            yield from map(paths.config, (name, *spellings.get(name, ())))
+    yield from {acl_path(pattern_of(acl)) for acl in image.acls.values()}
     yield from map(paths.token, image.tokens)

@@ -15,12 +15,14 @@ from migrator.migration.write_behind.bound import Admission, WriteBound
 from migrator.migration.write_behind.lag import Lag
 from migrator.zookeeper.ops import Applied, Create, SetData, Stat
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.configs import encode_config
 from tests.lanes import examples
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.migration.support import images as some
-from tests.migration.support.images import apply, empty_cluster, target
+from tests.migration.support.images import apply, empty_cluster, image_from, target
 
 CONFIG = paths.config("brokers/1")
+CREDENTIAL = "salt=YQ==,stored_key=Yg==,server_key=Yw==,iterations=4096"
 
 
 @pytest.fixture
@@ -84,9 +86,24 @@ def test_everything_that_an_image_has_in_zookeeper_is_watched(image: MetadataIma
     zookeeper = empty_cluster()
     apply(zookeeper, reconcile(zookeeper, target(image)))
     watched = [path for part in slices(image, 3) for path in part]
-    held = {path for path in zookeeper.dump() if path.endswith("/state") or path.startswith(f"{paths.TOKENS}/")}
-    assert held <= set(watched)
+    empty = {None, encode_config({})}
+    held = {path for path, data in zookeeper.dump().items() if data not in empty and not path.startswith(some.NOTICES)}
+    assert held - {paths.PRODUCER_IDS} <= set(watched)
     assert all(len(part) <= 3 for part in slices(image, 3))
+
+
+def test_every_spelling_of_an_entity_is_watched(zookeeper: ModelZooKeeper) -> None:
+    zookeeper.create("/config/users/svc@X", encode_config({"SCRAM-SHA-256": CREDENTIAL}))
+    goal = target(image_from(zookeeper))
+    assert list(reconcile(zookeeper, goal)) == []
+    (watched,) = slices(goal.image, spellings=goal.spellings)
+    zookeeper.create("/kafka-acl/Topic", parents=True)
+    audit = ForeignWrites(zookeeper.zxid)
+    zookeeper.set("/config/users/svc@X", b"{}")
+    zookeeper.create("/config/users/s%76c@X", b"{}")
+    zookeeper.create("/kafka-acl/Topic/t", b"{}")
+    foreign = audit.foreign(zookeeper.read([*FAMILIES, *watched]))
+    assert set(foreign) == {"/config/users/svc@X", paths.USER_CONFIGS, "/kafka-acl/Topic"}
 
 
 def behind(own: int, age_ms: int = 0) -> Lag:
