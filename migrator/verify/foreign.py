@@ -23,6 +23,8 @@ from migrator.verify.zookeeper.side import Mark, ZooKeeperSide
 from migrator.verify.zookeeper.transactions import CutTransactionError, Transaction, read_transactions
 from migrator.zookeeper.ops import Stat
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.entities import canonical
+from migrator.zookeeper.znodes.errors import ZnodeError
 
 _ACLS = (paths.LITERAL_ACLS, paths.PREFIXED_ACLS)
 
@@ -152,7 +154,17 @@ def _subjects(path: str) -> tuple[str, ...]:
     """What the log says about a znode is said about one of these paths."""
     if path.startswith(paths.TOPICS + "/"):
         return path, paths.partitions(path.split("/")[3])
+    if path.startswith(paths.CONFIG + "/"):
+        return path, _canonical(path)
     return (next((root for root in _ACLS if path.startswith(root)), path),)
+
+
+def _canonical(path: str) -> str:
+    """A change of an entity is written to all of its znodes. A name that stands for nothing stands for itself."""
+    try:
+        return paths.config(canonical(path.removeprefix(f"{paths.CONFIG}/")))
+    except ZnodeError:
+        return path
 
 
 def _touched(before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[str]:
@@ -173,7 +185,7 @@ def _touched(before: MetadataImage, after: MetadataImage, changes: Changes) -> I
                 yield paths.partition_state(topic.name, number)
     configs = [names.config_name(resource) for resource in changes.configs]
     configs += [names.quota_name(key) for key in changes.quotas]
-    configs += [f"users/{paths.sanitize(key.user)}" for key in changes.scram]
+    configs += [names.quota_name(names.user_key(key.user)) for key in changes.scram]
     for name in filter(None, configs):
         yield paths.config(name)
         if "/clients/" in name:

@@ -6,14 +6,15 @@ Where the znodes come from is a `ZkSource`: a live server (`BulkReader`), or the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from migrator.verify.canonical import Row
 from migrator.verify.zookeeper import znode_rows
 from migrator.zookeeper.ops import ZkSource
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.configs import decode_config
+from migrator.zookeeper.znodes.entities import Held, grouped
+from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
-from migrator.zookeeper.znodes.quotas import parse_quotas
 
 TOPICS_AT_ONCE = 500
 
@@ -40,14 +41,15 @@ def topics(tree: ZkSource, names: Sequence[str], encoder: PasswordEncoder, salt:
             yield from znode_rows.partition_rows(name, found[name], partition, content)
         for name, znode in zip(found, tree.read(map(paths.topic_config, found)), strict=True):
             if znode is not None:
-                yield from znode_rows.resource_config_rows("topic", name, znode.data, encoder, salt)
+                yield from znode_rows.topic_config_rows(name, znode.data, encoder, salt)
 
 
 def other_families(tree: ZkSource, encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
     """Rows of everything but topics."""
-    for name, data in _named(tree, paths.BROKER_CONFIGS):
-        yield from znode_rows.resource_config_rows("broker", name, data, encoder, salt)
-    yield from _entities(tree, salt)
+    for name, held in _entities(tree, (f"brokers/{name}" for name in _children(tree, paths.BROKER_CONFIGS))):
+        yield from znode_rows.broker_config_rows(name, held, encoder, salt)
+    for name, held in _entities(tree, _client_names(tree)):
+        yield from znode_rows.client_rows(name, held, salt)
     for root in (paths.LITERAL_ACLS, paths.PREFIXED_ACLS):
         types = _children(tree, root)
         for kind in types:
@@ -60,24 +62,27 @@ def other_families(tree: ZkSource, encoder: PasswordEncoder, salt: bytes) -> Ite
         yield from znode_rows.producer_id_rows(producer_ids.data)
 
 
-def _entities(tree: ZkSource, salt: bytes) -> Iterator[Row]:
-    for user, data in _named(tree, paths.USER_CONFIGS):
-        path = f"{paths.USER_CONFIGS}/{user}"
-        yield from znode_rows.user_rows(path, user, data, salt)
-        for client, client_data in _named(tree, f"{path}/clients"):
-            entity = {
-                "user": znode_rows.entity_name(path, user),
-                "client-id": znode_rows.entity_name(f"{path}/clients/{client}", client),
-            }
-            yield from _quotas(f"{path}/clients/{client}", entity, client_data)
-    for root, kind in ((paths.CLIENT_CONFIGS, "client-id"), (paths.IP_CONFIGS, "ip")):
-        for name, data in _named(tree, root):
-            path = f"{root}/{name}"
-            yield from _quotas(path, {kind: znode_rows.entity_name(path, name)}, data)
+def _client_names(tree: ZkSource) -> Iterator[str]:
+    users = _children(tree, paths.USER_CONFIGS)
+    yield from (f"users/{user}" for user in users)
+    listed = tree.children(f"{paths.USER_CONFIGS}/{user}/clients" for user in users)
+    for user, clients in zip(users, listed, strict=True):
+        yield from (f"users/{user}/clients/{client}" for client in clients or ())
+    yield from (f"clients/{client}" for client in _children(tree, paths.CLIENT_CONFIGS))
+    yield from (f"ips/{ip}" for ip in _children(tree, paths.IP_CONFIGS))
 
 
-def _quotas(path: str, entity: dict[str, str | None], data: bytes | None) -> Iterable[Row]:
-    return znode_rows.quota_rows(entity, parse_quotas(path, decode_config(path, data)))
+def _entities(tree: ZkSource, names: Iterable[str]) -> Iterator[tuple[str, Held]]:
+    """The entities that these configs belong to, by canonical name, with their znodes."""
+    entities = grouped(names, _refuse)
+    znodes = tree.read(paths.config(name) for spellings in entities.values() for name in spellings)
+    for entity, spellings in entities.items():
+        found = zip(spellings, islice(znodes, len(spellings)), strict=True)
+        yield entity, [(name, znode.data) for name, znode in found if znode is not None]
+
+
+def _refuse(fault: ZnodeError) -> None:
+    raise fault
 
 
 def _children(tree: ZkSource, root: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from migrator.records.acl_codes import PatternType
 from migrator.records.uuid import uuid_to_text
@@ -11,14 +11,15 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import decode_acls, node_name, parse_acl_path
 from migrator.zookeeper.znodes.configs import decode_config
 from migrator.zookeeper.znodes.delegation_tokens import decode_token
+from migrator.zookeeper.znodes.entities import Held, first_held, user_config
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
 from migrator.zookeeper.znodes.passwords import PasswordEncoder, is_password_config
 from migrator.zookeeper.znodes.producer_ids import decode_producer_ids
-from migrator.zookeeper.znodes.scram import split_user_config
 from migrator.zookeeper.znodes.topics import TopicAssignment, decode_topic
 
 KRAFT_BROKER = -1
+_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 
 
 def topic_rows(name: str, data: bytes | None) -> tuple[TopicAssignment, list[Row]]:
@@ -59,45 +60,47 @@ def partition_rows(
     return rows
 
 
-CONFIG_ROOTS = {"topic": paths.TOPIC_CONFIGS, "broker": paths.BROKER_CONFIGS}
+def topic_config_rows(topic: str, data: bytes | None, encoder: PasswordEncoder, salt: bytes) -> Iterable[Row]:
+    """Rows of a topic's config; passwords are decoded when there is a secret."""
+    return config_rows(f"topic:{topic}", _plain(paths.topic_config(topic), data, encoder), salt)
 
 
-def resource_config_rows(
-    kind: str, name: str, data: bytes | None, encoder: PasswordEncoder, salt: bytes
-) -> Iterator[Row]:
-    """Rows of a topic's or broker's config; passwords are decoded when there is a secret."""
-    path = f"{CONFIG_ROOTS[kind]}/{name}"
-    config = dict(decode_config(path, data))
+def broker_config_rows(name: str, held: Held, encoder: PasswordEncoder, salt: bytes) -> Iterable[Row]:
+    """The same of a broker's, by its canonical name below /config and its znodes."""
+    node = paths.name_of(name)
+    config = first_held(_plain(paths.config(each), data, encoder) for each, data in held)
+    return config_rows(f"broker:{'' if node == paths.DEFAULT_ENTITY else node}", config, salt)
+
+
+def client_rows(name: str, held: Held, salt: bytes) -> Iterator[Row]:
+    """Rows of the quotas and credentials of a user, client, user's client or ip; parameters as above."""
+    found = user_config(name, held)
+    parts = name.split("/")
+    entity = {_TYPES[kind]: _entity_name(name, kind, node) for kind, node in zip(parts[::2], parts[1::2], strict=True)}
+    text = quota_entity(entity.items())
+    for key, quota in found.quotas.items():
+        yield "quota", text, key, number(quota)
+    for mechanism, credential in found.credentials.items():
+        yield scram_row(entity.get("user") or "", f"SCRAM-{mechanism.name.replace('_', '-')}", credential, salt)
+
+
+def _plain(path: str, data: bytes | None, encoder: PasswordEncoder) -> dict[str, str]:
+    config = decode_config(path, data)
     if encoder.has_secret:
         for key in filter(is_password_config, tuple(config)):
             config[key] = encoder.decode(path, key, config[key])
-    entity = "" if kind == "broker" and name == paths.DEFAULT_ENTITY else name
-    yield from config_rows(f"{kind}:{entity}", config, salt)
+    return config
 
 
-def user_rows(path: str, user: str, data: bytes | None, salt: bytes) -> Iterator[Row]:
-    """Rows of ``/config/users/<user>``, which holds quotas and SCRAM credentials."""
-    decoded = split_user_config(path, decode_config(path, data))
-    name = entity_name(path, user)
-    yield from quota_rows({"user": name}, decoded.quotas)
-    for mechanism, credential in decoded.credentials.items():
-        yield scram_row(name or "", f"SCRAM-{mechanism.name.replace('_', '-')}", credential, salt)
-
-
-def quota_rows(entity: Mapping[str, str | None], quotas: Mapping[str, float]) -> Iterator[Row]:
-    """Rows of one quota entity, names already decoded."""
-    text = quota_entity(entity.items())
-    for key, quota in quotas.items():
-        yield "quota", text, key, number(quota)
-
-
-def entity_name(path: str, node: str) -> str | None:
-    """The name of a user, client or ip that a node name stands for; None is the default entity."""
-    return None if node == paths.DEFAULT_ENTITY else paths.desanitize(path, node)
+def _entity_name(name: str, kind: str, node: str) -> str | None:
+    """None is the default entity; the name of an ip is not encoded."""
+    if node == paths.DEFAULT_ENTITY:
+        return None
+    return node if kind == "ips" else paths.desanitize(paths.config(name), node)
 
 
 def acl_rows(path: str, data: bytes | None) -> Iterator[Row]:
-    """Rows of one resource pattern; none for an unknown resource type, which Kafka passes over."""
+    """Rows of one resource pattern; none where brokers do not look."""
     pattern = parse_acl_path(path)
     if pattern is None:
         return
