@@ -8,6 +8,7 @@ from pathlib import Path
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.meta_properties import MetaProperties
+from migrator.records.uuid import uuid_from_text
 from migrator.zookeeper.clusters import NoClusterError, read_cluster_id
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 from migrator.zookeeper.znodes import paths
@@ -32,7 +33,7 @@ def cluster_id_of(
                 where=TYPED,
                 remedy="Give -t with the cluster.id in meta.properties of a broker, or set zookeeper.connect",
             )
-        return typed, TYPED, ()
+        return typed, TYPED, _doubted(typed)
     try:
         found = _in_zookeeper(settings, patient=typed is None and kept is None)
     except OperatorError as error:
@@ -48,6 +49,14 @@ def cluster_id_of(
             remedy=f"Nothing was formatted. Leave -t away, or correct zookeeper.connect in {settings.source}",
         )
     return found, source, ()
+
+
+def _doubted(typed: str) -> tuple[str, ...]:
+    try:
+        uuid_from_text(typed)
+    except ValueError:
+        return (f"cluster id {typed!r} does not look like one that Kafka has made: see that all brokers have it",)
+    return ()
 
 
 def _in_zookeeper(settings: Settings, *, patient: bool) -> str:

@@ -20,7 +20,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import FORMATTED, SnapshotWriter, snapshot_name
 from migrator.raft.voter_set import DYNAMIC_VERSION, Membership, VoterSet
 from migrator.records.metadata import UserScramCredentialRecord
-from migrator.records.uuid import Uuid, random_uuid, uuid_from_text
+from migrator.records.uuid import Uuid, random_uuid
 from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP, MetadataVersion, MinLevel, version_at
 from migrator.values import value
 
@@ -161,14 +161,13 @@ def _needs_format(plan: FormatPlan, directory: Path) -> bool:
 
 
 def _check_cluster_id(cluster_id: str) -> None:
-    try:
-        uuid_from_text(cluster_id)
-    except ValueError as error:
+    """Brokers compare it as a text: whoever made the znode may have put any into it (KIP-78)."""
+    if not cluster_id:
         raise OperatorError(
-            f"{cluster_id!r} is not a cluster id: {error}",
+            "the cluster id is empty",
             where="--cluster-id",
             remedy="For a migration take the brokers' own (znode /cluster/id, or cluster.id in their meta.properties)",
-        ) from error
+        )
 
 
 def _check_version(version: MetadataVersion) -> None:

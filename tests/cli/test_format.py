@@ -89,6 +89,31 @@ def test_the_id_that_was_typed_must_be_zookeepers(controller: Controller, hosts:
     assert controller.cluster_id == CLUSTER
 
 
+def test_an_id_that_somebody_has_made_up_is_the_clusters_all_the_same(
+    controller: Controller, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id("kafka-prod-eu"), makepath=True)
+    assert controller.format(zookeeper=zookeeper.hosts).exit_code == 0
+    assert controller.cluster_id == "kafka-prod-eu"
+
+
+def test_a_made_up_id_that_nobody_could_compare_is_taken_with_a_warning(controller: Controller) -> None:
+    done = controller.format("-t", "kafka-prod-eu")
+    assert done.exit_code == 0
+    assert "cluster id 'kafka-prod-eu' does not look like one that Kafka has made" in done.stderr
+    assert controller.cluster_id == "kafka-prod-eu"
+    assert "the cluster id is empty" in refused(controller.format("-t", ""))
+
+
+def test_empty_entries_of_log_dirs_are_no_directories(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    controller.metadata = Path(f",{controller.metadata} ,")
+    assert controller.format("-t", CLUSTER).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {controller.file.name, "metadata"}
+
+
 def test_a_directory_of_another_cluster_is_told_with_both_ids(controller: Controller, hosts: str) -> None:
     controller.metadata.mkdir()
     write_meta_properties(controller.metadata, MetaProperties(OTHER, 2))

@@ -35,14 +35,14 @@ def node(kafka: StockKafka, folder: Path, port: int) -> StockNode:
     return StockNode(kafka, folder.name, folder, properties, Jvm(heap="256m"))
 
 
-def by_stock(stock: StockNode, *options: str) -> Path:
-    arguments = ("format", "-t", CLUSTER_ID, "-c", str(stock.write_properties()), "--release-version", "3.9-IV0")
+def by_stock(stock: StockNode, *options: str, cluster_id: str = CLUSTER_ID) -> Path:
+    arguments = ("format", "-t", cluster_id, "-c", str(stock.write_properties()), "--release-version", "3.9-IV0")
     stock.kafka.tool("kafka.tools.StorageTool", *arguments, *options, directory=stock.directory)
     return stock.directory / "data"
 
 
-def by_us(made: StockNode, *options: str) -> Path:
-    arguments = ["-t", CLUSTER_ID, "-c", str(made.write_properties()), "--release-version", "3.9-IV0"]
+def by_us(made: StockNode, *options: str, cluster_id: str = CLUSTER_ID) -> Path:
+    arguments = ["-t", cluster_id, "-c", str(made.write_properties()), "--release-version", "3.9-IV0"]
     result = CliRunner().invoke(command, [*arguments, *options])
     assert result.exit_code == 0, result.output
     return made.directory / "data"
@@ -63,6 +63,16 @@ def layout(path: Path, own_id: bytes) -> list[Any]:
                         for one in sorted(record.voters, key=lambda voter: voter.voter_id)]  # fmt: skip
             found.append((kept, version))
     return found
+
+
+@pytest.mark.parametrize("cluster_id", ["kafka-prod-eu", "kafka=prod: #1"])
+def test_any_text_is_a_cluster_id(kafka_391: StockKafka, tmp_path: Path, free_port: int, cluster_id: str) -> None:
+    stock = by_stock(node(kafka_391, tmp_path / "stock", free_port), "--standalone", cluster_id=cluster_id)
+    ours = by_us(node(kafka_391, tmp_path / "ours", free_port), "--standalone", cluster_id=cluster_id)
+    for data in (stock, ours):
+        identity = read_meta_properties(data)
+        assert identity is not None
+        assert identity.cluster_id == cluster_id
 
 
 @pytest.mark.parametrize("options", ["--standalone", "--initial-controllers", "--no-initial-controllers"])

@@ -163,8 +163,8 @@ DIRECTORIES = (
     ),
     Mistake(
         "a cluster id that is none",
-        lambda scene: formatting(scene.controller({FLAG: None, "zookeeper.connect": None}), cluster_id="my-cluster"),
-        "--cluster-id: 'my-cluster' is not a cluster id",
+        lambda scene: formatting(scene.controller({FLAG: None, "zookeeper.connect": None}), cluster_id=""),
+        "--cluster-id: the cluster id is empty",
         "For a migration take the brokers' own",
     ),
     Mistake(
