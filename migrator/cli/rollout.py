@@ -53,6 +53,7 @@ from migrator.rollout.opening.opening import (
     refuse_without,
     turn_back,
 )
+from migrator.rollout.opening.refused_files import refuse_files
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import plan, refuse_canary, refuse_step
 from migrator.rollout.plan.steps import Direction
@@ -133,6 +134,7 @@ async def _previews(
     if direction is Direction.FORWARD:
         refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
         refuse_dynamic_maps(parts.inventory, facts.seen)
+        refuse_files(parts.inventory, facts.texts, parts.mode_settings(""))
         refuse_ahead(parts.inventory.brokers.nodes, facts.texts, facts.seen)
         if facts.seen.brokers and not known.release_version:  # else nobody can say yet what the controllers will get
             known = replace(known, release_version=first_level(parts.inventory, facts.seen))

@@ -16,7 +16,7 @@ from migrator.config.open_doors import open_doors
 from migrator.config.reading import number_of
 from migrator.config.settings import Settings
 from migrator.config.super_users import nobodies
-from migrator.config.types import split_list, trimmed
+from migrator.config.types import trimmed
 from migrator.errors import OperatorError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -375,9 +375,7 @@ CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
 
 def _accepts_scram_only(settings: Settings) -> bool:
     """Whether the listener that brokers use accepts nothing else."""
-    own = f"listener.name.{settings.controller_listeners[0].lower()}.sasl.enabled.mechanisms"
-    text = settings.explicit.get(own)
-    mechanisms = settings.sasl_enabled_mechanisms if text is None else split_list(text)
+    mechanisms = settings.mechanisms_of(settings.controller_listeners[0])
     return _uses_sasl(settings) and all(name.upper().startswith("SCRAM-") for name in mechanisms)
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from migrator.config.checks import Problem
-from migrator.config.types import split_list
+from migrator.config.kafka_rules import PLACEHOLDER, refused_everywhere
+from migrator.config.reading import listener_names
+from migrator.config.types import entries_of
 
 NAMES = "controller.listener.names"
-IDLE, DELAY = "connections.max.idle.ms", "connection.failed.authentication.delay.ms"
-PER_IP, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
-_DELAY_MS = 100
 
 
 def refused_by_kafka(properties: Mapping[str, str]) -> Iterator[Problem]:
@@ -22,23 +21,16 @@ def refused_by_kafka(properties: Mapping[str, str]) -> Iterator[Problem]:
 
     :param properties: of a controller. A value that another file holds (``${file:...}``) is taken for a good one.
     """
-    bound = [entry.partition(":")[0].upper() for entry in split_list(properties.get("listeners", ""))]
-    names = [name for name in properties.get(NAMES, "").strip().split(",") if name]
+    bound = [entry.partition(":")[0].upper() for entry in entries_of(properties.get("listeners", ""))]
+    names = listener_names(properties.get(NAMES, ""))
     unbound = [name for name in names if name not in bound]
-    if unbound and bound and not any("${" in text for text in (*names, *bound)):
-        yield (
-            NAMES,
-            f"{', '.join(map(repr, unbound))} is no listener of this controller, capitals and blanks counted",
-            f"Name only {', '.join(bound)}, in capitals and without blanks",
-        )
-    idle, delay = (_number(properties.get(key, "")) for key in (IDLE, DELAY))
-    delay = _DELAY_MS if delay is None else delay
-    if idle is not None and 0 <= idle <= delay:
-        yield IDLE, f"{idle} is not more than {DELAY}, {delay}", f"Set more than {delay}, or remove the key"
-    if _number(properties.get(PER_IP, "")) == 0 and not properties.get(OVERRIDES, "").strip():
-        yield PER_IP, f"it is 0, and nobody is in {OVERRIDES}", f"Remove the key, or set {OVERRIDES}"
-
-
-def _number(text: str) -> int | None:
-    text = text.strip()
-    return int(text) if text.removeprefix("-").isdecimal() else None
+    if bound and not any(PLACEHOLDER in text for text in (*names, *bound)):
+        if unbound:
+            yield (
+                NAMES,
+                f"{', '.join(map(repr, unbound))} is no listener of this controller, capitals and blanks counted",
+                f"Name only {', '.join(bound)}, in capitals and without blanks",
+            )
+        elif len(set(names)) < len(names):
+            yield NAMES, "a listener is named twice", f"Write {','.join(dict.fromkeys(names))}"
+    yield from refused_everywhere(properties)

@@ -16,7 +16,7 @@ from migrator.config.keys import KEYS
 from migrator.config.properties import doubled_keys, parse_properties, read_decoded
 from migrator.config.providers import PLACEHOLDER, files_of
 from migrator.config.settings import Settings
-from migrator.config.types import split_list, trimmed
+from migrator.config.types import trimmed
 
 ANONYMOUS = "User:ANONYMOUS"
 _CLIENT_AUTH = "ssl.client.auth"
@@ -65,7 +65,7 @@ def _listeners(settings: Settings) -> Iterator[OpenDoor]:
             )
         yield from _of_sasl(settings, name, protocol)
         if protocol == "SASL_PLAINTEXT" and not is_loopback(listener.host):
-            yield from _logins_in_clear(name, _mechanisms(settings, name))
+            yield from _logins_in_clear(name, settings.mechanisms_of(name))
 
 
 def _logins_in_clear(name: str, mechanisms: tuple[str, ...]) -> Iterator[OpenDoor]:
@@ -81,13 +81,8 @@ def _logins_in_clear(name: str, mechanisms: tuple[str, ...]) -> Iterator[OpenDoo
         yield _own_key(name, _MECHANISMS), what, f"Map {name} to SASL_SSL"
 
 
-def _mechanisms(settings: Settings, name: str) -> tuple[str, ...]:
-    own = settings.explicit.get(_own_key(name, _MECHANISMS))
-    return settings.sasl_enabled_mechanisms if own is None else split_list(own)
-
-
 def _of_sasl(settings: Settings, name: str, protocol: str) -> Iterator[OpenDoor]:
-    for mechanism in _mechanisms(settings, name):
+    for mechanism in settings.mechanisms_of(name):
         if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER" and not _checks_signatures(settings, name):
             what = f"listener {name} takes tokens that nobody has signed: whoever reaches it logs in under any name"
             yield _own_key(name, _VALIDATOR), what, f"Set this key to {OAUTHBEARER_VALIDATORS[0]}"

@@ -21,7 +21,7 @@ from migrator.config.endpoints import (
 )
 from migrator.config.principals import parse_principals, parse_voter_principals
 from migrator.config.reading import listener_names, super_users_of
-from migrator.config.types import Secret, entries_of, trimmed
+from migrator.config.types import Secret, entries_of, split_list, trimmed
 
 HIDDEN_ATTRIBUTES = ("source", "explicit")
 """Attributes that stand for no key."""
@@ -239,6 +239,11 @@ class Settings:
     def metadata_directory(self) -> Path:
         """Where meta.properties and ``__cluster_metadata-0`` of this node live."""
         return Path(self.metadata_log_dir or self.log_directories[0])
+
+    def mechanisms_of(self, listener: str) -> tuple[str, ...]:
+        """The logins that a listener takes."""
+        own = self.explicit.get(f"listener.name.{listener.lower()}.sasl.enabled.mechanisms")
+        return self.sasl_enabled_mechanisms if own is None else split_list(own)
 
     @cached_property
     def broker_rpc_listener(self) -> str:

@@ -155,7 +155,6 @@ class BrokerFile:
     broker_id: int | None
     level: int | None
     voters: tuple[VoterAddress, ...] | None
-    protocols: Mapping[str, str]
     identities: tuple[tuple[str, MetaProperties], ...]
     """Of its log directories on this machine."""
     old_logs: tuple[str, ...]
@@ -259,6 +258,8 @@ class BrokerAnswer:
     fault: str = ""
     partitions: Mapping[Partition, Reported] = field(default_factory=dict)
     """Of those whose state ZooKeeper has lost."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Of topics without one in ZooKeeper."""
 
 
 @value

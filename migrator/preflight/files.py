@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from migrator.config.checks import problems_of, warnings_of
-from migrator.config.endpoints import parse_protocol_map, parse_voters
+from migrator.config.endpoints import parse_voters
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.open_doors import open_doors
 from migrator.config.process_rights import ROOT, changed_by_others, read_by_others
@@ -104,7 +104,6 @@ class FileGatherer:
             broker_id=None if broker_id is None or broker_id < 0 else broker_id,
             level=_or(lambda: parse_version(file.values["inter.broker.protocol.version"]).level, None),
             voters=_or(lambda: parse_voters(split_list(file.get("controller.quorum.voters"))), None),
-            protocols=_or(lambda: parse_protocol_map(file.get("listener.security.protocol.map"), last_counts=True), {}),
             identities=tuple(identities),
             old_logs=tuple(str(it / DIRECTORY_NAME) for it in directories if (it / DIRECTORY_NAME).is_dir()),
         )

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from migrator.preflight.check import PreflightCheck
-from migrator.preflight.checks import brokers, controllers, dynamic_maps, machine, security, sizes, znodes
+from migrator.preflight.checks import (
+    broker_starts,
+    brokers,
+    controllers,
+    dynamic_maps,
+    machine,
+    security,
+    sizes,
+    znodes,
+)
 
 SUBJECTS = {
     "ZooKeeper": znodes.CHECKS,
-    "Brokers": (*brokers.CHECKS, *dynamic_maps.CHECKS),
+    "Brokers": (*brokers.CHECKS, *dynamic_maps.CHECKS, *broker_starts.CHECKS),
     "Controllers": controllers.CHECKS,
     "Security": security.CHECKS,
     "Sizes": sizes.CHECKS,

@@ -12,7 +12,7 @@ from migrator.errors import OperatorError
 from migrator.wire.listener_keys import ListenerKeys
 
 _PACKAGE = "org.apache.kafka.common.security."
-_MODULES = {
+MODULES = {
     "PLAIN": f"{_PACKAGE}plain.PlainLoginModule",
     "OAUTHBEARER": f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
 }
@@ -36,7 +36,7 @@ def jaas_options(keys: ListenerKeys, mechanism: str) -> tuple[str, dict[str, str
             where=where if text is not None else keys.own_key(where),
             remedy='Put the login module\'s line into this key, as \'Module required username="..." password="...";\'',
         )
-    module = _MODULES.get(mechanism, _SCRAM_MODULE)
+    module = MODULES.get(mechanism, _SCRAM_MODULE)
     try:
         entry = parse_entry(text)
     except JaasSyntaxError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from migrator.config.endpoints import ZooKeeperAddress, parse_zookeeper_connect
+from migrator.config.kafkas_broker import controllers_protocol
 from migrator.config.key_uses import misspelt_in
 from migrator.config.reading import listener_names, log_directories, means_the_same
 from migrator.migration.machine.readiness import Severity
@@ -244,19 +245,12 @@ def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
                 f"it looks for the listener {names[0]}, {controller.who} has {', '.join(ours) or 'none'}",
                 hosts=(broker.who,),
             )
-        elif _protocol(broker, names[0]) != protocol:
+        elif (spoken := controllers_protocol(broker.file.values)) not in (None, protocol):
             yield Found(
                 broker.file.at("listener.security.protocol.map"),
-                f"it would speak {_protocol(broker, names[0]) or 'nothing'} to the listener {names[0]}, "
-                f"{controller.who} speaks {protocol}",
+                f"it would speak {spoken} to the listener {names[0]}, {controller.who} speaks {protocol}",
                 hosts=(broker.who,),
             )
-
-
-def _protocol(broker: BrokerFile, listener: str) -> str | None:
-    """Controller listeners are PLAINTEXT while the map is not set (KIP-590)."""
-    default = None if broker.file.sets("listener.security.protocol.map") else "PLAINTEXT"
-    return broker.protocols.get(listener, default)
 
 
 def differing_defaults(evidence: Evidence) -> Iterator[Found]:
@@ -433,7 +427,8 @@ CHECKS = (
     PreflightCheck(
         "M113", Severity.WARNING, "Brokers are not prepared", not_prepared,
         "Before the roll into migration mode, set zookeeper.metadata.migration.enable=true, controller.quorum.voters "
-        "(or, if the voters are in the log, controller.quorum.bootstrap.servers) and controller.listener.names",
+        "(or, if the voters are in the log, controller.quorum.bootstrap.servers) and controller.listener.names. Name that "
+        "listener in listener.security.protocol.map, too, beside those of the broker",
     ),
     PreflightCheck(
         "M114", Severity.BLOCKER, "Brokers are told of another quorum", wrong_quorum,

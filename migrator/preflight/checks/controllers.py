@@ -146,12 +146,13 @@ def used_log(evidence: Evidence) -> Iterator[Found]:
         return
     for controller in evidence.controllers:
         state = controller.directory.log_state
-        if state is not None and state not in _BEFORE_COPY:
-            yield Found(
-                controller.directory.path,
-                f"its log comes from an earlier migration (migration state {state}), but ZooKeeper records no copy",
-                hosts=(controller.who,),
-            )
+        if state is None or state in _BEFORE_COPY:
+            continue
+        origin = "comes from an earlier migration"
+        if state == ZkMigrationState.NONE.name:
+            origin = f"was begun without {_MIGRATION}=true, for a cluster in KRaft mode"
+        what = f"its log {origin} (migration state {state}), but ZooKeeper records no copy"
+        yield Found(controller.directory.path, what, hosts=(controller.who,))
 
 
 def unfit_level(evidence: Evidence) -> Iterator[Found]:

@@ -10,7 +10,15 @@ from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.changed_since import not_kept
-from migrator.rollout.plan.modes import CONNECT, FileMode, lost_zookeeper, parsed, rewritten, stock_file
+from migrator.rollout.plan.modes import (
+    CONNECT,
+    FileMode,
+    lost_zookeeper,
+    parsed,
+    refuse_unstartable,
+    rewritten,
+    stock_file,
+)
 from migrator.rollout.plan.steps import Step
 
 
@@ -38,6 +46,8 @@ async def wanted_file(
         )
     settings = parts.mode_settings(progress.release_version)
     new = rewritten(node, text, step.mode, settings, was)
+    if step.mode is FileMode.BROKER_KRAFT:
+        refuse_unstartable(node, new)
     for sentence in not_kept(node, text, new, settings, was) if node.role is Role.BROKER else ():
         parts.tell(f"{step.name}: {node.properties}: {sentence}. The file as it was stays beside it")
     return encoded(new), earlier

@@ -22,6 +22,7 @@ from migrator.rollout.nodes import Node, Role
 from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
 from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
+from migrator.rollout.opening.refused_files import refuse_files
 from migrator.rollout.opening.way_back import refuse_back, refuse_ended
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import REASON_MAX
@@ -81,6 +82,7 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
     seen = await parts.observer.observe(partitions=False)
     refuse_lost_brokers(parts.inventory, seen, texts)
     refuse_dynamic_maps(parts.inventory, seen)
+    refuse_files(parts.inventory, texts, parts.mode_settings(""))
     refuse_ahead(parts.inventory.brokers.nodes, texts, seen)
     level = first_level(parts.inventory, seen)
     now = parts.clock.wall_ms()

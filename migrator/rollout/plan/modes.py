@@ -14,6 +14,7 @@ from typing import overload
 
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
+from migrator.config.kafkas_broker import refused_broker
 from migrator.config.properties import BLANKS, LINE_END, parse_properties, shown
 from migrator.config.property_edits import Edit, edited, original, settled, without_keys
 from migrator.config.reading import is_on, is_set, means_the_same, number_of, text_of
@@ -210,6 +211,20 @@ def _commented(text: str) -> Iterator[tuple[int, str, str]]:
             with suppress(ValueError):
                 found = parse_properties(said.rstrip("\\"))
                 yield from ((number, key, text) for key, text in found.items() if key != FLAG)
+
+
+def refuse_unstartable(node: Node, text: str) -> None:
+    """
+    :param text: the file of a broker as it is to be.
+    :raises OperatorError: Kafka would not start with it in the mode that it is for.
+    """
+    for key, what, remedy in refused_broker(parsed(node, text)):
+        mode = file_mode(node.role, parsed(node, text)).value
+        raise OperatorError(
+            f"Kafka would not start with this file in {mode}: {what}; nothing was done",
+            where=f"{node.name} on {node.host}: {node.properties}: {key}",
+            remedy=remedy,
+        )
 
 
 def lost_zookeeper(node: Node, text: str, target: FileMode) -> bool:

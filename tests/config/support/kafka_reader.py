@@ -17,6 +17,7 @@ import com.fasterxml.jackson.databind.node.*;
 import java.io.*;
 import java.nio.charset.StandardCharsets;
 import kafka.server.KafkaConfig;
+import kafka.server.RaftControllerNodeProvider;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.utils.Utils;
@@ -51,7 +52,12 @@ class KafkaReader {
             parser.getServerAddresses().forEach(each -> servers.add(each.getHostString() + ":" + each.getPort()));
             answer.put("chroot", parser.getChrootPath() == null ? "" : parser.getChrootPath());
         } else {
-            file(KafkaConfig.fromProps(Utils.loadProps(asked.get("file").asText()), false), answer);
+            KafkaConfig config = KafkaConfig.fromProps(Utils.loadProps(asked.get("file").asText()), false);
+            if (asked.has("controllers")) {
+                answer.put("protocol", RaftControllerNodeProvider.apply(null, config).securityProtocol().name);
+            } else {
+                file(config, answer);
+            }
         }
     }
 
@@ -88,7 +94,8 @@ class KafkaReader:
     def ask(self, questions: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
         """An answer for each question: ``refused`` with Kafka's words, or what Kafka reads.
 
-        :param questions: ``key`` and ``text``; ``connect``, a connection string of ZooKeeper; ``file``, a path.
+        :param questions: ``key`` and ``text``; ``connect``, a connection string of ZooKeeper; ``file``, a path, and
+            beside ``file`` the word ``controllers`` for the protocol in which that broker looks for its controllers.
         """
         program = self._directory / "KafkaReader.java"
         program.write_text(PROGRAM)
@@ -98,9 +105,9 @@ class KafkaReader:
         marked = (line.partition("ANSWER ") for line in said.splitlines())
         return [json.loads(rest) for _, mark, rest in marked if mark]
 
-    def ask_of_files(self, files: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
+    def ask_of_files(self, files: Iterable[Mapping[str, str]], **more: str) -> list[dict[str, Any]]:
         """The same, of files with these keys."""
-        return self.ask({"file": str(self.write(number, keys))} for number, keys in enumerate(files))
+        return self.ask({"file": str(self.write(number, keys)), **more} for number, keys in enumerate(files))
 
     def write(self, number: int, keys: Mapping[str, str]) -> Path:
         """A property file."""
