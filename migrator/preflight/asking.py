@@ -10,6 +10,7 @@ from migrator.config.settings import Settings
 from migrator.errors import MigratorError, PeerError
 from migrator.preflight.lost_states import Partition, Reported
 from migrator.records.metadata import Endpoint, SecurityProtocol
+from migrator.records.uuid import Uuid, uuid_to_text
 from migrator.values import value
 from migrator.wire.client import ClientLimits, KafkaConnection
 from migrator.wire.listener_settings import broker_security
@@ -24,6 +25,8 @@ CLIENT_ID = "migrator-preflight"
 
 VERSION_WITH_EPOCHS = 7
 """Of Metadata: the first that names leader epochs; every broker from 2.1 has it."""
+VERSION_WITH_IDS = 10
+"""Of Metadata: the first that names topic ids; every broker from 2.8 has it."""
 
 
 @value
@@ -81,6 +84,23 @@ def _security(settings: Settings, end: Endpoint) -> ListenerSecurity:
     if end.security_protocol == SecurityProtocol.PLAINTEXT:
         return ListenerSecurity()
     return broker_security(settings)
+
+
+async def ask_topic_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, str]:
+    """The ids by which one broker knows some topics; none from a broker before 2.8.
+
+    :raises MigratorError: the broker does not answer.
+    """
+    names = sorted(set(topics))
+    if not names or VERSION_WITH_IDS not in connection.apis.get(METADATA, ()):
+        return {}
+    request = build(
+        request_type(METADATA, VERSION_WITH_IDS),
+        topics=tuple({"name": name} for name in names),
+        allow_auto_topic_creation=False,
+    )
+    answer = await connection.request(request)
+    return {topic.name: uuid_to_text(Uuid(topic.topic_id.bytes)) for topic in answer.topics if topic.topic_id}
 
 
 async def ask_partitions(connection: KafkaConnection, topics: Iterable[str]) -> dict[Partition, Reported]:

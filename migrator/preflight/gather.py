@@ -22,6 +22,7 @@ from migrator.values import value
 from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
+from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 Tell = Callable[[str], None]
@@ -58,12 +59,13 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
         unknown.append(UnknownFact("ZooKeeper", str(error), "Look at the ZooKeeper servers"))
     tell("looking at this machine, and asking brokers for their versions")
     registered, lost = ({}, ()) if zookeeper is None else (zookeeper.brokers, zookeeper.topics.lost)
+    nameless = () if zookeeper is None else zookeeper.without_id.examples
     return Evidence(
         controllers=controllers,
         brokers=brokers,
         refused_files=tuple(files.refused),
         zookeeper=zookeeper,
-        machine=look_at_machine(controllers, registered, lost),
+        machine=look_at_machine(controllers, registered, lost, set(map(paths.name_of, nameless))),
         unknown=tuple(unknown),
         jute_maxbuffer=request.jute_maxbuffer,
         no_cluster=no_cluster,

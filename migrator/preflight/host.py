@@ -11,22 +11,30 @@ from collections.abc import Set as AbstractSet
 from migrator.clock import wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
-from migrator.preflight.asking import Asked, ask_each, ask_partitions
+from migrator.preflight.asking import Asked, ask_each, ask_partitions, ask_topic_ids
 from migrator.preflight.evidence import BrokerAnswer, ControllerFile, MachineFacts, PortFacts
 from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.wire.client import KafkaConnection
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 
+Answer = tuple[dict[int, int], dict[Partition, Reported], dict[str, str]]
+"""Highest versions of APIs, partitions, topic ids."""
+
 
 def look_at_machine(
-    controllers: Sequence[ControllerFile], brokers: Mapping[int, BrokerRegistrationZnode], lost: Sequence[Lost] = ()
+    controllers: Sequence[ControllerFile],
+    brokers: Mapping[int, BrokerRegistrationZnode],
+    lost: Sequence[Lost] = (),
+    nameless: AbstractSet[str] = frozenset(),
 ) -> MachineFacts:
     """Try ports and brokers. Brokers are asked for their API versions, as any client does first, and how they know the
-    partitions whose state ZooKeeper has lost."""
+    partitions whose state ZooKeeper has lost.
+
+    :param nameless: topics without an id in ZooKeeper: the brokers are asked for it.
+    """
     ports = tuple(fact for controller in controllers if not controller.directory.in_use for fact in _ports(controller))
-    answers = (
-        asyncio.run(ask_brokers(controllers[0].settings, brokers, {it.topic for it in lost})) if controllers else {}
-    )
+    asking = {it.topic for it in lost}
+    answers = asyncio.run(ask_brokers(controllers[0].settings, brokers, asking, nameless)) if controllers else {}
     return MachineFacts(wall_ms(), ports, answers)
 
 
@@ -61,24 +69,29 @@ def _port(where: str, host: str, port: int) -> Iterable[PortFacts]:
 
 
 async def ask_brokers(
-    settings: Settings, brokers: Mapping[int, BrokerRegistrationZnode], topics: AbstractSet[str] = frozenset()
+    settings: Settings,
+    brokers: Mapping[int, BrokerRegistrationZnode],
+    topics: AbstractSet[str] = frozenset(),
+    nameless: AbstractSet[str] = frozenset(),
 ) -> dict[int, BrokerAnswer]:
     """Each broker that has the listener that the controllers would use.
 
     :param topics: how the broker knows their partitions is asked, too.
+    :param nameless: topics by whose ids the broker is asked, too.
     """
 
-    async def ask(broker_id: int, connection: KafkaConnection) -> tuple[dict[int, int], dict[Partition, Reported]]:
+    async def ask(broker_id: int, connection: KafkaConnection) -> Answer:
         del broker_id
         partitions = await ask_partitions(connection, topics)
-        return {key: versions.max for key, versions in connection.apis.items()}, partitions
+        ids = await ask_topic_ids(connection, nameless)
+        return {key: versions.max for key, versions in connection.apis.items()}, partitions, ids
 
     asked = await ask_each(settings, brokers, ask)
     return {broker_id: _answer(it) for broker_id, it in asked.items()}
 
 
-def _answer(asked: Asked[tuple[dict[int, int], dict[Partition, Reported]]]) -> BrokerAnswer:
+def _answer(asked: Asked[Answer]) -> BrokerAnswer:
     if asked.answer is None:
         return BrokerAnswer(asked.address, fault=asked.fault)
-    apis, partitions = asked.answer
-    return BrokerAnswer(asked.address, apis, partitions=partitions)
+    apis, partitions, ids = asked.answer
+    return BrokerAnswer(asked.address, apis, partitions=partitions, topic_ids=ids)

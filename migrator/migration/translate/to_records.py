@@ -44,7 +44,11 @@ if TYPE_CHECKING:
 
 NO_BROKER_EPOCH = -1
 NO_TOPIC_ID = "the topic has no topic id"
-_ID_REMEDY = "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids"
+TOPIC_ID_REMEDY = (
+    "If the topic has had an id (an old tool may have removed it), write that topic_id into the znode again: it is in "
+    "partition.metadata of each replica, and with another one the brokers cannot use their logs. A new one is for "
+    "topics that never had one: restart the controller broker with inter.broker.protocol.version 2.8 or later"
+)
 
 _LONG_REMEDY = "Shorten it with kafka-configs; long certificates go into a file, whose name is the config"
 _LONG_NAME_REMEDY = (
@@ -158,7 +162,7 @@ class RecordReader:
             self._on_fault(fault)
             return None
         if assignment.topic_id in {None, ZERO_UUID}:
-            self._on_fault(ZnodeError(topic.path, NO_TOPIC_ID, _ID_REMEDY))
+            self._on_fault(ZnodeError(topic.path, NO_TOPIC_ID, TOPIC_ID_REMEDY))
             return None
         return assignment
 

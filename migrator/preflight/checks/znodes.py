@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.migration.machine.readiness import Severity
+from migrator.migration.translate.to_records import TOPIC_ID_REMEDY
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
 from migrator.preflight.evidence import EXAMPLES_MAX, Evidence, Sample, ZooKeeperFacts
 from migrator.preflight.lost_states import Lost, Reported, newest
@@ -20,9 +21,18 @@ def undecodable(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
         yield Found("/", f"{more:,} more znodes do not decode", "Correct the named znodes, and run preflight again")
 
 
-@of_zookeeper
-def topics_without_id(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
-    yield from _one(zookeeper.without_id, "topics have no topic id")
+def topics_without_id(evidence: Evidence) -> Iterator[Found]:
+    """A ZooKeeper controller that is elected next gives them new ids (``KafkaController.processTopicIds``); until then
+    brokers still tell the old ones."""
+    sample = Sample() if evidence.zookeeper is None else evidence.zookeeper.without_id
+    told = [f"{topic} has {topic_id}" for topic, topic_id in sorted(_topic_ids(evidence))]
+    known = f". Brokers still know ids: {', '.join(told)}" if told else ""
+    if sample.count:
+        yield Found(sample.examples[0], f"{sample.count:,} topics have no topic id: {sample}{known}")
+
+
+def _topic_ids(evidence: Evidence) -> set[tuple[str, str]]:
+    return {pair for answer in evidence.machine.answers.values() for pair in answer.topic_ids.items()}
 
 
 def stale_migration(evidence: Evidence) -> Iterator[Found]:
@@ -209,7 +219,7 @@ CHECKS = (
         "for each case"),
     PreflightCheck(
         "M002", Severity.BLOCKER, "Topics have no id", topics_without_id,
-        "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids",
+        TOPIC_ID_REMEDY,
     ),
     PreflightCheck(
         "M003", Severity.BLOCKER, "/migration says that the cluster was copied", stale_migration,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from kazoo.security import make_acl, make_digest_acl
 
@@ -15,12 +16,13 @@ from migrator.drill.workload.fill import write
 from migrator.preflight.evidence import Evidence
 from migrator.preflight.lost_states import Reported
 from migrator.records.metadata import SecurityProtocol
+from migrator.records.uuid import uuid_from_text
 from migrator.values import value
 from migrator.zookeeper.ops import Create
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
-from tests.preflight.support.ready_cluster import KNOWN, ReadyCluster
+from tests.preflight.support.ready_cluster import KNOWN, KNOWN_IDS, ReadyCluster
 
 TOPIC = "UPPER.lower"
 
@@ -86,6 +88,12 @@ def controller_epoch_is_no_number(cluster: ReadyCluster) -> None:
 
 def topic_without_id(cluster: ReadyCluster) -> None:
     cluster.change(paths.topic(TOPIC), topic_id=None)
+
+
+def topic_whose_id_brokers_know(cluster: ReadyCluster) -> None:
+    """An old tool has written the znode."""
+    topic_without_id(cluster)
+    KNOWN_IDS[TOPIC] = UUID(bytes=uuid_from_text("u3Tj1kq0Qx6Vw1jvJ9hG2A"))
 
 
 def copied_by_another_quorum(cluster: ReadyCluster) -> None:
@@ -312,6 +320,12 @@ CASES = (
     ),
     Case("M001", user_beyond_the_log, "/config/users/", "has 32,768 bytes, and the metadata log holds 32,767 at most"),
     Case("M002", topic_without_id, paths.topic(TOPIC), "1 topics have no topic id"),
+    Case(
+        "M002",
+        topic_whose_id_brokers_know,
+        paths.topic(TOPIC),
+        f"{paths.topic(TOPIC)}. Brokers still know ids: {TOPIC} has u3Tj1kq0Qx6Vw1jvJ9hG2A",
+    ),
     Case("M003", copied_by_another_quorum, paths.MIGRATION, "offset 1200 of epoch 4"),
     Case("M004", migration_without_data, paths.MIGRATION, "no data"),
     Case("M005", claimed_by_kraft, paths.CONTROLLER, "controller 3000 claimed"),

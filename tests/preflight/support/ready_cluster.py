@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
@@ -17,6 +18,7 @@ from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, con
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.parts.processes import free_port
+from migrator.preflight.asking import VERSION_WITH_IDS
 from migrator.preflight.check import Concerns, PreflightReport, run_checks
 from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
@@ -49,6 +51,7 @@ QUIET_TOPICS = 5
 
 
 KNOWN: dict[Partition, Reported] = {}
+KNOWN_IDS: dict[str, UUID] = {}
 """What the brokers of the test that runs have in their metadata caches."""
 
 
@@ -60,6 +63,7 @@ class _Broker:
         topics = [
             {
                 "name": topic.name,
+                **({"topic_id": KNOWN_IDS.get(topic.name)} if context.api_version >= VERSION_WITH_IDS else {}),
                 "partitions": tuple(
                     {
                         "partition_index": partition,
@@ -118,7 +122,7 @@ class ReadyCluster:
         self.broker_port = broker_port
         self.old_broker_port = old_broker_port
         self.jute_maxbuffer = DEFAULT_JUTE_MAXBUFFER
-        self.undo: list[Callable[[], object]] = [KNOWN.clear]
+        self.undo: list[Callable[[], object]] = [KNOWN.clear, KNOWN_IDS.clear]
         self.see: Callable[[Evidence], Evidence] = lambda evidence: evidence
         """Puts into the evidence what a machine cannot be brought to."""
         fill(client, FillOptions(CLUSTER_ID, BROKERS, QUIET_TOPICS, wall_ms(), ENCODER_SECRET))
