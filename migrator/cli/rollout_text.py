@@ -29,6 +29,13 @@ DOES = {
     Act.PROVE: "compares both sides again, if the last comparison is older than {verdict:.0f} minutes",
     Act.RUN: "runs {command}",
 }
+LEAVES = {
+    Act.EDIT: "{file} as it is",
+    Act.STOP: "{node} stopped",
+    Act.START: "{started} as it runs",
+    Act.RESTART: "{node} as it runs",
+}
+"""What is done already, or need not be done."""
 NEXT = {
     Ending.REACHED: "'migrator rollout resume' goes on",
     Ending.PAUSED: "'migrator rollout resume' goes on",
@@ -107,19 +114,20 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
     yield f"      why: {why_of(step)}"
     for line in asked(step.before):
         yield f"      before: {line}"
+    names = {
+        "file": one.file or "the property file",
+        "node": "" if step.node is None else step.node.name,
+        "started": "" if started is None else started.name,
+        "soak": inventory.times.soak,
+        "verdict": VERDICT_MS / 60_000,
+        "command": " ".join(one.command),
+    }
     for act in step.acts:
-        if act is Act.EDIT and not one.changes:
-            yield f"      does: leaves {one.file or 'the property file'} as it is"
+        if act in one.left:
+            yield from (f"      does: leaves {words.format(**names)}" for words in (LEAVES.get(act),) if words)
         elif act in DOES and (act is not Act.RUN or one.command):
             does = "creates {file}, a new file" if act is Act.EDIT and one.is_new else DOES[act]
-            yield "      does: " + does.format(
-                file=one.file,
-                node="" if step.node is None else step.node.name,
-                started="" if started is None else started.name,
-                soak=inventory.times.soak,
-                verdict=VERDICT_MS / 60_000,
-                command=" ".join(one.command),
-            )
+            yield f"      does: {does.format(**names)}"
         if act is Act.EDIT:
             yield from (f"        {line}" for line in one.changes)
     for line in asked(step.after):

@@ -7,17 +7,21 @@ import pwd
 import shutil
 import stat
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
+from typing import IO
 
+import psutil
 import pytest
 
 from migrator.rollout.executors import local_process
 from migrator.rollout.executors.local_process import find, main, others
 from migrator.rollout.ports import ExecutorError
-from tests.rollout.support.hosts import Hands, node
+from tests.rollout.support.hosts import Hands, node, server
 
 NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
@@ -139,3 +143,119 @@ def test_what_a_process_prints_goes_through_no_link(path: Path, kind: str) -> No
     with pytest.raises(ExecutorError, match=f"{sink.name}"):
         hands.start()
     assert elsewhere.read_text() == "as before"
+
+
+class Thinking:
+    """Starts whose script thinks until somebody lets it go on, and counts how often it was started."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.gate, self.count, self.script = (path.with_name(name) for name in ("gate", "starts", "start.sh"))
+        os.mkfifo(self.gate)
+        command = server().format(path=path)
+        self.script.write_text(f"echo x >>{self.count}\nread -r _ <{self.gate}\nexec {command}\n")
+        self.held: IO[str] | None = None
+
+    def ask(self, action: str) -> subprocess.Popen[str]:
+        more = ["", "sh", str(self.script)] if action == "start" else []
+        words = [sys.executable, "-m", local_process.MODULE, action, str(self.path), MARK, *more]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def is_killed(self) -> None:
+        """Whoever has asked for the start, as soon as the script thinks."""
+        with self.ask("start") as first:
+            self.held = self.gate.open("w")
+            first.kill()
+
+    def goes_on(self) -> None:
+        (self.held or self.gate.open("w")).close()
+
+    @property
+    def starts(self) -> int:
+        return len(self.count.read_text().splitlines())
+
+
+@pytest.fixture
+def thinking(path: Path) -> Iterator[Thinking]:
+    found = Thinking(path)
+    yield found
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if str(found.script) in process.cmdline() or str(path) in process.cmdline():
+                process.kill()
+
+
+def act(thinking: Thinking, monkeypatch: pytest.MonkeyPatch, action: str) -> int:
+    """The script goes on as soon as whoever acts waits for it."""
+    sleep = time.sleep
+
+    def goes_on(seconds: float) -> None:
+        thinking.goes_on()
+        sleep(seconds)
+
+    monkeypatch.setattr(local_process.time, "sleep", goes_on)
+    more = ["", "sh", str(thinking.script)] if action == "start" else []
+    return main([action, str(thinking.path), MARK, *more])
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["same file", "file was edited"])
+def test_a_start_that_was_killed_and_still_thinks_is_waited_for(
+    thinking: Thinking, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
+) -> None:
+    """Else two brokers begin on one log directory, and one of them dies."""
+    thinking.is_killed()
+    if replaced:
+        new = thinking.path.with_name("new")
+        new.write_text("node.id=1\n")
+        new.replace(thinking.path)
+    assert act(thinking, monkeypatch, "start") == 0
+    assert len(find(str(thinking.path), [MARK])) == 1
+    assert thinking.starts == 1
+
+
+def test_starts_at_the_same_time_are_one(thinking: Thinking) -> None:
+    asked = [thinking.ask("start") for _ in range(4)]
+    thinking.goes_on()
+    assert [process.wait() for process in asked] == [0] * 4
+    for process in asked:
+        process.communicate()
+    assert thinking.starts == 1
+    assert not thinking.path.with_name(f"{thinking.path.name}.starting").exists()
+
+
+@pytest.mark.parametrize("action", ["stop", "incarnation"])
+def test_what_still_thinks_is_neither_stopped_nor_down(
+    thinking: Thinking, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], action: str
+) -> None:
+    thinking.is_killed()
+    assert act(thinking, monkeypatch, action) == 0
+    assert thinking.held is not None
+    assert thinking.held.closed, "nobody has waited for the script"
+    is_up = action == "incarnation"
+    assert (bool(capfd.readouterr().out), bool(find(str(thinking.path), [MARK]))) == (is_up, is_up)
+
+
+def test_a_killed_start_whose_script_has_ended_holds_nobody_up(path: Path) -> None:
+    hands = Hands(node(path))
+    path.with_name(f"{path.name}.starting").touch()
+    assert hands.incarnation() is None
+    hands.start()
+    assert hands.incarnation() is not None
+    hands.stop()
+    hands.start()
+    hands.stop()
+    assert hands.incarnation() is None
+
+
+def test_a_start_that_never_shows_is_named(thinking: Thinking, monkeypatch: pytest.MonkeyPatch) -> None:
+    thinking.is_killed()
+    monkeypatch.setattr(local_process, "SHOWS_SECONDS", 0.0)
+    for action in ("incarnation", "stop", "start"):
+        found: list[str] = []
+        monkeypatch.setattr(sys.stderr, "writelines", found.extend)
+        assert main([action, str(thinking.path), MARK, *(["", "false"] if action == "start" else [])]) == 1
+        assert "an earlier start with" in found[0]
+        assert f"{thinking.path}.starting" in found[0]
+    thinking.goes_on()
+    with thinking.ask("incarnation") as asked:
+        assert asked.communicate()[0], "it shows"

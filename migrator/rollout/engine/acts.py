@@ -94,9 +94,7 @@ class StepActs:
     async def take_other_settings(self, step: Step, progress: Progress) -> None:
         """A step under way whose file was made with other settings than the inventory has now: back to its file."""
         known, settings = progress.of(step.name), self._parts.mode_settings("").digest
-        if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or Act.EDIT not in known.done:
-            return
-        if known.past or known.settings in ("", settings):
+        if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or not known.has_other_settings(settings):
             return
         text = await text_of(self._parts.executor, step.node)
         new, _ = await wanted_file(self._parts, step, step.node, text, progress)

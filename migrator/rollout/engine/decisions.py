@@ -73,7 +73,7 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
     }[step.condition]
 
 
-def is_ahead(step: Step, here: FileMode) -> bool:
+def is_ahead(step: Step, here: FileMode | None) -> bool:
     """Whether a broker's file is beyond what the step wants."""
     return step.phase is Phase.MIGRATE and here is FileMode.BROKER_KRAFT
 

@@ -6,14 +6,17 @@ Nothing is changed. The property files are taken through all modes of the plan, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from enum import Enum
 
 from migrator.config.properties import decoded
 from migrator.rollout.engine import decisions
+from migrator.rollout.engine.decisions import Decision
 from migrator.rollout.engine.looks import silent_gone
 from migrator.rollout.engine.order import in_order
 from migrator.rollout.files.property_files import at_once, earlier_of, texts_of
-from migrator.rollout.journal.progress import Progress
+from migrator.rollout.journal.progress import Progress, StepProgress, again
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
@@ -24,6 +27,7 @@ from migrator.values import value
 
 CLUSTER_ID = "CLUSTER-ID"
 _NOTHING: tuple[str, ...] = ()
+_OF_PROCESSES = frozenset((Act.STOP, Act.START, Act.RESTART))
 
 
 class StepState(Enum):
@@ -38,7 +42,8 @@ class StepState(Enum):
 @value
 class StepPreview:
     """``changes``: lines ``- key=value`` and ``+ key=value`` of ``file``. ``command``: what a job runs.
-    ``is_new``: there is no such file yet."""
+    ``is_new``: there is no such file yet. ``left``: acts that are left out, because they are done already or nothing is
+    to be done."""
 
     step: Step
     state: StepState
@@ -46,12 +51,13 @@ class StepPreview:
     changes: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     is_new: bool = False
+    left: frozenset[Act] = frozenset()
 
     @property
     def changes_a_node(self) -> bool:
         """Whether a file or a process is still to be touched."""
-        acts = (Act.EDIT, Act.RESTART, Act.START, Act.STOP)
-        return self.state in (StepState.OPEN, StepState.UNDER_WAY) and any(act in acts for act in self.step.acts)
+        acts = {Act.EDIT, *_OF_PROCESSES} & {*self.step.acts}
+        return self.state in (StepState.OPEN, StepState.UNDER_WAY) and bool(acts - self.left)
 
     def as_json(self) -> dict[str, object]:
         """For scripts."""
@@ -62,7 +68,7 @@ class StepPreview:
             "state": self.state.value,
             "node": None if step.node is None else step.node.name,
             "host": None if step.node is None else step.node.host,
-            "acts": [act.value for act in step.acts],
+            "acts": [act.value for act in step.acts if act not in self.left],
             "why": why_of(step),
             "undo": text.undo,
             "before": asked(step.before),
@@ -76,13 +82,13 @@ class StepPreview:
 
 @value
 class Facts:
-    """What the preview is made from. ``texts``: property files by node; ``running``: nodes whose process runs.
+    """What the preview is made from. ``texts``: property files by node; ``running``: incarnations by node.
     ``earlier``: by node and mode, the file as this rollout found it in that mode. ``stock``: files of Kafka's
     controllers by node, those that are there already."""
 
     seen: Observation
     texts: Mapping[str, str]
-    running: frozenset[str]
+    running: Mapping[str, str]
     earlier: Mapping[tuple[str, FileMode], str]
     stock: Mapping[str, str]
 
@@ -109,33 +115,75 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
     return Facts(
         await parts.observer.observe(partitions=False),
         texts,
-        frozenset(node.name for node, runs in zip(nodes, running, strict=True) if runs is not None),
+        {node.name: runs for node, runs in zip(nodes, running, strict=True) if runs is not None},
         {(node.name, mode): decoded(it) for (node, mode), it in zip(changed, kept, strict=True) if it is not None},
         {node.name: decoded(it) for node, it in zip(successors, theirs, strict=True) if it is not None},
     )
 
 
+@value
+class _Later:
+    """What the steps before have changed by then. ``texts``: property files by node; ``running``: incarnations, also of
+    what was started by then; ``touched``: nodes whose process is not the one of now."""
+
+    texts: dict[str, str]
+    running: dict[str, str]
+    touched: set[str]
+
+
 def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:
     """All steps, in the order in which they are taken, as it looks now."""
-    texts = dict(facts.texts)
-    return [_preview(parts, step, progress, facts, texts) for step in in_order(steps, progress, facts.seen)]
+    later = _Later(dict(facts.texts), dict(facts.running), set())
+    return [_preview(parts, step, progress, facts, later) for step in in_order(steps, progress, facts.seen)]
 
 
-def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, texts: dict[str, str]) -> StepPreview:
+def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, later: _Later) -> StepPreview:
     known, node = progress.of(step.name), step.node
     if known.finished:
         return StepPreview(step, StepState.DONE)
     begun = bool(known.done) or known.begun is not None
     runs = node is not None and node.name in facts.running
     starts = node is not None and node.name in progress.returned
-    if not begun and not decisions.is_needed(step, facts.seen, _mode(step, texts), runs=runs, starts=starts):
+    if not begun and not decisions.is_needed(step, facts.seen, _mode(step, later.texts), runs=runs, starts=starts):
         return StepPreview(step, StepState.NOT_NEEDED)
     state = StepState.UNDER_WAY if begun else StepState.OPEN
-    file, changes = "", _NOTHING
-    if node is not None and step.mode is not None and Act.EDIT in step.acts and Act.EDIT not in known.done:
-        file, changes = _edited(parts, step, node, facts, texts, progress.release_version)
+    if known.has_other_settings(parts.mode_settings("").digest):
+        known = again(known, Act.EDIT)
+    file, changes, left = "", _NOTHING, frozenset(known.done) - {Act.CONFIRM, Act.PROVE}
+    if node is not None and step.mode is not None and Act.EDIT in {*step.acts} - left:
+        known = replace(known, past=decisions.is_ahead(step, _mode(step, later.texts)))
+        file, changes = _edited(parts, step, node, facts, later.texts, progress.release_version)
+        left |= frozenset() if changes else {Act.EDIT}
+    if node is not None:
+        left |= _found(parts, step, node, known, facts, later) - ({Act.RESTART} if changes else set())
+        _take_along(node, (_OF_PROCESSES & {*step.acts}) - left, later)
     is_new = step.successor is not None and step.successor.name not in facts.stock
-    return StepPreview(step, state, file, changes, _command(parts, step, facts.seen, progress), is_new)
+    command = _command(parts, step, facts.seen, progress)
+    return StepPreview(step, state, file, changes, command, is_new, left & {*step.acts})
+
+
+def _found(
+    parts: RolloutParts, step: Step, node: Node, known: StepProgress, facts: Facts, later: _Later
+) -> frozenset[Act]:
+    """What the process that runs by then, or the missing one, makes needless."""
+    runs = decisions.comparable(known, later.running.get(node.name), parts.inventory.words_for(node))
+    restart = decisions.decide_restart(step, known, facts.seen, runs, file_is_known=True)
+    found = {
+        Act.RESTART: Decision.DO if node.name in later.touched else restart,
+        Act.STOP: decisions.decide_stop(known, runs),
+        Act.START: decisions.decide_start(known, runs) if step.successor is None else Decision.DO,
+    }
+    return frozenset(act for act, decision in found.items() if decision in (Decision.FOUND, Decision.TOOK_EFFECT))
+
+
+def _take_along(node: Node, acts: AbstractSet[Act], later: _Later) -> None:
+    """What these acts make of the node's process."""
+    if acts:
+        later.touched.add(node.name)
+    if Act.STOP in acts:
+        later.running.pop(node.name, None)
+    if acts & {Act.START, Act.RESTART}:
+        later.running[node.name] = decisions.UNKNOWN_INCARNATION
 
 
 def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:

@@ -4,11 +4,16 @@ A process is found by its command line: one of its arguments is the property fil
 main class. Every user of this machine can start one with such a command line, so it only counts if its user could start
 or stop the server anyway: who asks, the owner of the property file or of its directory, or one whom the inventory
 names. A program that changes its user (``sudo``) is none of them, although root runs it.
+
+A starting script thinks before the process shows, and goes on if whoever asked for the start is killed. So each
+property file has a lock, which the script inherits. Until the process shows, nobody starts a second one, and nobody
+takes the server for stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
 import stat
@@ -29,6 +34,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 APPENDS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 """To the file for what the process prints. Beside the property file, its owner may have put a link or a pipe: then
 nothing is started, because the caller may be root."""
+LOCK_SUFFIX = ".starting"
 USERS = "--users="
 NAMED_MAX = 3
 
@@ -74,8 +80,11 @@ def incarnation(process: psutil.Process) -> str:
 
 
 def stop(path: str, marks: Sequence[str], users: Collection[int] = ()) -> None:
-    """Ask it to end, and wait until it has; whoever runs this bounds the time."""
-    running = find(path, marks, users)
+    """Ask it to end, and wait until it has; whoever runs this bounds the time.
+
+    :raises StartUnderWayError: what a start that is under way will become, nobody can end yet.
+    """
+    running = _settled(path, marks, users)
     for process in running:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
@@ -88,8 +97,19 @@ def start(path: str, marks: Sequence[str], output: str, command: Sequence[str], 
 
     :returns: what went wrong; "" if nothing did.
     """
-    if find(path, marks, users):
-        return ""
+    with _lock(path, marks, users, create=True) as lock:
+        if lock is None:
+            return ""
+        runs = bool(find(path, marks, users))
+        wrong = "" if runs else _start(path, marks, output, command, users, lock)
+        if not wrong:
+            _give_up(path, lock)
+        return wrong
+
+
+def _start(
+    path: str, marks: Sequence[str], output: str, command: Sequence[str], users: Collection[int], lock: int
+) -> str:
     sink = output or f"{path}.out"
     descriptor = os.open(sink, APPENDS if output else APPENDS | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     found = os.fstat(descriptor)
@@ -98,7 +118,12 @@ def start(path: str, marks: Sequence[str], output: str, command: Sequence[str], 
         return f"{sink} is no file of its own; remove it, or name another one with 'output'"
     try:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+            pass_fds=(lock,),
         )
     finally:
         os.close(descriptor)
@@ -110,6 +135,78 @@ def start(path: str, marks: Sequence[str], output: str, command: Sequence[str], 
             return f"no process with {path} and one of {', '.join(marks)} in its command line shows; see {sink}"
         time.sleep(POLL_SECONDS)
     return ""
+
+
+class StartUnderWayError(Exception):
+    """An earlier start has neither become a process that shows, nor ended."""
+
+
+def _settled(path: str, marks: Sequence[str], users: Collection[int] = ()) -> list[psutil.Process]:
+    """As `find`, once no start is under way: what it will become, nobody can say.
+
+    :raises StartUnderWayError: it is under way for too long.
+    """
+    found = find(path, marks, users)
+    if not found:
+        with contextlib.suppress(FileNotFoundError), _lock(path, marks, users, create=False):
+            found = find(path, marks, users)
+    return found
+
+
+@contextlib.contextmanager
+def _lock(path: str, marks: Sequence[str], users: Collection[int], *, create: bool) -> Iterator[int | None]:
+    """The lock of a start, taken; None once the process shows, whoever has started it.
+
+    :raises FileNotFoundError: nobody has ever taken it, and it is not to be created.
+    :raises StartUnderWayError: another start has it for too long.
+    """
+    deadline = time.monotonic() + SHOWS_SECONDS
+    while not find(path, marks, users):
+        lock = _open_lock(path, create=create)
+        try:
+            if _takes(path, lock):
+                yield lock
+                return
+        finally:
+            os.close(lock)
+        if time.monotonic() > deadline:
+            raise StartUnderWayError(
+                f"an earlier start with {path} is under way for more than {SHOWS_SECONDS:.0f} s, and no process shows: "
+                f"end the programs that have {path}{LOCK_SUFFIX} open, then try again"
+            )
+        time.sleep(POLL_SECONDS)
+    yield None
+
+
+def _open_lock(path: str, *, create: bool) -> int:
+    """A file beside the property file, which itself is replaced by each change. Where this user may write none, the
+    property file has to do."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    own, real = _lock_files(path)
+    if os.path.lexists(own) or (create and os.access(own.parent, os.W_OK)):
+        return os.open(own, flags | (os.O_CREAT if create else 0), 0o600)
+    return os.open(real, flags)
+
+
+def _lock_files(path: str) -> tuple[Path, Path]:
+    real = os.path.realpath(path)
+    return Path(f"{real}{LOCK_SUFFIX}"), Path(real)
+
+
+def _takes(path: str, lock: int) -> bool:
+    """A file that is not there any more is that of a start whose process has shown since."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return any(file.exists() and os.path.samestat(file.stat(), os.fstat(lock)) for file in _lock_files(path))
+
+
+def _give_up(path: str, lock: int) -> None:
+    """For the process, too, which has inherited the lock."""
+    with contextlib.suppress(OSError):
+        _lock_files(path)[0].unlink()
+    fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -124,6 +221,8 @@ def main(arguments: Sequence[str]) -> int:
         note = others(path, names, users)
     except KeyError as error:
         wrong = f"this machine has no user {error.args[0]}"
+    except StartUnderWayError as error:
+        wrong = str(error)
     except OSError as error:
         wrong = f"this user may not look at {error.filename}: {error.strerror}"
     sys.stderr.writelines(f"{line}\n" for line in (wrong, note) if line)
@@ -146,7 +245,7 @@ def _act(action: str, path: str, marks: Sequence[str], more: Sequence[str], user
             return start(path, marks, output, command, users)
         except OSError as error:
             return f"it cannot be started: {error}"
-    running = find(path, marks, users)
+    running = _settled(path, marks, users)
     if len(running) > 1:
         return f"{len(running)} processes run with {path}: {', '.join(str(p.pid) for p in running)}"
     sys.stdout.writelines(f"{incarnation(process)}\n" for process in running)

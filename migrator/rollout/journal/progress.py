@@ -32,6 +32,10 @@ class StepProgress:
     started: bool = False
     settings: str = ""
 
+    def has_other_settings(self, settings: str) -> bool:
+        """Whether its file was written with another digest of settings, and is still to be written anew."""
+        return Act.EDIT in self.done and not self.past and self.settings not in ("", settings)
+
 
 @value
 class Progress:
@@ -227,14 +231,14 @@ def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
                 settings=str(details.get("settings") or ""),
             )
     if entry.event is Event.REOPENED:
-        return _again(step, act)
+        return again(step, act)
     if entry.event is Event.FAILED:
         step = replace(step, failed=True)
-        return _again(step, Act(str(details["again"]))) if details.get("again") else step
+        return again(step, Act(str(details["again"]))) if details.get("again") else step
     return step
 
 
-def _again(step: StepProgress, act: Act) -> StepProgress:
+def again(step: StepProgress, act: Act) -> StepProgress:
     """As it was before an act, but for what is known of the node."""
     done = step.done[: step.done.index(act)] if act in step.done else step.done
     return replace(step, done=done, begun=None, expected={})
