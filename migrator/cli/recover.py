@@ -116,6 +116,11 @@ def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | No
     """For people: the voters, the log, and what may be lost."""
     yield f"cluster {found.cluster_id}, controller {found.survivor}"
     yield f"the log ends at offset {found.log_end.offset}, in epoch {found.log_end.epoch}"
+    if not found.is_whole:
+        yield (
+            "the log is not whole: this directory was empty at a start, and has not fetched since all that was "
+            "committed. If another voter with a log is left, run the command there"
+        )
     if begun is not None:
         yield f"a recovery in epoch {begun.epoch} was begun and is not ended; the records are in the log already"
         yield f"given up: {', '.join(map(str, begun.lost))}"
@@ -150,6 +155,7 @@ def _to_json(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | 
         "epoch_start_offset": found.epoch_start,
         "snapshot_offset": None if found.snapshot is None else found.snapshot.offset,
         "records_after_snapshot": found.after_snapshot,
+        "log_is_whole": found.is_whole,
         "open_transaction": found.open_transaction,
         "recovery_epoch": plan.epoch if plan is not None else begun.epoch if begun is not None else None,
         "goes_on": begun is not None,

@@ -82,9 +82,11 @@ OWN_KEYS: tuple[Key, ...] = (
         "boolean",
         "false",
         "",
-        "true: a controller whose metadata directory holds no log and no election state neither votes nor stands for "
-        "election before it has fetched all that is committed from a leader, so that voters with wiped disks cannot "
-        "elect an empty log. Start a majority of a new quorum once with 'migrator controller --bootstrap'.",
+        "true: a controller whose metadata directory was empty when it started neither votes nor stands for election "
+        "before it has fetched all that is committed from a leader, however often it is restarted, so that voters with "
+        "wiped disks cannot elect an empty log. It votes at once when every other voter says that its directory is "
+        "empty, too: all voters of a new quorum have to run. To start one with fewer, start a majority once with "
+        "'migrator controller --bootstrap'.",
     ),
     Key(
         "migrator.metrics.listener",

@@ -15,6 +15,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.observations import MetadataDirectory
 from migrator.handover.target_release import TargetRelease
+from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.files import write_durably
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import is_in_use
@@ -94,6 +95,8 @@ async def look_into(settings: Settings, known: MetadataDirectory | None) -> Meta
         )
     if not (directory / DIRECTORY_NAME).is_dir():
         return MetadataDirectory(formatted=True)
+    if EmptyMark(directory / DIRECTORY_NAME).read() is Beginning.UNKNOWN:
+        return MetadataDirectory(formatted=True)  # a part of a log, with which a stock controller would vote
     image = await asyncio.to_thread(read_image, directory)
     if image.provenance.offset < 0:
         return MetadataDirectory(formatted=True)

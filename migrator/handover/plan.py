@@ -152,7 +152,7 @@ def _start(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> Handove
             names = ", ".join(map(str, missing)) or "all"
             return _wait(
                 node,
-                f"the directory is empty, so every other voter must have every committed record first; these "
+                f"the directory holds no whole log, so every other voter must have every committed record first; these "
                 f"voters do not: {names}",
                 "Start these voters first, or restore this directory from a copy",
             )

@@ -53,6 +53,13 @@ SNAPSHOTS = TaskKind("snapshots", OnError.RESTART)
 """Without them the log grows, which can wait; a disk that fails is an `OperatorError`, and stops the process."""
 BALLOT = TaskKind("ballot", OnError.RESTART)
 
+WAITS_EMPTY = (
+    "The metadata directory does not hold a whole log, and migrator.quorum.require.bootstrap is true: this controller "
+    "neither votes nor stands for election before it has fetched the log from a leader, or every other voter says that "
+    "its directory is empty, too. If the quorum is new, and voters are missing, start a majority of its controllers "
+    "with 'migrator controller --bootstrap'"
+)
+
 
 async def admit_everything() -> None:
     """No bound on what ZooKeeper lags behind: there is no ZooKeeper."""
@@ -178,10 +185,12 @@ class NodeCore:
         self.snapshotter = Snapshotter(settings, storage, self.metadata)
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
         self._ballot = ballot = Ballot(settings, lambda: self.metadata.image, ask_voter, lambda: addresses.voter_ids)
+        began_empty = storage.mark_if_empty()
         core = RaftNode(
             replace(
                 raft_config(settings, directory.identity),
-                must_fetch_first=_must_fetch_first(settings, directory),
+                must_fetch_first=began_empty,
+                takes_part_empty=not settings.migrator_quorum_require_bootstrap,
                 may_grant_vote=ballot.may_grant,
                 recovered=self._recovered,
                 has_address=has_address or addresses.knows,
@@ -192,6 +201,8 @@ class NodeCore:
             random or SystemRandom(),
             monotonic_ms(),
         )
+        if core.status(monotonic_ms()).waits_for:
+            log.warning("%s", WAITS_EMPTY)
         addresses.follow(lambda: (core.epoch, core.leader_id))
         self.leadership.membership_listeners.append(addresses.membership_changed)
         self.quorum = QuorumRunner(
@@ -278,20 +289,6 @@ def node_addresses(settings: Settings, directory: OpenedDirectory) -> Addresses:
     addresses = Addresses(settings, directory.identity.directory_id or ZERO_UUID, settings.bootstrap_servers)
     addresses.membership_changed(directory.storage.log.membership())
     return addresses
-
-
-def _must_fetch_first(settings: Settings, directory: OpenedDirectory) -> bool:
-    """Whether this disk may have been wiped, and nobody has said that the quorum is new."""
-    log_view = directory.storage.log
-    is_empty = log_view.end_offset() == 0 and not log_view.snapshots() and directory.election.read() is None
-    if is_empty and settings.migrator_quorum_require_bootstrap:
-        log.warning(
-            "The metadata directory is empty, and migrator.quorum.require.bootstrap is true: this controller neither "
-            "votes nor stands for election before it has fetched the log from a leader. If the quorum is new, start a "
-            "majority of its controllers with 'migrator controller --bootstrap'"
-        )
-        return True
-    return False
 
 
 def raft_config(settings: Settings, identity: MetaProperties) -> RaftConfig:

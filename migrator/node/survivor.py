@@ -41,7 +41,8 @@ class Evidence:
 
     ``log_end``: epoch of the last record, and the offset behind it. ``snapshot``: the newest one; ``after_snapshot``:
     how many records are behind it. ``epoch_start``: where the last record's epoch begins, None when that is no longer
-    in the log. ``open_transaction``: where a transaction begins that has no end.
+    in the log. ``open_transaction``: where a transaction begins that has no end. ``is_whole``: the directory did not
+    begin empty, or has had all that a leader had since.
     """
 
     cluster_id: str
@@ -53,6 +54,7 @@ class Evidence:
     after_snapshot: int
     epoch_start: int | None
     open_transaction: int | None
+    is_whole: bool = True
 
 
 class Survivor:
@@ -97,6 +99,7 @@ class Survivor:
             after_snapshot=log.end_offset() - (0 if snapshot is None else snapshot.offset),
             epoch_start=log.epoch_start(log.last_epoch()),
             open_transaction=self._open_transaction,
+            is_whole=not self._directory.storage.must_fetch_first,
         )
 
     def unfinished(self) -> RecoveryEntry | None:

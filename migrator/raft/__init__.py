@@ -8,8 +8,9 @@ The same core is driven by `migrator.node` on real disks and sockets, and by `te
 
 1. *One step at a time.* The node performs every effect of a step, in order, before the next step; what
    it learns meanwhile waits as events. ``now_ms`` comes from one monotonic clock and never goes back.
-2. *Durable at once:* `PersistElectionState`, `TruncateTo` and `InstallSnapshot` are on disk (file and directory
-   fsynced) before the next effect of the list is performed. A vote therefore never leaves before it is durable.
+2. *Durable at once:* `PersistElectionState`, `TruncateTo`, `InstallSnapshot`, and what `QuorumIsNew` and `LogIsWhole`
+   change of the mark of an empty disk, are on disk (file and directory fsynced) before the next effect of the list is
+   performed. A vote therefore never leaves before it is durable.
    If one of them fails, the node stops the process: nothing after it may happen.
 3. *Durable later:* `Append` and `AppendLeaderChange` write to the log without fsync, and `RequestSync` asks for one
    in the background. When an fsync that began after the request has ended, the node reports `LogSynced` with the end

@@ -50,7 +50,9 @@ class RaftConfig:
     refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
     over. ``asks_for_pre_votes``: whether peers are asked whether they would vote, before they are asked to (KIP-996);
     ``asks_for_pre_votes_once_dynamic``: the same, but from kraft.version 1 on only.
-    ``must_fetch_first``: whether this node votes only once it has all that a leader has committed; its disk is empty.
+    ``must_fetch_first``: whether the disk began empty, and has not yet had all that a leader had committed. Such a node
+    takes part in elections only if every other voter says the same of its own disk, or if it ``takes_part_empty``: it
+    was told to, or works as in Kafka.
     ``has_address`` is asked from kraft.version 1 on, before this node stands for election: whether it knows where the
     voter with that id is.
     ``recovered`` is asked anew each time for what recoveries of a lost majority have left behind.
@@ -72,6 +74,7 @@ class RaftConfig:
     asks_for_pre_votes: bool = False
     asks_for_pre_votes_once_dynamic: bool = False
     must_fetch_first: bool = False
+    takes_part_empty: bool = False
     may_grant_vote: Callable[[int], bool] = grant_to_anybody
     has_address: Callable[[int], bool] = has_every_address
     recovered: Callable[[], Recovered] = nothing_recovered

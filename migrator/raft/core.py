@@ -5,8 +5,8 @@ Sources: KIP-595 (protocol, check quorum), KIP-630 (snapshots), KIP-853 (voter k
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +15,7 @@ from migrator.errors import require
 from migrator.raft import effects as fx
 from migrator.raft import election, follower, membership, messages, replication, responses, snapshot, telling
 from migrator.raft import events as ev
+from migrator.raft.census import Word
 from migrator.raft.config import RaftConfig
 from migrator.raft.learning import absorb
 from migrator.raft.progress import Progress, ReplicaStatus, rows
@@ -82,6 +83,7 @@ def _on_change(quorum: Quorum, event: ev.ChangeVoters) -> None:
 def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
     if not quorum.peers.answered(event.peer, event.correlation):
         return
+    quorum.census.answered(quorum, event.peer, event.response)
     if absorb(quorum, event.peer, event.response):
         RESPONSES[type(event.response)](quorum, event.peer, event.response)
     elif event.response.top_error is ErrorCode.unsupported_version:
@@ -93,6 +95,7 @@ def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
 def _on_failure(quorum: Quorum, event: ev.RequestFailed) -> None:
     if quorum.peers.answered(event.peer, event.correlation):
         quorum.peers.failed(event.peer, quorum.now)
+        quorum.census.forget(event.peer)
         state = quorum.state
         if event.is_refused and isinstance(state, Follower) and state.leader_id == event.peer:
             follower.leader_is_gone(quorum, state)
@@ -151,12 +154,15 @@ EVENTS: dict[type, Callable[[Quorum, Any], None]] = {
 
 
 def _poll_unattached(quorum: Quorum, state: Unattached) -> int:
-    if quorum.must_fetch_first or not quorum.may_be_needed:
+    if not quorum.may_be_needed:
         return follower.poll_observer_without_leader(quorum, state)
     deadline = election.poll_unattached(quorum, state)
-    if not quorum.is_dynamic or quorum.state is not state:
+    if quorum.state is not state:
         return deadline
-    return min(deadline, follower.ask_any_voter(quorum))  # a leader may not know where we are now (KAFKA-17030)
+    if quorum.asks_first:
+        return min(deadline, follower.look_for_leader(quorum))  # what the others say of their disks grows old
+    # A leader may not know where we are now (KAFKA-17030).
+    return min(deadline, follower.ask_any_voter(quorum, quorum.other_voters())) if quorum.is_dynamic else deadline
 
 
 POLLS: dict[Role, Callable[[Quorum, Any], int]] = {
@@ -181,6 +187,8 @@ class QuorumInfo:
     observers: tuple[ReplicaStatus, ...]
     has_leader: bool = True
     """Whether this node leads, or has heard of its leader within the fetch time-out."""
+    waits_for: Mapping[int, Word] = field(default_factory=dict)
+    """What the other voters say of their disks, while this one, which began empty, takes no part in elections."""
 
     @property
     def present_leader_id(self) -> int | None:
@@ -304,4 +312,4 @@ class RaftNode:
             voters = rows([*own, *others] if quorum.is_voter else others)
             observers = rows(watching if quorum.is_voter else [*own, *watching])
         known = quorum.epoch, quorum.leader_id, quorum.high_watermark
-        return QuorumInfo(state.role, *known, voters, observers, quorum.has_leader)
+        return QuorumInfo(state.role, *known, voters, observers, quorum.has_leader, quorum.waits_for)

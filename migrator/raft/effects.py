@@ -113,6 +113,18 @@ class AdvanceHighWatermark:
 
 
 @value
+class QuorumIsNew:
+    """Every voter has said that its log is empty, so this disk has lost nothing that anybody relies on. The mark of a
+    disk that began empty says so, durably, before the next effect: this node votes."""
+
+
+@value
+class LogIsWhole:
+    """All that a leader has committed is in the log, and on disk, for the first time in this process. The mark of an
+    empty disk is gone, durably, before the next effect: from here on others rely on us."""
+
+
+@value
 class Send:
     """Send a request to a peer (by node id); ``correlation`` is the core's own number."""
 
@@ -207,6 +219,8 @@ Effect = (
     | TruncateTo
     | RequestSync
     | AdvanceHighWatermark
+    | QuorumIsNew
+    | LogIsWhole
     | Send
     | Reply
     | ReadLog

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.raft import effects as fx
 from migrator.raft import responses, votes
+from migrator.raft.census import own_log
 from migrator.raft.config import may_follow
 from migrator.raft.learning import is_plausible, learn
 from migrator.raft.messages import (
@@ -40,9 +41,11 @@ def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None
         quorum.become_unattached(request.candidate_epoch)  # also before a pre-vote: that epoch has had an election
     if error == ErrorCode.none and not is_addressed:
         error = ErrorCode.invalid_voter_key
+    quorum.census.asked_for_vote(quorum, request)
     decide = _would_grant if request.pre_vote else _grant
     granted = error == ErrorCode.none and may_stand and decide(quorum, request)
-    quorum.reply(context, request, responses.vote(quorum, error, granted=granted))
+    own = own_log(quorum) if request.pre_vote else None
+    quorum.reply(context, request, responses.vote(quorum, error, granted=granted, own_log=own))
 
 
 def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
@@ -89,8 +92,8 @@ def _is_among_successors(quorum: Quorum, request: EndQuorumEpochRequest) -> bool
 def _grant(quorum: Quorum, request: VoteRequest) -> bool:
     """Decide, and make the vote durable. The same candidate gets the same answer again, unless the hook refuses it
     now: it may be another process than the one that had our vote, and refusing is always safe."""
-    state = quorum.state
-    if quorum.must_fetch_first or not isinstance(state, Unattached | Prospective):
+    state, floor = quorum.state, quorum.vote_floor
+    if floor is None or not isinstance(state, Unattached | Prospective):
         return False
     if state.voted_id is not None:
         same_directory = state.voted_directory_id in {ZERO_UUID, request.candidate_directory_id}
@@ -98,7 +101,7 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
         return is_same and quorum.config.may_grant_vote(request.candidate_id)
     if state.leader_id is not None:
         return False
-    if not votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), quorum.log_end()):
+    if not votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), floor):
         return False
     if not quorum.config.may_grant_vote(request.candidate_id):
         return False
@@ -108,29 +111,37 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
 
 def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
     """Whether an election now would have this node's vote: nobody leads it, and the candidate's log is good enough."""
-    is_up_to_date = votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), quorum.log_end())
-    if quorum.must_fetch_first:
+    floor = quorum.vote_floor
+    if floor is None:
         return False
+    is_up_to_date = votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), floor)
     return not quorum.has_leader and is_up_to_date and quorum.config.may_grant_vote(request.candidate_id)
 
 
 def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> None:
     """Count a vote. A lost election ends at once, without waiting for its time-out."""
     state = quorum.state
+    if isinstance(state, Follower) and peer == response.leader_id == state.leader_id:
+        quorum.prolong(state)  # whoever asks because of an empty disk hears that the leader is there: fetch from it
     if isinstance(state, Prospective):
         _count_pre_vote(quorum, state, peer, response)
     if not isinstance(state, Candidate):
         return
     (state.granted if response.vote_granted else state.rejected).add(peer)
-    if votes.is_won(quorum.voters, state.granted):
+    if _is_elected(quorum, state):
         quorum.become_leader()
     elif state.backoff_deadline is None and votes.is_lost(quorum.voters, state.rejected):
         _back_off(quorum, state)
 
 
+def _is_elected(quorum: Quorum, state: Candidate) -> bool:
+    """Whether the election is won, and the disks of all are still known to have begun empty if this one has."""
+    return votes.is_won(quorum.voters, state.granted) and not quorum.is_barred
+
+
 def _count_pre_vote(quorum: Quorum, state: Prospective, peer: int, response: VoteResponse) -> None:
     (state.granted if response.vote_granted else state.rejected).add(peer)
-    if votes.is_won(quorum.voters, state.granted) and not quorum.may_not_stand:
+    if votes.is_won(quorum.voters, state.granted) and quorum.may_be_needed and not quorum.may_not_stand:
         quorum.become_candidate()
     elif votes.is_lost(quorum.voters, state.rejected) or state.leader_id in state.rejected:
         quorum.give_up_prospects(state)  # a leader that refuses is there: fetch from it before it misses us
@@ -138,7 +149,7 @@ def _count_pre_vote(quorum: Quorum, state: Prospective, peer: int, response: Vot
 
 def pre_vote_is_unknown(quorum: Quorum) -> None:
     """A peer knows no pre-votes, as Kafka before 4.0: it can only be asked for its vote (KIP-996)."""
-    if isinstance(quorum.state, Prospective) and not quorum.may_not_stand:
+    if isinstance(quorum.state, Prospective) and quorum.may_be_needed and not quorum.may_not_stand:
         quorum.become_candidate()
 
 
@@ -255,7 +266,7 @@ def poll_prospective(quorum: Quorum, state: Prospective) -> int:
 
 def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     """Ask for votes until the election is won, lost or over; then wait a random while and begin anew."""
-    if votes.is_won(quorum.voters, state.granted):
+    if _is_elected(quorum, state):
         quorum.become_leader()  # a sole voter needs nobody else's vote
         return NEVER
     if quorum.may_not_stand:  # the election that runs may still be won, which lets the winner hand over
@@ -267,7 +278,7 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     if quorum.now >= state.backoff_deadline:
         if quorum.may_be_needed:
             return stand(quorum)
-        quorum.become_unattached(quorum.epoch + 1)  # a snapshot came that says it is removed
+        quorum.become_unattached(quorum.epoch + 1)  # a snapshot came that says it is removed, or an empty disk bars it
     return state.backoff_deadline
 
 

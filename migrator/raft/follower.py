@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from migrator.raft import effects as fx
 from migrator.raft import election, snapshot
 from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse
@@ -41,7 +43,7 @@ def leader_is_gone(quorum: Quorum, follower: Follower) -> None:
     A voter only asks whether others have lost the leader, too. If they have not, no epoch is raised, and it waits as
     ever. Without pre-votes it would unseat a leader whose port a firewall closes to this one voter.
     """
-    if quorum.must_fetch_first or not quorum.may_be_needed:
+    if not quorum.may_be_needed:
         follower.is_doubted = True
         follower.fetch_deadline = quorum.now  # an observer looks for the next leader
         return
@@ -90,9 +92,9 @@ def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:
 def update_high_watermark(quorum: Quorum, follower: Follower) -> None:
     """Committed is what the leader says, as far as we have it on disk."""
     if not quorum.log_changes:
-        quorum.advance_high_watermark(min(follower.leader_high_watermark, quorum.synced_end))
         if 0 < follower.leader_high_watermark <= quorum.synced_end:
-            quorum.must_fetch_first = False
+            quorum.log_is_whole()
+        quorum.advance_high_watermark(min(follower.leader_high_watermark, quorum.synced_end))
 
 
 # Polls; each returns when it wants to be asked again.
@@ -102,7 +104,7 @@ def poll_follower(quorum: Quorum, follower: Follower) -> int:
     """Fetch on from what is durable; a voter that hears nothing for too long stands for election."""
     if not quorum.log_is_durable or quorum.finishing is not None:
         return NEVER  # LogSynced or SnapshotFinished comes; a slow disk here is not the leader's fault
-    if quorum.must_fetch_first or not quorum.may_be_needed:
+    if not quorum.may_be_needed:
         return _poll_observer(quorum, follower)
     if quorum.is_shutting_down:
         return NEVER
@@ -134,17 +136,26 @@ def _poll_observer(quorum: Quorum, follower: Follower) -> int:
         return min(follower.fetch_deadline, ready_at)
     if quorum.now < follower.fetch_deadline and not is_outstanding and ready_at <= quorum.now:
         return min(follower.fetch_deadline, _ask_leader(quorum, follower))
-    return ask_any_voter(quorum)
+    return look_for_leader(quorum)
 
 
 def poll_observer_without_leader(quorum: Quorum, _state: Unattached) -> int:
-    """An observer finds the leader by fetching from anybody."""
-    return ask_any_voter(quorum)
+    """An observer finds the leader by asking anybody."""
+    return look_for_leader(quorum)
 
 
-def ask_any_voter(quorum: Quorum) -> int:
+def look_for_leader(quorum: Quorum) -> int:
+    """Whoever takes no part in elections asks who leads. A voter whose disk began empty asks so that it also learns
+    whether it may take part."""
+    if not quorum.asks_first:
+        return ask_any_voter(quorum, quorum.other_voters())
+    deadline, mute = quorum.census.ask(quorum)
+    return min(deadline, ask_any_voter(quorum, mute))
+
+
+def ask_any_voter(quorum: Quorum, among: Collection[int]) -> int:
     """Fetch from a random voter or bootstrap server; one that doesn't lead answers who does. One request at a time."""
-    voters = sorted(quorum.other_voters()) + list(quorum.config.bootstrap)
+    voters = sorted(among) + list(quorum.config.bootstrap)
     if not voters:
         return NEVER  # nobody is known; whoever leads has to find us
     waiting = [quorum.peers.ready_at(voter) for voter in voters if quorum.peers.is_outstanding(voter)]

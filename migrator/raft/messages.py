@@ -38,14 +38,25 @@ class VoteRequest:
 
 
 @value
+class OwnLog:
+    """What a node says of its own log: where it ends, and whether its disk began empty and has not yet had all that a
+    leader had committed."""
+
+    end: EpochOffset
+    must_fetch_first: bool
+
+
+@value
 class VoteResponse:
-    """``top_error`` concerns the whole request, ``error`` the partition; likewise below."""
+    """``top_error`` concerns the whole request, ``error`` the partition; likewise below. ``own_log`` is in the answers
+    of this program to pre-votes."""
 
     top_error: ErrorCode
     error: ErrorCode
     leader_id: int
     leader_epoch: int
     vote_granted: bool
+    own_log: OwnLog | None = None
 
 
 @value

@@ -12,7 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import require
 from migrator.raft import effects as fx
-from migrator.raft import responses, telling
+from migrator.raft import responses, telling, votes
+from migrator.raft.census import EMPTY_END, Census, Word
 from migrator.raft.config import EPOCH_LIMIT, RaftConfig
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.peers import Peers
@@ -65,7 +66,10 @@ class Quorum:
         """A downloaded snapshot that the disk is making durable; it outlives the role."""
         self.is_shutting_down = False
         self.must_fetch_first = config.must_fetch_first
-        """Whether this node takes no part in elections: what its disk once held may be what others rely on."""
+        """Whether this disk began empty, and has not yet had all that a leader had committed: what it held before may
+        be what others rely on."""
+        self.census = Census(config.election_timeout_ms)
+        self._is_whole = False
         self.address_deadline: int | None = None
         """Until when this node waits, or has waited, for addresses of a majority before it stands for election."""
         self.epoch = max(stored.epoch, log.last_epoch())
@@ -116,12 +120,38 @@ class Quorum:
     def may_be_needed(self) -> bool:
         """Whether this node stands for election: a voter, or one whose removal is not known to be committed. The others
         may not have that record, and vote for nobody whose log lacks it (Raft thesis 4.2.2). It never counts itself."""
+        if self.is_barred:
+            return False
         if self.is_voter:
             return True
         if self.membership.offset < self.high_watermark:
             return False
         before = self.log.membership_at(self.high_watermark).voters
         return before is not None and before.has(self.node_id, self.config.directory_id)
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether this voter, whose disk began empty, asks the others before it takes part in elections."""
+        return self.must_fetch_first and not self.config.takes_part_empty and self.is_voter
+
+    @property
+    def vote_floor(self) -> EpochOffset | None:
+        """What the log of a candidate has to reach for this node's vote, None while nobody gets it. A voter whose disk
+        began empty votes as the one with the longest log would, and only while all disks began empty."""
+        if not self.asks_first:
+            return self.log_end()
+        best, own = self.census.best_end(self.other_voters(), self.now), self.log_end()
+        return own if best is not None and votes.is_up_to_date(own, best) else best
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether this node stands for no election, because its disk began empty."""
+        return self.asks_first and self.vote_floor != self.log_end()
+
+    @property
+    def waits_for(self) -> dict[int, Word]:
+        """What the other voters say of their disks, while this one may not take part in elections."""
+        return self.census.words(self.other_voters(), self.now) if self.is_barred else {}
 
     @property
     def epochs_are_used_up(self) -> bool:
@@ -153,7 +183,7 @@ class Quorum:
     @property
     def may_not_stand(self) -> bool:
         """Whether this node begins no further election."""
-        return self.is_shutting_down or self.epochs_are_used_up or self.must_fetch_first
+        return self.is_shutting_down or self.epochs_are_used_up
 
     def log_end(self) -> EpochOffset:
         """Epoch of the last record and end offset of the log."""
@@ -220,6 +250,20 @@ class Quorum:
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.emit(fx.AdvanceHighWatermark(offset))
+
+    def log_is_whole(self) -> None:
+        """All that a leader has committed is here, and on disk."""
+        self.must_fetch_first = False
+        if not self._is_whole:
+            self._is_whole = True
+            self.emit(fx.LogIsWhole())
+
+    def take_census(self) -> None:
+        """Somebody has said something of a disk. When all are empty, the quorum is new, and nobody has to fetch first;
+        where one has a part of a log, the others look at that for as long as they wait."""
+        if self.asks_first and self.log_end() == self.census.best_end(self.other_voters(), self.now) == EMPTY_END:
+            self.must_fetch_first = False
+            self.emit(fx.QuorumIsNew())
 
     def prolong(self, follower: Follower) -> None:
         """The leader is alive, or our own disk kept us from asking: the fetch time-out begins anew."""

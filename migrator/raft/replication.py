@@ -37,6 +37,7 @@ def update_high_watermark(quorum: Quorum, leader: Leader) -> None:
     if offset is None or offset <= leader.start_offset or offset <= (leader.high_watermark or 0):
         return
     leader.high_watermark = offset
+    quorum.log_is_whole()
     quorum.advance_high_watermark(offset)
     answer_parked(quorum, leader)
 

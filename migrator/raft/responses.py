@@ -16,6 +16,7 @@ from migrator.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    OwnLog,
     RaftRequest,
     RaftResponse,
     VoteRequest,
@@ -41,9 +42,9 @@ def _leader(node: Responder) -> int:
     return -1 if node.leader_id is None else node.leader_id
 
 
-def vote(node: Responder, error: ErrorCode, *, granted: bool = False) -> VoteResponse:
+def vote(node: Responder, error: ErrorCode, *, granted: bool = False, own_log: OwnLog | None = None) -> VoteResponse:
     """Answer to Vote."""
-    return VoteResponse(NONE, error, _leader(node), node.epoch, granted)
+    return VoteResponse(NONE, error, _leader(node), node.epoch, granted, own_log)
 
 
 def begin(node: Responder, error: ErrorCode) -> BeginQuorumEpochResponse:

@@ -35,7 +35,7 @@ _MESSAGES: Mapping[str, Any] = {each.__name__: each for each in (*REQUESTS, *RES
 _FIELDS = {each: tuple(field.name for field in dataclasses.fields(each)) for each in (*REQUESTS, *RESPONSES)}
 _ERRORS = {code.value: code for code in ErrorCode}
 
-_OPTIONAL = frozenset({"cluster_id", "diverging", "snapshot_id"})
+_OPTIONAL = frozenset({"cluster_id", "diverging", "snapshot_id", "own_log"})
 _ERROR_FIELDS = frozenset({"top_error", "error"})
 
 
@@ -57,6 +57,8 @@ def from_proto(proto: Message) -> Any:
 def _dump(value: Any) -> Any:
     if isinstance(value, EpochOffset):
         return quorum_pb2.EpochOffset(epoch=value.epoch, offset=value.offset)
+    if isinstance(value, messages.OwnLog):
+        return quorum_pb2.OwnLog(end=_dump(value.end), must_fetch_first=value.must_fetch_first)
     return value
 
 
@@ -69,6 +71,8 @@ def _load(proto: Any, name: str) -> Any:
         return None
     if isinstance(value, quorum_pb2.EpochOffset):
         return EpochOffset(value.epoch, value.offset)
+    if isinstance(value, quorum_pb2.OwnLog):
+        return messages.OwnLog(EpochOffset(value.end.epoch, value.end.offset), value.must_fetch_first)
     if name in _ERROR_FIELDS:
         return _ERRORS.get(value, ErrorCode.unknown_server_error)
     if name.endswith("directory_id"):

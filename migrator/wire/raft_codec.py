@@ -25,6 +25,7 @@ from migrator.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    OwnLog,
     RaftRequest,
     RaftResponse,
     VoteRequest,
@@ -321,7 +322,7 @@ def _partition_fields(response: RaftResponse) -> dict[str, Any]:
     leader = {"leader_id": response.leader_id, "leader_epoch": response.leader_epoch}
     common = {"error_code": response.error, **leader, "current_leader": leader}
     if isinstance(response, VoteResponse):
-        return {**common, "vote_granted": response.vote_granted}
+        return {**common, "vote_granted": response.vote_granted, **_own_log_fields(response.own_log)}
     if isinstance(response, FetchResponse):
         return {**common, **_fetched_fields(response)}
     if isinstance(response, FetchSnapshotResponse):
@@ -333,6 +334,13 @@ def _partition_fields(response: RaftResponse) -> dict[str, Any]:
             "unaligned_records": response.data,
         }
     return common
+
+
+def _own_log_fields(own: OwnLog | None) -> dict[str, Any]:
+    if own is None:
+        return {}
+    end = {"epoch": own.end.epoch, "end_offset": own.end.offset}
+    return {"own_log": {**end, "must_fetch_first": own.must_fetch_first}}
 
 
 def _fetched_fields(response: FetchResponse) -> dict[str, Any]:
@@ -375,9 +383,17 @@ def decode_raft_response(body: Any) -> RaftResponse:
         return _fetch_snapshot_response(top_error, partition)
     leader = partition.leader_id, partition.leader_epoch
     if api_key == VOTE:
-        return VoteResponse(top_error, partition.error_code, *leader, partition.vote_granted)
+        return VoteResponse(top_error, partition.error_code, *leader, partition.vote_granted, _own_log(partition))
     response = BeginQuorumEpochResponse if api_key == BEGIN_QUORUM_EPOCH else EndQuorumEpochResponse
     return response(top_error, partition.error_code, *leader)
+
+
+def _own_log(partition: Any) -> OwnLog | None:
+    """What a controller of ours has told, from version 2 on."""
+    told = getattr(partition, "own_log", None)
+    if told is None or told.epoch < 0 or told.end_offset < 0:
+        return None
+    return OwnLog(EpochOffset(told.epoch, told.end_offset), told.must_fetch_first)
 
 
 def _failed(api_key: int, error: ErrorCode) -> RaftResponse:

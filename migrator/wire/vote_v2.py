@@ -17,6 +17,8 @@ from kio.static.primitive import i16, i32, i64
 
 KEY: Final = i16(52)
 VERSION: Final = i16(2)
+OWN_LOG_TAG: Final = 10_026
+"""Kafka counts its tags from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +68,53 @@ class VoteRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLog:
+    """What a controller of ours says of its own log, in a tagged field that Kafka does not have: readers leave out tags
+    that they do not know (KIP-482). ``epoch`` is -1 where nothing is said."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    epoch: i32 = field(metadata={"kafka_type": "int32"}, default=i32(-1))
+    end_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    must_fetch_first: bool = field(metadata={"kafka_type": "bool"}, default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsePartitionData:
+    """As version 1, and our own field."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    leader_id: BrokerId = field(metadata={"kafka_type": "int32"})
+    leader_epoch: i32 = field(metadata={"kafka_type": "int32"})
+    vote_granted: bool = field(metadata={"kafka_type": "bool"})
+    own_log: OwnLog = field(metadata={"tag": OWN_LOG_TAG}, default=OwnLog())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseTopicData:
+    """The metadata topic."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    topic_name: TopicName = field(metadata={"kafka_type": "string"})
+    partitions: tuple[ResponsePartitionData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    """As version 1."""
+    """As version 1, but for `ResponsePartitionData`."""
 
     __type__: ClassVar = EntityType.response
     __version__: ClassVar[i16] = VERSION
@@ -75,5 +122,5 @@ class VoteResponse:
     __api_key__: ClassVar[i16] = KEY
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
-    topics: tuple[v1.TopicData, ...]
+    topics: tuple[ResponseTopicData, ...]
     node_endpoints: tuple[v1.NodeEndpoint, ...] = field(metadata={"tag": 0}, default=())

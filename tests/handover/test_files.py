@@ -15,10 +15,11 @@ from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.observations import MetadataDirectory
 from migrator.handover.target_release import TOWARDS_BROKERS, parse_target
+from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import read_meta_properties
-from migrator.log.metadata_log import MetadataLog
+from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import ChildProcess
 from migrator.records import metadata as m
@@ -150,6 +151,13 @@ async def test_what_a_directory_says(tmp_path: Path, state: m.ZkMigrationState, 
     written(tmp_path, state)
     found = await look_into(settings(tmp_path), None)
     assert found == MetadataDirectory(formatted=True, holds_log=True, finished=finished, level=21)
+
+
+async def test_a_part_of_a_log_is_no_log(tmp_path: Path) -> None:
+    """A stock controller would vote with it; the other voters must have everything before it starts."""
+    written(tmp_path, m.ZkMigrationState.POST_MIGRATION)
+    EmptyMark(tmp_path / DIRECTORY_NAME).write(Beginning.UNKNOWN)
+    assert await look_into(settings(tmp_path), None) == MetadataDirectory(formatted=True)
 
 
 async def test_a_directory_in_use_is_not_disturbed(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from migrator.controller.given_up import recovered_of
 from migrator.controller.quorum_target import TargetOrder
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
+from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.errors import StorageError
+from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.recovery_file import FILE_NAME
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.quorum.voter_change_apis import UPDATE_RAFT_VOTER, VoterChangeApis
@@ -165,6 +167,21 @@ async def test_the_survivor_leads_alone_and_goes_on_writing(tmp_path: Path) -> N
         await until(lambda: "later" in names(node.metadata.published), "the write is published")
         assert names(node.metadata.published) == {"kept", "later"}, "the open transaction is aborted"
         assert recovered_of(node.metadata.published).refused == set(lost(cluster))
+
+
+async def test_a_survivor_that_had_to_fetch_first_says_so_and_leads_alone(tmp_path: Path) -> None:
+    async with stopped(tmp_path) as cluster:
+        mark = EmptyMark(directory_of(cluster) / DIRECTORY_NAME)
+        with closing(Survivor(cluster.settings(SURVIVOR))) as survivor:
+            assert survivor.evidence().is_whole
+        mark.write(Beginning.UNKNOWN)
+        with closing(Survivor(cluster.settings(SURVIVOR))) as survivor:
+            assert not survivor.evidence().is_whole
+        recover(cluster)
+        cluster.extra = {"migrator.quorum.require.bootstrap": "true"}
+        cluster.start(SURVIVOR)
+        await cluster.leader()
+        assert mark.read() is None
 
 
 async def test_those_who_were_given_up_come_back_and_are_refused(

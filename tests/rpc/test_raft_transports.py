@@ -22,6 +22,7 @@ from migrator.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    OwnLog,
     RaftRequest,
     RaftResponse,
     VoteRequest,
@@ -42,6 +43,7 @@ from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
+from migrator.wire.schemas import SERVED_APIS
 from migrator.wire.server import KafkaListener
 from tests.rpc.support.identities import IDENTITIES, voter
 from tests.wire.support.babbler import babbling
@@ -80,6 +82,13 @@ EXCHANGES: list[tuple[RaftRequest, RaftResponse]] = [
     (
         FetchSnapshotRequest(CLUSTER, 1, 7, EpochOffset(5, 80), 0, 1),
         FetchSnapshotResponse(OK, ErrorCode.snapshot_not_found, 2, 7, EpochOffset(-1, -1), 0, 0, b""),
+    ),
+    *(
+        (
+            VoteRequest(CLUSTER, 2, 7, 1, 0, 0, DIRECTORY, DIRECTORY, pre_vote=True),
+            VoteResponse(OK, OK, -1, 7, vote_granted=False, own_log=own),
+        )
+        for own in (None, OwnLog(EpochOffset(0, 0), must_fetch_first=True), OwnLog(EpochOffset(6, 2**40), False))
     ),
 ]
 
@@ -124,7 +133,7 @@ class Kafka:
     @contextlib.asynccontextmanager
     async def serve(self, answer: RaftHandler, port: int = 0) -> AsyncIterator[int]:
         handler = RaftService(answer, lambda _: ListenerEndpoint("CONTROLLER", "127.0.0.1", 9093))
-        listener = KafkaListener("CONTROLLER", handler)
+        listener = KafkaListener("CONTROLLER", handler, apis=SERVED_APIS)
         bound = await listener.start("127.0.0.1", port)
         try:
             yield bound

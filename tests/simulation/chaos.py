@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.raft import events as ev
 from migrator.raft.states import Role
 
 if TYPE_CHECKING:
+    from tests.simulation.node import SimulatedNode
     from tests.simulation.world import World
 
+
+DISK_CHANGE_MS = (1_200, 2_000)
+"""Nobody replaces a disk before the leader of that moment has missed its voter: for 1.5 fetch time-outs (450 ms)."""
 
 SHUTDOWN_PATIENCE_MS = 500
 """So long a node waits for `ReadyToStop`."""
@@ -35,6 +40,7 @@ class Chaos:
             self._full_disk: options.full_disk_rate,
             self._hand_over: options.handover_rate,
             self._wipe: options.wipe_rate if options.dynamic else 0.0,
+            self._lose_disk: 0.0 if options.dynamic or options.barred else options.disk_loss_rate,
         }
         for fault, rate in rates.items():
             if rate > 0:
@@ -54,9 +60,8 @@ class Chaos:
         self._is_over = True
         world.network.is_calm = True
         for node in world.nodes.values():
+            self._world.after(max(0.0, node.without_disk_until - world.now), partial(self._restart, node))
             node.disk_is_full, node.disk_slowness, node.paused_until = False, 1.0, world.now
-            if node.raft is None:
-                node.boot()
 
     def _later(self, action: Callable[[], None], longest_ms: float) -> None:
         self._world.after(self._random.uniform(1, longest_ms), lambda: None if self._is_over else action())
@@ -72,7 +77,11 @@ class Chaos:
         """The process comes back after a while."""
         node = self._world.nodes[node_id]
         longest = 10 if self._is_over else 800
-        self._world.after(self._random.uniform(1, longest), lambda: node.boot() if node.raft is None else None)
+        self._world.after(self._random.uniform(1, longest), lambda: self._restart(node))
+
+    def _restart(self, node: SimulatedNode) -> None:
+        if node.raft is None and self._world.now >= node.without_disk_until:
+            node.boot()
 
     def _partition(self) -> None:
         """Two groups, or the leader against all; in a third of the cases in one direction only."""
@@ -141,3 +150,13 @@ class Chaos:
         node = self._random.choice(list(self._world.nodes.values()))
         if node.raft is not None and self._world.may_lose(node):
             self._world.wipe(node)
+
+    def _lose_disk(self) -> None:
+        """A configured voter comes back with an empty disk, under its old name."""
+        world = self._world
+        node = world.nodes[self._random.choice(sorted(world.voters))]
+        if node.raft is not None and world.may_empty(node):
+            away_ms = self._random.uniform(*DISK_CHANGE_MS)
+            node.without_disk_until = world.now + away_ms
+            world.empty(node)
+            world.after(away_ms, lambda: self._restart(node))

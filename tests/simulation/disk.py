@@ -194,6 +194,8 @@ class SimulatedDisk:
         self.election = NEVER_ELECTED
         self.unsynced_election: ElectionState | None = None
         """Written but not fsynced, which only a planted bug does."""
+        self.must_fetch_first: bool | None = None
+        """The mark of a disk that began empty, durable at once; False: with the quorum. None: there is no mark."""
 
     def recover(self) -> None:
         """What a node does at boot: fsync what is there, and let a snapshot beyond the log replace it."""
@@ -205,6 +207,12 @@ class SimulatedDisk:
         self.log.synced_end = self.log.end_offset()
         if self.unsynced_election is not None:
             self.election, self.unsynced_election = self.unsynced_election, None
+
+    def mark_if_empty(self) -> bool:
+        """What a node does before it says anything: it never forgets that its disk began empty."""
+        if self.must_fetch_first is None and not self.log.end_offset() and not self.log.snapshots():
+            self.must_fetch_first = True
+        return bool(self.must_fetch_first)
 
     def lose_power(self, random: Random) -> int:
         """Forget what was not synced; returns the number of lost batches."""

@@ -55,6 +55,11 @@ def barred_never_lead(is_barred: bool) -> bool:
     return not is_barred
 
 
+def new_quorum_has_lost_nothing(committed_at_boot: int) -> bool:
+    """No voter takes the quorum for new if anything had been committed when its process began."""
+    return committed_at_boot == 0
+
+
 # 2, 3. Logs
 
 

@@ -77,7 +77,7 @@ class SimulatedNode:
         self.disk = SimulatedDisk()
         self.raft: RaftNode | None = None
         self.life = 0
-        self.paused_until = 0.0
+        self.paused_until = self.without_disk_until = 0.0
         self.disk_slowness = 1.0
         self.disk_is_full = False
         self.epoch_said = 0
@@ -95,6 +95,8 @@ class SimulatedNode:
             fx.TruncateTo: self._truncate,
             fx.RequestSync: self._request_sync,
             fx.AdvanceHighWatermark: self._advance,
+            fx.QuorumIsNew: lambda _effect: watch.takes_quorum_for_new(self),
+            fx.LogIsWhole: lambda _effect: watch.has_whole_log(self),
             fx.Send: self._send,
             fx.Reply: lambda effect: self._reply(effect.context, effect.response),
             fx.ReadLog: self._read_log,
@@ -113,6 +115,7 @@ class SimulatedNode:
         world = self.world
         self.life += 1
         self.disk.recover()
+        self.committed_at_boot = world.history.end.offset
         watch.voters_of(self)
         self.high_watermark = -1
         self.unanswered: dict[RequestContext, int] = {}
@@ -122,8 +125,7 @@ class SimulatedNode:
         self.leader_since = world.now
         self.leaves_epoch: float = -1
         """The epoch in which it was asked to resign, which takes a moment; every one once it shuts down."""
-        self.wanted_generation = 0
-        self.is_syncing = self.sync_again = False
+        self.wanted_generation, self.is_syncing, self.sync_again = 0, False, False
         self.tick_at = math.inf
         self.image = self._newest_snapshot()
         self.controller = Controller(self)
@@ -144,6 +146,7 @@ class SimulatedNode:
             max_parked_fetches=100,
             asks_for_pre_votes=world.options.pre_votes,
             has_address=self.places.is_known,
+            must_fetch_first=self.disk.mark_if_empty(),
             may_grant_vote=lambda candidate: not world.is_barred(candidate),
         )
         self.raft = RaftNode(config, self.disk.log, self.disk.election, self.random, self.local_time())

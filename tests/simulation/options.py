@@ -52,6 +52,10 @@ class Options:
     """Share of the changes after whose append the leader loses its power."""
     unknown_share: float
     """Share of the other nodes whose addresses a node does not know when it boots (only with voters in the log)."""
+    disk_loss_rate: float
+    """How often a configured voter gets an empty disk under its old name (only without voters in the log)."""
+    disk_losses_at_once: int
+    """How many of them may have to fetch first at a time; more than a minority may never elect anybody again."""
     is_advertised: bool
     """Whether a leader knows who can go on with a plan, so that it hands over to one of them before it leaves."""
 
@@ -66,7 +70,7 @@ def expand(seed: int, overrides: dict[str, str] | None = None) -> Options:
     def sometimes(share: float, low: float, high: float) -> float:
         return round(random.uniform(low, high), 3) if random.random() < share else 0.0
 
-    journey = Random(f"journey {seed}").choice(JOURNEYS)
+    journey, disks = Random(f"journey {seed}").choice(JOURNEYS), Random(f"disks {seed}")
     options = Options(
         seed=seed,
         voters=random.choice((3, 5)),
@@ -98,6 +102,8 @@ def expand(seed: int, overrides: dict[str, str] | None = None) -> Options:
         wipe_rate=sometimes(0.6, 0.1, 0.6),
         crash_after_change=sometimes(0.6, 0.2, 1.0),
         unknown_share=Random(f"addresses {seed}").choice((0.0, 0.0, 0.4, 0.8)),
+        disk_loss_rate=disks.choice((0.0, 0.3, 1.0)),
+        disk_losses_at_once=disks.choice((1, 1, 2)),
         is_advertised=random.random() < 0.6,
     )
     types = {field.name: type(getattr(options, field.name)) for field in fields(options)}

@@ -13,11 +13,12 @@ from unittest.mock import patch
 from migrator.raft import core, election, follower, learning, quorum, replication, votes
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
+from migrator.raft.census import EMPTY_END, Census
 from migrator.raft.messages import EpochOffset, VoteResponse
 from migrator.raft.peers import Peers
 from migrator.raft.quorum import Quorum
 from migrator.raft.replication import FetchPosition
-from migrator.raft.states import Follower, Leader, Unattached
+from migrator.raft.states import NEVER_ELECTED, Follower, Leader, Unattached
 from migrator.values import value
 from tests.simulation.batches import Record
 from tests.simulation.controller import Controller
@@ -36,6 +37,7 @@ BUGS: dict[str, Callable[[], Patches]] = dict(VOTER_BUGS)
 
 VOTERS_CHANGE = {"dynamic": "yes"}
 BY_HAND = {"dynamic": "yes", "change_rate": "20", "journey": "random", "spares": "2"}
+DISKS_ARE_LOST = {"dynamic": "no", "barred": "no", "disk_loss_rate": "1", "disk_losses_at_once": "2", "crash_rate": "4"}
 LIKELIER: dict[str, dict[str, str]] = {
     "hook_is_not_asked": {"dynamic": "no", "barred": "yes"},
     "hook_is_not_asked_again": {
@@ -49,6 +51,8 @@ LIKELIER: dict[str, dict[str, str]] = {
     "v07_leader_that_removes_itself_counts_itself": BY_HAND | {"is_advertised": "no"},
     "v22_vote_of_a_stranger_unseats_a_leader": BY_HAND | {"pre_votes": "no", "partition_rate": "3"},
     "removed_voter_stands_no_more_although_it_is_needed": BY_HAND | {"crash_after_change": "1"},
+    "mark_of_an_empty_disk_is_forgotten_at_the_second_start": DISKS_ARE_LOST,
+    "silent_voters_count_as_empty": DISKS_ARE_LOST,
     "leader_that_overslept_answers_first": {"dynamic": "no", "voters": "5", "pause_rate": "4", "delay_max_ms": "40"},
 }
 """Options that make a rare situation frequent, for bugs that would take more seeds than `SEEDS_MAX`."""
@@ -343,3 +347,20 @@ def leader_that_overslept_answers_first() -> Patches:
         core.REQUESTS[type(event.request)](books, event.context, event.request)
 
     return [(core, "EVENTS", core.EVENTS | {ev.RequestReceived: on_request})]
+
+
+@bug
+def mark_of_an_empty_disk_is_forgotten_at_the_second_start() -> Patches:
+    """What an earlier version did: whoever had an election state beside its empty log counted as a voter."""
+
+    def mark_if_empty(self: SimulatedDisk) -> bool:
+        is_empty = not self.log.end_offset() and not self.log.snapshots()
+        self.must_fetch_first = is_empty and self.election == NEVER_ELECTED
+        return self.must_fetch_first
+
+    return [(SimulatedDisk, "mark_if_empty", mark_if_empty)]
+
+
+@bug
+def silent_voters_count_as_empty() -> Patches:
+    return [(Census, "best_end", lambda _self, _others, _now: EMPTY_END)]

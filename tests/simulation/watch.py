@@ -117,3 +117,16 @@ def change(node: SimulatedNode, voters: VoterSet) -> None:
             check(rules.leader_leaves_last, [key.node_id for key in now], wanted)
         if world.history.target_epoch < node.epoch_said:
             world.count("plans resumed by another leader")
+
+
+def takes_quorum_for_new(node: SimulatedNode) -> None:
+    """Every voter has said that its log is empty."""
+    check(rules.new_quorum_has_lost_nothing, node.committed_at_boot)
+    node.disk.must_fetch_first = False
+
+
+def has_whole_log(node: SimulatedNode) -> None:
+    """It has all that a leader had committed, and loses its mark for good."""
+    node.world.count("empty disks filled", int(node.disk.must_fetch_first is not None))
+    node.world.emptied.discard(node.node_id)
+    node.disk.must_fetch_first = None

@@ -73,8 +73,10 @@ class World:
         self.bootstrap = tuple(-1 - node_id for node_id in ids) if options.dynamic else ()
         self.network = SimulatedNetwork(options, self.random, self.after)
         self.nodes = {node_id: SimulatedNode(self, node_id) for node_id in ids}
-        self.lost: dict[ReplicaKey, SimulatedDisk] = {}
+        self.lost: dict[ReplicaKey, list[SimulatedDisk]] = {}
         """The disks that are gone, as they were at last."""
+        self.emptied: set[int] = set()
+        """The voters that have lost their disks, and have not yet had again all that was committed."""
         self.committing: list[ReplicaKey] = []
         """The voters that were in force when the high watermark moved last."""
         self.operator = Operator(self)
@@ -114,6 +116,9 @@ class World:
         self.operator.end()
         acknowledged_before, healed_at = len(self.history.acknowledged), self.now
         self._run_until(lambda: self.now >= healed_at + HEALING_MS_MAX or self._is_whole(acknowledged_before))
+        if self.waits_for_an_order():
+            self.count("quorums that wait for an order")
+            return
         check(rules.progress_after_healing, self.now - healed_at, HEALING_MS_MAX - 1)
         check(rules.acknowledged_is_visible, self.history.acknowledged, self.history.visible)
         changes = self.history.changes[1:]  # the first one is what the directories were formatted with
@@ -229,15 +234,39 @@ class World:
         """The committed end is durable where it has to be."""
         end = self.history.end
         if end.offset:
-            disks = [self.lost.get(key, self.nodes[key.node_id].disk) for key in self.committing]
-            check(rules.committed_is_on_majority, sum(disk.has_durably(end) for disk in disks), len(disks))
+            disks = [(self.nodes[key.node_id].disk, *self.lost.get(key, ())) for key in self.committing]
+            copies = sum(any(disk.has_durably(end) for disk in each) for each in disks)
+            check(rules.committed_is_on_majority, copies, len(disks))
 
     def wipe(self, node: SimulatedNode) -> None:
         """A node gets an empty disk, and with that another directory id; what it had is gone for good."""
         self.count("wiped disks")
         self.power_cut(node)
-        self.lost[node.key] = node.disk
+        self.lost.setdefault(node.key, []).append(node.disk)
         node.wipe(self.directory(node.node_id, len(self.lost)))
+
+    def may_empty(self, node: SimulatedNode) -> bool:
+        """Whether a configured voter may lose its disk now: somebody else has all that is committed."""
+        others = (self.nodes[voter].disk for voter in self.voters - {node.node_id})
+        if self.history.end.offset and not any(disk.has_durably(self.history.end) for disk in others):
+            return False
+        return len(self.without_log() | {node.node_id}) <= min(self.options.disk_losses_at_once, len(self.voters) - 1)
+
+    def empty(self, node: SimulatedNode) -> None:
+        """A configured voter loses its disk; nothing says that the next one is another."""
+        self.count("disks lost")
+        self.emptied.add(node.node_id)
+        self.power_cut(node)
+        self.lost.setdefault(node.key, []).append(node.disk)
+        node.wipe(node.key.directory_id)
+
+    def waits_for_an_order(self) -> bool:
+        """Whether so many configured voters lost their disks that nobody but an operator can say how to go on."""
+        return 0 < len(self.voters - self.without_log()) < majority(len(self.voters))
+
+    def without_log(self) -> set[int]:
+        """The configured voters that have to fetch first: they lost their disks, or have had nothing yet."""
+        return self.emptied | {voter for voter in self.voters if self.nodes[voter].disk.must_fetch_first}
 
     def directory(self, node_id: int, generation: int) -> Uuid:
         """The directory id of a node's disk; static voters have none."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
 
 from migrator.clock import monotonic_ms
 from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
+from migrator.raft.census import Word
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.raft.transport import RaftHandler, RaftTransport
 from migrator.values import value
@@ -24,6 +26,11 @@ PATIENCE_MS = 5_000
 """An election may take so long before the log speaks of it."""
 REPEAT_MS = 60_000
 
+_WORDS = {
+    Word.SILENT: "no answer from",
+    Word.UNKNOWN: "not known of",
+    Word.HAS_LOG: "a log is at",
+}
 LogEnd = tuple[int, int]
 """Epoch of the last record, and end offset."""
 
@@ -82,7 +89,8 @@ def noted(handle: RaftHandler, notes: VoteNotes) -> RaftHandler:
 @value
 class ElectionFacts:
     """What may keep a node from being elected. ``answers``: by voter, of those that were asked; ``waits_for_log``: its
-    directory is empty, and it may not assume that the quorum is new."""
+    directory holds no whole log, and it may not assume that the quorum is new; ``words``: what the other voters say of
+    theirs."""
 
     node_id: int
     voters: frozenset[int]
@@ -91,6 +99,7 @@ class ElectionFacts:
     ends: Mapping[int, LogEnd]
     refusing: frozenset[int]
     waits_for_log: bool = False
+    words: Mapping[int, Word] = field(default_factory=dict)
 
 
 def why_not_elected(facts: ElectionFacts) -> str:
@@ -100,10 +109,7 @@ def why_not_elected(facts: ElectionFacts) -> str:
     needed = len(facts.voters) // 2 + 1
     there = sum(1 for voter in facts.voters if voter == facts.node_id or facts.answers.get(voter))
     if facts.waits_for_log:
-        return (
-            "this controller does not stand for election: its directory is empty, and "
-            "migrator.quorum.require.bootstrap is true"
-        )
+        return _why_it_waits(facts.words)
     if facts.node_id not in facts.voters:
         return "this controller is no voter, and waits for a leader"
     if silent and there < needed:
@@ -119,6 +125,21 @@ def why_not_elected(facts: ElectionFacts) -> str:
             f"another candidate or a leader that is still heard there"
         )
     return "an election is under way"
+
+
+def _why_it_waits(words: Mapping[int, Word]) -> str:
+    """Of a voter with an empty disk: for whom, and what would end it."""
+    said = [
+        f"{text} {number_ranges('controller', found)}"
+        for word, text in _WORDS.items()
+        if (found := sorted(voter for voter, what in words.items() if what is word))
+    ]
+    known = f" ({'; '.join(said)})" if said else ""
+    return (
+        "this controller takes no part in elections, because its directory does not hold a whole log, and "
+        "migrator.quorum.require.bootstrap is true. It waits for a leader with a log, or until every other voter says "
+        f"that its directory is empty, too{known}"
+    )
 
 
 class RollCall:
@@ -182,13 +203,14 @@ class RollCall:
         if self._since_ms is None:
             self._since_ms = now_ms
         lasts_ms, why = now_ms - self._since_ms, self.why
-        if lasts_ms < PATIENCE_MS or (why == self._said and now_ms - self._said_ms < REPEAT_MS):
+        patience_ms = 0 if self._facts(self.answers).waits_for_log else PATIENCE_MS
+        if lasts_ms < patience_ms or (why == self._said and now_ms - self._said_ms < REPEAT_MS):
             return
         self._said, self._said_ms = why, now_ms
         facts = self._facts(self.answers)
         log.warning(
-            "No controller has led for %s: %s. An election needs %d of %d voters",
-            duration(lasts_ms),
+            "No controller %s: %s. An election needs %d of %d voters",
+            f"has led for {duration(lasts_ms)}" if lasts_ms >= PATIENCE_MS else "leads",
             why,
             len(facts.voters) // 2 + 1,
             len(facts.voters),

@@ -447,9 +447,6 @@ class QuorumRunner:
     def _blame(self, effect: fx.BlamePeer) -> None:
         self.refusals.refused(f"node {effect.peer} broke the protocol: {effect.reason}")
 
-    def _stop(self, _effect: fx.ReadyToStop) -> None:
-        self._ready_to_stop.set()
-
     def _perform(self, effect: fx.Effect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
         match effect:
             case fx.PersistElectionState():
@@ -474,6 +471,10 @@ class QuorumRunner:
                 self._request_sync(effect)
             case fx.AdvanceHighWatermark():
                 self._committed(effect)
+            case fx.QuorumIsNew():
+                self._storage.note_new_quorum()
+            case fx.LogIsWhole():
+                self._storage.unmark()
             case fx.Send():
                 self._send(effect)
             case fx.Reply():
@@ -489,7 +490,7 @@ class QuorumRunner:
             case fx.BlamePeer():
                 self._blame(effect)
             case fx.ReadyToStop():
-                self._stop(effect)
+                self._ready_to_stop.set()
             case never:
                 assert_never(never)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
+from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.errors import StorageError
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
@@ -39,6 +40,7 @@ class NodeStorage:
     def __init__(self, metadata_log: MetadataLog, quorum_state: QuorumStateFile) -> None:
         self.log = metadata_log
         self._quorum_state = quorum_state
+        self._empty_mark = EmptyMark(metadata_log.directory)
         self._receiver: SnapshotReceiver | None = None
 
     @property
@@ -49,6 +51,29 @@ class NodeStorage:
     def persist_election_state(self, state: ElectionState) -> None:
         """Durable on return."""
         self._quorum_state.write(state)
+
+    def mark_if_empty(self) -> bool:
+        """Whether the disk began empty, at this start or an earlier one, and has not yet had all that a leader had;
+        this is durable on return. The file that a formatting leaves at offset 0 is no log."""
+        if self._empty_mark.read() is None and not self.log.end_offset() and not self.log.snapshots():
+            self._empty_mark.write(Beginning.UNKNOWN)
+        return self.must_fetch_first
+
+    @property
+    def must_fetch_first(self) -> bool:
+        """Whether the mark of an empty disk is there, and the quorum is not known to be new."""
+        return self._empty_mark.read() is Beginning.UNKNOWN
+
+    def note_new_quorum(self) -> None:
+        """The disk began empty with the quorum; durable on return."""
+        self._empty_mark.write(Beginning.NEW_QUORUM)
+        log.info("The metadata directories of all voters are empty: the quorum is new")
+
+    def unmark(self) -> None:
+        """The log is whole; durable on return."""
+        if self._empty_mark.read() is not None:
+            self._empty_mark.remove()
+            log.info("The metadata directory holds all that is committed")
 
     def leader_change(self, effect: AppendLeaderChange, now_ms: int) -> bytes:
         """The control batch that opens a leader's epoch, encoded for the log's end."""

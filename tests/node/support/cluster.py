@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.raft.transport import PeerTimeoutError, UnreachableError
+from migrator.raft.voter_set import VoterSet
 from migrator.records.versions import parse_version
 from tests.patience import PATIENCE_SECONDS
 
@@ -95,9 +96,13 @@ class Cluster:
         return settings_from(self.keys(node_id), "test")[0]
 
     def format(self) -> None:
-        for node_id in range(1, self.size + 1):
+        self.format_some(range(1, self.size + 1))
+
+    def format_some(self, node_ids: Iterable[int], voters: VoterSet | None = None) -> None:
+        """Also again, on disks that are new; ``voters`` are those of ``--initial-controllers``."""
+        for node_id in node_ids:
             directory = self.settings(node_id).metadata_directory
-            plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version(self.release))
+            plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version(self.release), voters=voters)
             format_directories(plan, random=Random(node_id), now_ms=0)
 
     def start(self, node_id: int) -> NodeCore:

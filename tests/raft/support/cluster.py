@@ -145,6 +145,12 @@ class Member:
             assert self.log.fits(batch), f"{batch} does not fit at {self.log.end_offset()}"
             self.log.append(batch)
 
+    def _quorum_is_new(self, _effect: fx.QuorumIsNew) -> None:
+        self.disk.must_fetch_first = False
+
+    def _log_is_whole(self, _effect: fx.LogIsWhole) -> None:
+        self.disk.must_fetch_first = None
+
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
         records = opening(effect.leader_id, effect.bootstrap)
         self.log.append(self.cluster.batches.make(self.log.end_offset(), effect.epoch, records))
@@ -205,6 +211,8 @@ class Member:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Member, Any], None]]] = {
         fx.PersistElectionState: _persist,
+        fx.QuorumIsNew: _quorum_is_new,
+        fx.LogIsWhole: _log_is_whole,
         fx.Append: _append,
         fx.AppendLeaderChange: _append_leader_change,
         fx.AppendVoters: _append_voters,

@@ -1,0 +1,64 @@
+"""``must-fetch-first``: this disk was empty when its controller started, and has not yet had all that a leader had.
+
+It lies beside the log, from before the controller says anything to anybody until it has, on disk, everything up to the
+high watermark of a leader. It also remembers that the quorum was new, once all voters have said so. Stock Kafka knows
+nothing of the file, and leaves it alone. See docs/adr/0033-an-empty-disk.md.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+
+import orjson
+
+from migrator.log.errors import storage_errors
+from migrator.log.files import remove_file, sync_directory, write_durably
+
+FILE_NAME = "must-fetch-first"
+_DATA_VERSION = 0
+
+
+class Beginning(Enum):
+    """Why the disk began empty."""
+
+    UNKNOWN = "unknown"
+    NEW_QUORUM = "new quorum"
+
+
+class EmptyMark:
+    """The file of one log directory."""
+
+    def __init__(self, log_directory: Path) -> None:
+        self._path = log_directory / FILE_NAME
+
+    def read(self) -> Beginning | None:
+        """What it says, None when there is no mark. One that nobody can understand says the least.
+
+        :raises StorageError: it cannot be read.
+        """
+        with storage_errors("cannot read", self._path):
+            if not self._path.exists():
+                return None
+            data = self._path.read_bytes()
+        is_new = data == _encode(Beginning.NEW_QUORUM)
+        return Beginning.NEW_QUORUM if is_new else Beginning.UNKNOWN
+
+    def write(self, beginning: Beginning) -> None:
+        """Durable when this returns.
+
+        :raises StorageError: when that fails.
+        """
+        write_durably(self._path, _encode(beginning))
+
+    def remove(self) -> None:
+        """Durable when this returns.
+
+        :raises StorageError: when that fails.
+        """
+        remove_file(self._path)
+        sync_directory(self._path.parent)
+
+
+def _encode(beginning: Beginning) -> bytes:
+    return orjson.dumps({"diskBeganEmpty": beginning.value, "data_version": _DATA_VERSION})
