@@ -21,6 +21,7 @@ from migrator.controller.index import ControllerIndex
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.quorum_target import target_of
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
+from migrator.image.model import MetadataImage
 from migrator.node.access.accounts import PublishedAccounts
 from migrator.node.access.connection_bounds import connection_quotas, listener_limits, raise_limit_of_open_files
 from migrator.node.access.dynamic_bounds import DynamicBounds
@@ -31,7 +32,7 @@ from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.metrics import reader
 from migrator.node.migration.cluster import migrated_cluster
 from migrator.node.migration.runtime import MigrationRuntime
-from migrator.node.migration.start_check import check_start
+from migrator.node.migration.start_check import asks_later, check_start
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
 from migrator.node.propagation import KRaftPropagation
@@ -173,16 +174,14 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     )
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     stack.callback(journal.close)
-    asking = kafka_transport(settings, addresses, security)
     try:
         own = core.boot()
-        others = (*sorted(addresses.voter_ids - {settings.node_id}), *addresses.bootstrap_ids)
-        await check_start(settings, own, cluster_id, asking, signals.ask, voters=addresses.voter_ids, others=others)
+        listens_first = asks_later(settings, own)
+        if not listens_first:
+            await _check_start(settings, core, own, signals, security)
     except OperatorError:
         await core.close()
         raise
-    finally:
-        await asking.close()
     times = PropagationTimes()
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
     reassignment = _reassignment(settings, core, security, journal, failure, stack)
@@ -206,6 +205,21 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     calm_garbage_collector()
     health.start()
     stack.callback(health.stop)
+    if listens_first:
+        await _check_start(settings, core, own, signals, security)
+
+
+async def _check_start(
+    settings: Settings, core: NodeCore, own: MetadataImage, signals: VoterSignals, security: ListenerSecurity
+) -> None:
+    addresses = core.addresses
+    asking = kafka_transport(settings, addresses, security)
+    voters = addresses.voter_ids
+    others = (*sorted(voters - {settings.node_id}), *addresses.bootstrap_ids)
+    try:
+        await check_start(settings, own, core.cluster_id, asking, signals.ask, voters=voters, others=others)
+    finally:
+        await asking.close()
 
 
 def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes: VoteNotes) -> RollCall:
@@ -213,6 +227,7 @@ def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes:
 
     def facts(answers: Mapping[int, bool]) -> ElectionFacts:
         log_end = core.storage.log.end_offset()
+        words = core.quorum.status().waits_for
         return ElectionFacts(
             settings.node_id,
             core.addresses.voter_ids,
@@ -220,7 +235,8 @@ def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes:
             (core.storage.log.last_epoch(), log_end),
             dict(votes.ends),
             frozenset(votes.refusing),
-            waits_for_log=settings.migrator_quorum_require_bootstrap and not log_end,
+            waits_for_log=bool(words),
+            words=words,
         )
 
     return RollCall(lambda: core.quorum.status().has_leader, signals.ask, facts, votes)

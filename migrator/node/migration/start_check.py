@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import POST_MIGRATION_FLAG_WARNING, refuse_start_with_flag_off, zk_mode_brokers
 from migrator.migration.machine.readiness import TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY, is_too_many_stock
+from migrator.observe.names import number_ranges
 from migrator.raft.transport import RaftTransport
 from migrator.records.metadata import ZkMigrationState
 from migrator.wire.observer import NoAnswerError, Observer
@@ -31,6 +33,13 @@ PATIENCE_SECONDS = 10.0
 AskVoters = Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]]
 
 
+def asks_later(settings: Settings, own: MetadataImage) -> bool:
+    """Whether a node listens and takes part before it asks. Without a log and without the flag it cannot end anything:
+    it has to fetch first, and only a leader knows of a migration. When a quorum is new, all its nodes start now, and
+    each would wait for the others to listen."""
+    return own.provenance.offset < 0 and not settings.zookeeper_metadata_migration_enable
+
+
 async def check_start(
     settings: Settings,
     own: MetadataImage,
@@ -38,7 +47,7 @@ async def check_start(
     transport: RaftTransport,
     ask_voters: AskVoters,
     *,
-    voters: Collection[int],
+    voters: AbstractSet[int],
     others: Collection[int],
 ) -> None:
     """Refuse a start that would end the migration too early; warn of a flag that has no effect any more.
@@ -61,6 +70,14 @@ async def check_start(
     if migrates and not outnumbered:
         return
     current = True
+    if others:
+        asked = voters - {settings.node_id}
+        log.info(
+            "This controller asks %s who leads, and the leader whether a migration is under way that this controller "
+            "must not end. It waits for a leader for at most %g s",
+            number_ranges("controller", asked) if asked else "the bootstrap servers",
+            PATIENCE_SECONDS,
+        )
     try:
         observer = Observer(transport, others, cluster_id, patience_seconds=PATIENCE_SECONDS, gives_up=True)
         image = await read_remote_image(observer)
