@@ -189,20 +189,22 @@ def epoch_to_raise(view: ClaimView, highest: int) -> int | None:
 def end_ops(view: ClaimView, epoch: int | None) -> list[Op]:
     """The one multi that ends a KRaft claim and deletes ``/migration``, each only as it was seen.
 
-    The epoch is raised in the same multi: brokers give up when it is written after the delete.
+    The epoch is raised in the same multi: brokers give up when it is written after the delete. Where it is not raised
+    it is checked: a znode that somebody has created anew since may have the same version, and its creator has taken
+    the next epoch.
     """
     ops: list[Op] = []
     if view.controller is not None and view.controller.is_kraft:
-        if epoch is None:
-            ops.append(Check(paths.CONTROLLER_EPOCH, view.epoch_version))
-        elif view.epoch is None:
-            ops.append(Create(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch)))
-        else:
-            ops.append(SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), view.epoch_version))
         ops.append(Delete(paths.CONTROLLER, view.controller_version))
     if view.migration_version is not None:
         ops.append(Delete(paths.MIGRATION, view.migration_version))
-    return ops
+    if epoch is None:
+        guard: list[Op] = [Check(paths.CONTROLLER_EPOCH, view.epoch_version)] if view.epoch is not None else []
+    elif view.epoch is None:
+        guard = [Create(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch))]
+    else:
+        guard = [SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), view.epoch_version)]
+    return [*guard, *ops] if ops else []
 
 
 def state_epochs(reader: BulkReader) -> Iterator[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kazoo.exceptions import KazooException, NodeExistsError
+import time
+from collections.abc import Callable
+
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from migrator.clock import wall_ms
@@ -19,15 +21,16 @@ from migrator.zookeeper.leadership import (
     conclude_release,
     plan_claim,
     plan_release,
+    plan_wake,
     read_view,
+    release_ops,
 )
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
-from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+from migrator.zookeeper.znodes.controller import ControllerClaim
 
-NOBODY = -1
-"""The broker id of a claim that only wakes the brokers up."""
+WAKE_SECONDS = 1.0
+"""In this time brokers that were told of a new ``/controller`` set their watches again. It takes milliseconds."""
 ELECTION_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
@@ -35,8 +38,9 @@ _POLL_SECONDS = 0.05
 class Claimer:
     """Reads, decides and writes, once for each call: when to try again is up to the caller."""
 
-    def __init__(self, session: ZooKeeperSession) -> None:
+    def __init__(self, session: ZooKeeperSession, sleep: Callable[[float], None] = time.sleep) -> None:
         self._session = session
+        self._sleep = sleep
         self._reader = BulkReader(session)
         self._writer = ConditionalWriter(session)
 
@@ -84,27 +88,29 @@ class Claimer:
             return None
 
     def wake_brokers(self) -> bool:
-        """Create ``/controller`` for nobody and delete it again, in two requests: brokers that missed the release
-        get another event to elect upon. The znode is ephemeral, so that a crash between the two does not leave it.
+        """Create ``/controller`` for nobody and delete it later: brokers that missed the release get another event to
+        elect upon.
 
-        :return: False when somebody was elected meanwhile.
+        One multi would not do: a broker waits with one watch, which goes off at the creation, and it elects upon a
+        deletion only. When the two follow at once, the deletion often comes before the broker has set its watch again;
+        nobody sees that from here. The znode is ephemeral, so that a crash between the two does not leave it.
+
+        :return: False when somebody was elected meanwhile, or nobody knows what became of it: look again.
         :raises ZooKeeperUnavailableError: when ZooKeeper does not answer.
         :raises OperatorError: when it does not let us.
         """
-        client, acl = self._session.client, self._session.acl_of(paths.CONTROLLER)
-        data = encode_controller(ControllerClaim(NOBODY, wall_ms()))
-        try:
-            self._session.wait_for(client.create_async(paths.CONTROLLER, data, acl=acl, ephemeral=True))
-        except NodeExistsError:
+        view = self.view()
+        ops = plan_wake(view, wall_ms())
+        if ops is None:
             return False
-        except KazooException as error:
-            raise self._session.refusal(error, "ZooKeeper does not let us create it", paths.CONTROLLER) from error
-        try:
-            self._session.wait_for(client.delete_async(paths.CONTROLLER, version=0))
-        except KazooException as error:
-            raise self._session.refusal(error, "ZooKeeper does not let us delete it", paths.CONTROLLER) from error
-        return True
+        if ops:
+            if not isinstance(conclude_release(ops, self._writer.write(ops)), Released):
+                return False
+            self._sleep(WAKE_SECONDS)
+        version = view.controller_version if view.controller is not None else 0
+        ops = release_ops(view.epoch_version, version)
+        return isinstance(conclude_release(ops, self._writer.write(ops)), Released)
 
     def _elected(self) -> ControllerClaim | None:
         held = self.view().controller
-        return held if held is not None and not held.is_kraft and held.broker_id != NOBODY else None
+        return held if held is not None and held.is_broker else None

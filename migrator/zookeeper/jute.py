@@ -25,7 +25,7 @@ _END = _HEADER.pack(-1, True, -1)
 
 CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, CHECK, MULTI, MULTI_READ = 1, 2, 4, 5, 8, 13, 14, 22
 ERROR = -1
-_PERSISTENT, _PERSISTENT_SEQUENTIAL = 0, 2
+_EPHEMERAL, _SEQUENTIAL = 1, 2
 
 Children = tuple[str, ...]
 ReadResult = Znode | Children | int
@@ -149,8 +149,8 @@ class Multi:
     def _operation(self, op: Op) -> tuple[int, bytes]:
         path = _string(absolute(self._chroot, op.path))
         match op:
-            case Create(_, data, sequential):
-                flags = _PERSISTENT_SEQUENTIAL if sequential else _PERSISTENT
+            case Create(_, data, sequential, ephemeral):
+                flags = _SEQUENTIAL * sequential | _EPHEMERAL * ephemeral
                 return CREATE, b"".join((path, _buffer(data), _acl_list(self._acl_of(op.path)), _INT.pack(flags)))
             case SetData(_, data, version):
                 return SET_DATA, path + _buffer(data) + _INT.pack(version)

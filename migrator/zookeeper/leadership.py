@@ -30,6 +30,7 @@ from migrator.zookeeper.ops import (
 )
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import (
+    NOBODY,
     ControllerClaim,
     decode_controller,
     decode_controller_epoch,
@@ -218,6 +219,19 @@ def conclude_release(ops: tuple[Op, ...], outcome: MultiOutcome) -> Released | L
             return _lost(ops, index, error, identity)
         case Unknown(reason):
             return LostRace(f"the outcome is unknown ({reason})")
+
+
+def plan_wake(view: ClaimView, now_ms: int) -> tuple[Op, ...] | None:
+    """What creates ``/controller`` for nobody, or () if a wake has left one; None while somebody is the controller.
+
+    Every operation is under ``/controller_epoch`` as it was seen: whoever becomes the controller, a broker or a quorum,
+    writes it in the same multi. The version of ``/controller`` tells nothing, each begins at 0.
+    """
+    held = view.controller
+    if view.epoch is None or (held is not None and not held.is_nobody):
+        return None
+    create = Create(paths.CONTROLLER, encode_controller(ControllerClaim(NOBODY, now_ms)), ephemeral=True)
+    return () if held is not None else (Check(paths.CONTROLLER_EPOCH, view.epoch_version), create)
 
 
 def _mark(

@@ -21,11 +21,12 @@ FORBIDDEN_REMEDY = "Give the controllers the ZooKeeper identity of the brokers, 
 
 @value
 class Create:
-    """Create a persistent znode, or a sequential one, whose path then is a prefix."""
+    """Create a znode: persistent, unless it ends with our session. ``sequential``: the path is a prefix."""
 
     path: str
     data: bytes | None
     sequential: bool = False
+    ephemeral: bool = False
 
 
 @value

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from migrator.errors import OperatorError
 from migrator.raft.messages import EpochOffset
-from migrator.zookeeper.claim import NOBODY, Claimer
+from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.leadership import (
     Claim,
     ClaimPlan,
@@ -27,7 +27,7 @@ from migrator.zookeeper.leadership import (
 from migrator.zookeeper.ops import Failed, MultiOutcome, Unknown, ZkError, Znode
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, encode_controller
+from migrator.zookeeper.znodes.controller import NOBODY, ControllerClaim, decode_controller, encode_controller
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration, encode_migration
 from tests.migration.model.zookeeper import ModelZooKeeper
@@ -252,13 +252,52 @@ def test_on_a_real_server(session: ZooKeeperSession, zookeeper_client: KazooClie
 
 
 def test_waking_the_brokers_leaves_nothing_behind(session: ZooKeeperSession, zookeeper_client: KazooClient) -> None:
-    claimer = Claimer(session)
-    seen: list[int] = []
-    zookeeper_client.DataWatch(paths.CONTROLLER, lambda data, _: seen.append(1 if data else 0))
+    def held(_: float) -> None:
+        found = zookeeper_client.exists(paths.CONTROLLER)
+        assert found is not None
+        assert found.ephemeralOwner == session.client.client_id[0], "it ends with us"
+        held_for_a_while.append(found)
+
+    held_for_a_while: list[object] = []
+    claimer = Claimer(session, held)
+    assert not claimer.wake_brokers(), "no broker was ever the controller"
+    zookeeper_client.create(paths.CONTROLLER_EPOCH, b"7")
     assert claimer.wake_brokers()
+    assert len(held_for_a_while) == 1
     assert zookeeper_client.exists(paths.CONTROLLER) is None
     zookeeper_client.create(paths.CONTROLLER, encode_controller(ControllerClaim(2, 3)))
     assert not claimer.wake_brokers()
     assert claimer.wait_for_zookeeper_controller(5.0) == ControllerClaim(2, 3)
     zookeeper_client.set(paths.CONTROLLER, encode_controller(ControllerClaim(NOBODY, 3)))
     assert claimer.wait_for_zookeeper_controller(0.1) is None
+    assert claimer.wake_brokers(), "what a wake has left is deleted, which wakes the brokers too"
+    assert zookeeper_client.exists(paths.CONTROLLER) is None
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_a_wake_deletes_nobody_elses_controller_of_the_same_version(
+    session: ZooKeeperSession, zookeeper_client: KazooClient, lasts: bool
+) -> None:
+    """Our znode is gone meanwhile, and a broker has created its own: each begins at version 0."""
+
+    def elected(_: float) -> None:
+        zookeeper_client.delete(paths.CONTROLLER)
+        zookeeper_client.set(paths.CONTROLLER_EPOCH, b"8")
+        if lasts:
+            zookeeper_client.create(paths.CONTROLLER, encode_controller(ControllerClaim(2, 3)))
+
+    zookeeper_client.create(paths.CONTROLLER_EPOCH, b"7")
+    assert not Claimer(session, elected).wake_brokers()
+    assert (zookeeper_client.exists(paths.CONTROLLER) is not None) == lasts
+
+
+def test_a_wake_is_too_late_for_a_broker_that_was_elected_after_the_look(
+    session: ZooKeeperSession, zookeeper_client: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimer = Claimer(session)
+    zookeeper_client.create(paths.CONTROLLER_EPOCH, b"7")
+    seen = claimer.view()
+    zookeeper_client.set(paths.CONTROLLER_EPOCH, b"8")
+    monkeypatch.setattr(claimer, "view", lambda: seen)
+    assert not claimer.wake_brokers()
+    assert zookeeper_client.exists(paths.CONTROLLER) is None

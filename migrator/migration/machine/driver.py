@@ -158,7 +158,9 @@ class MigrationDriver:
     def _await_election(self) -> list[ef.Effect]:
         memory = self._memory
         standing = memory.term.standing
-        absent = memory.before is memory.state and standing is not None and standing.view.controller is None
+        held = None if standing is None else standing.view.controller
+        vacant = standing is not None and (held is None or held.is_nobody)
+        absent = memory.before is memory.state and vacant
         if absent and memory.now_ms - memory.nudged_ms >= ELECTION_WAIT_MS:
             memory.nudged_ms = memory.now_ms
             return [ef.NudgeElection(), ef.Examine(self._ask())]

@@ -167,7 +167,7 @@ def _election_finding(memory: VolatileState, standing: guards.Standing) -> Findi
     controller = standing.view.controller
     if standing.fault is not None or (controller is not None and controller.is_kraft):
         return _stray(memory)
-    if controller is not None and controller.broker_id >= 0:
+    if controller is not None and controller.is_broker:
         memory.term.failures = 0
         return Finding.ZK_CONTROLLER
     memory.situation = Situation(

@@ -9,6 +9,8 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.fields import INT32_MAX, Fields, parse_decimal, utf8
 
 NO_KRAFT_EPOCH = -1
+NOBODY = -1
+"""The broker id of a claim that only wakes the brokers up."""
 
 _REMEDY = "Let the brokers elect a controller: delete the znode once no KRaft quorum runs"
 _EPOCH_REMEDY = (
@@ -24,6 +26,16 @@ class ControllerClaim:
     broker_id: int
     timestamp_ms: int
     kraft_epoch: int = NO_KRAFT_EPOCH
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether a broker holds it, as ZooKeeper controller."""
+        return not self.is_kraft and self.broker_id != NOBODY
+
+    @property
+    def is_nobody(self) -> bool:
+        """Whether it only wakes the brokers up (`migrator.zookeeper.claim.Claimer.wake_brokers`)."""
+        return not self.is_kraft and self.broker_id == NOBODY
 
     @property
     def is_kraft(self) -> bool:
