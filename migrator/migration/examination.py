@@ -45,16 +45,16 @@ def read_brokers(
 ) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
     """The brokers that ZooKeeper knows, and who holds /controller; both not older than the call.
 
-    Assignments are read only once every broker in /brokers/ids has registered: this is polled, and reading all topics
-    costs a second where there are many. Until then nobody knows whether a broker that does not run holds replicas, so
-    none is named for its dynamic configuration alone.
+    Assignments are read only once every broker in /brokers/ids has registered, or while nobody runs: this is polled,
+    and reading all topics costs a second where there are many. Until then nobody knows whether a broker that does not
+    run holds replicas, so none is named for its dynamic configuration alone.
 
     :param alive: hears that it goes on.
     :raises MigratorError: when ZooKeeper cannot be read.
     """
     holder = zookeeper.view().controller
     brokers = read_registered(zookeeper.reader)
-    if brokers.listeners and brokers.listeners.keys() <= set(image.cluster.brokers):
+    if brokers.listeners.keys() <= set(image.cluster.brokers):
         replicas = read_replicas(MeteredSource(zookeeper.reader, Meter(alive, time.monotonic)))
         return replace(brokers, replicas=replicas), holder
     return replace(brokers, configured=frozenset()), holder

@@ -35,7 +35,7 @@ PUBLIC = {
     State.DECODING: WAITING,
     State.PAUSED: WAITING,
     State.RELEASING: COPYING,
-    State.AWAITING_ELECTION: COPYING,
+    State.AWAITING_ELECTION: WAITING,  # nobody copies, and perhaps no broker runs
     State.CLAIMING: COPYING,
     State.COPYING: COPYING,
     State.COMMITTING: COPYING,

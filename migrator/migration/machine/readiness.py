@@ -109,7 +109,8 @@ class Requirements:
 
 @value
 class Readiness:
-    """``ineligible_brokers`` and ``ineligible_controllers`` are what the metrics of those names count."""
+    """``ineligible_brokers`` and ``ineligible_controllers`` are what the metrics of those names count. Where no broker
+    runs and none is known, one is missing."""
 
     controllers: tuple[Gap, ...]
     brokers: tuple[Gap, ...]
@@ -158,7 +159,7 @@ def assess(
             *(gap for gap in found if gap.severity is Severity.WARNING),
             *_config_only(brokers.configured - known),
         ),
-        ineligible_brokers=len(by_broker),
+        ineligible_brokers=len(by_broker) or (not brokers.listeners),
         ineligible_controllers=len({gap.who for gap in controllers}),
     )
 

@@ -163,7 +163,7 @@ PROPERTIES: Mapping[State, Properties] = {
     ),
     State.AWAITING_ELECTION: Properties(
         "waits until a ZooKeeper broker takes /controller",
-        PublicState.MIGRATE_ZK_DATA,
+        PublicState.MIGRATION_INELIGIBLE,
         pace=POLL_MS,
         writes=Writes.CLAIM,
     ),

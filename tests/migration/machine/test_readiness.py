@@ -59,7 +59,7 @@ def test_a_broker_that_registered_once_and_now_runs_without_the_migration() -> N
 @pytest.mark.parametrize(
     ("readiness", "who", "what"),
     [
-        (found(listeners={}, replicas=frozenset()), "/brokers/ids", "no broker"),
+        (found(listeners={}, replicas=frozenset()), "/brokers/ids", "no broker"),  # and so none is eligible
         (found(image=cluster([broker(0)], CONTROLLERS)), "broker 1", "it runs, but has not registered"),
         (found(replicas=frozenset({0, 1, 7})), "broker 7", "it holds replicas, but is not running"),
         (found(image=cluster([broker(0), broker(1, migrating=False)], CONTROLLERS)), "broker 1", "KRaft mode"),
@@ -73,7 +73,7 @@ def test_a_broker_that_is_missing(readiness: Readiness, who: str, what: str) -> 
     assert gap.who == who
     assert what in gap.reason
     assert gap.remedy
-    assert readiness.ineligible_brokers == (who != "/brokers/ids")
+    assert readiness.ineligible_brokers == 1
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,12 @@ def test_a_controller_that_is_missing(readiness: Readiness, what: str) -> None:
     assert what in gap.reason
     assert readiness.ineligible_controllers == 1
     assert "controller 3002" in readiness.sentence()
+
+
+def test_while_no_broker_runs_those_count_that_hold_replicas() -> None:
+    readiness = found(listeners={}, image=cluster([], CONTROLLERS))
+    assert (readiness.ineligible_brokers, readiness.ineligible_controllers) == (2, 0)
+    assert "brokers 0, 1: each holds replicas, but is not running" in readiness.sentence()
 
 
 def test_a_controller_that_is_down_but_registered_as_ready_is_a_warning() -> None:

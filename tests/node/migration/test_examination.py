@@ -9,6 +9,7 @@ from migrator.migration.examination import read_brokers, read_registered, read_r
 from migrator.node.migration.runtime import NodeZooKeeper
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from tests.conftest import ZooKeeperSpace
 
 
@@ -23,8 +24,22 @@ def test_names_that_only_look_like_broker_ids_are_none(
         found = read_registered(NodeZooKeeper(session).reader)
         polled, holder = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
     assert found.configured == frozenset({7})
-    assert polled.configured == frozenset(), "whether it holds replicas has not been read"
+    assert polled.configured == frozenset({7}), "it is no broker that holds replicas"
     assert (found.listeners, found.faults, holder) == ({}, (), None)
+
+
+def test_assignments_are_read_while_nobody_runs_and_not_while_somebody_has_not_registered(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    zookeeper_client.create(paths.topic("t"), b'{"version":2,"partitions":{"0":[3,7]}}', makepath=True)
+    zookeeper_client.create(f"{paths.BROKER_CONFIGS}/8", makepath=True)
+    zookeeper_client.ensure_path(paths.BROKER_IDS)
+    with ZooKeeperSession(SessionOptions(zookeeper.hosts)) as session:
+        nobody, _ = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
+        zookeeper_client.create(paths.broker(3), encode_broker(BrokerRegistrationZnode(5, (), None, -1, -1, 0)))
+        somebody, _ = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
+    assert (nobody.replicas, nobody.configured) == ({3, 7}, {8})
+    assert (somebody.replicas, somebody.configured) == (frozenset(), frozenset())
 
 
 def test_each_run_of_a_broker_is_another_one(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> None:
