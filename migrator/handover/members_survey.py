@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.config.endpoints import parse_bootstrap_servers, parse_voters
 from migrator.config.settings import Settings
+from migrator.config.types import split_list
 from migrator.controller.kraft_upgrade import reads_voters
 from migrator.controller.quorum_target import target_of, target_text
 from migrator.errors import OperatorError, PeerError
@@ -270,8 +271,8 @@ def _configured(texts: Mapping[str, str]) -> list[HostPort]:
     """Where a broker's configuration looks for controllers; what cannot be read there names nobody."""
     servers, voters = (texts.get(key, "") for key in WHERE_CONTROLLERS_ARE)
     try:
-        found = [*parse_bootstrap_servers(tuple(filter(None, servers.split(","))))]
-        return [*found, *((voter.host, voter.port) for voter in parse_voters(tuple(filter(None, voters.split(",")))))]
+        found = [*parse_bootstrap_servers(split_list(servers))]
+        return [*found, *((voter.host, voter.port) for voter in parse_voters(split_list(voters)))]
     except ValueError:
         return []
 

@@ -11,6 +11,8 @@ import pytest
 from migrator.config.endpoints import parse_zookeeper_connect
 from migrator.config.keys import INTERNAL_KAFKA_KEYS, KEYS, OWN_KEYS, key_of_attribute
 from migrator.config.load import settings_from
+from migrator.config.properties import encoded, parse_properties, read_decoded
+from migrator.config.property_edits import file_of
 from migrator.config.reading import (
     is_on,
     is_set,
@@ -192,6 +194,29 @@ def test_kafka_reads_whole_files_likewise(tmp_path: Path, kafka_391: StockKafka)
     answers = KafkaReader(kafka_391, tmp_path).ask_of_files(FILE | changes for changes in FILES)
     for changes, answer in zip(FILES, answers, strict=True):
         assert (changes, _file(FILE | changes)) == (changes, None if "refused" in answer else answer), answer
+
+
+RAW = [
+    "log.dirs=/a\\\n   ,/b\nnode.id : +1",
+    "log.dirs=/gone\nlog.dirs = /x\\u002c /y\n! log.dirs=/no",
+    "listeners CONTROLLER:\\/\\/h:9093\\\n\t, \nlog.dirs=/x\\ \\ ",
+    "log\\.dirs=/escaped\nmetadata.log.dir=\\t/m\\f",
+    "node.id=2\nnode.id=1",
+    "node.id=1\nnode.id=2",
+    "log.dirs=/\u00e4,/\\u4e2d",
+]
+"""Continued lines, escapes, keys that stand there twice: behind the lines of `FILE`."""
+
+
+@pytest.mark.lane("test-all")
+def test_kafka_reads_escapes_continued_lines_and_doubled_keys_likewise(tmp_path: Path, kafka_391: StockKafka) -> None:
+    paths = [tmp_path / f"raw-{number}.properties" for number in range(len(RAW))]
+    for path, text in zip(paths, RAW, strict=True):
+        path.write_bytes(encoded(f"{file_of(FILE)}\n{text}\n"))
+    answers = KafkaReader(kafka_391, tmp_path).ask({"file": str(path)} for path in paths)
+    for path, text, answer in zip(paths, RAW, answers, strict=True):
+        found = _file(parse_properties(read_decoded(path)))
+        assert (text, found) == (text, None if "refused" in answer else answer), answer
 
 
 def _value(key: str, text: str) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from migrator.config.endpoints import parse_per_ip
 from migrator.config.settings import Settings
+from migrator.config.types import parse
 from migrator.errors import OperatorError
 from migrator.wire.hosts import peer_host
 from migrator.wire.listener_keys import ListenerKeys
@@ -42,13 +43,14 @@ def _own_bound(settings: Settings, keys: ListenerKeys, key: str, default: int) -
     text = keys.own(key)
     if text is None:
         return default
-    if not text.strip().isdecimal() or not 0 < int(text) <= UNLIMITED:
+    try:
+        return int(str(parse("int", text, "[1,...]")))
+    except ValueError as error:
         raise OperatorError(
             f"{text!r} is no number above 0",
             where=f"{settings.source}: {keys.find(key)[0]}",
             remedy=f"Set a number, or remove the key: then {key} counts",
-        )
-    return int(text)
+        ) from error
 
 
 def connection_quotas(settings: Settings, ip_rate: Callable[[str], float | None]) -> ConnectionQuotas:

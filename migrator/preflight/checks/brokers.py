@@ -427,8 +427,8 @@ CHECKS = (
     PreflightCheck(
         "M113", Severity.WARNING, "Brokers are not prepared", not_prepared,
         "Before the roll into migration mode, set zookeeper.metadata.migration.enable=true, controller.quorum.voters "
-        "(or, if the voters are in the log, controller.quorum.bootstrap.servers) and controller.listener.names. Name that "
-        "listener in listener.security.protocol.map, too, beside those of the broker",
+        "(or, if the voters are in the log, controller.quorum.bootstrap.servers) and controller.listener.names; and "
+        "give that listener an entry in listener.security.protocol.map",
     ),
     PreflightCheck(
         "M114", Severity.BLOCKER, "Brokers are told of another quorum", wrong_quorum,
