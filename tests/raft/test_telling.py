@@ -187,7 +187,7 @@ OTHER = "Not the quorum's leader and epoch."
 KAFKA_ANSWERS: dict[int, tuple[str, set[str]]] = {
     1: (REPLICAS, {"current_leader", "diverging_epoch", "epoch", "leader_epoch", "leader_id", "node_endpoints"}),
     18: (OTHER, {"finalized_features_epoch"}),
-    52: (REPLICAS, {"leader_epoch", "leader_id", "node_endpoints"}),
+    52: (REPLICAS, {"epoch", "leader_epoch", "leader_id", "node_endpoints"}),
     53: (REPLICAS, {"leader_epoch", "leader_id", "node_endpoints"}),
     54: (REPLICAS, {"leader_epoch", "leader_id", "node_endpoints"}),
     55: (CLIENTS, {"leader_epoch", "leader_id"}),
@@ -201,7 +201,7 @@ KAFKA_ANSWERS: dict[int, tuple[str, set[str]]] = {
 
 GOSSIP = "How old an address is. Nothing else reads it."
 GRPC_ANSWERS: dict[str, tuple[str, set[str]]] = {
-    "Quorum.Vote": (REPLICAS, {"leader_endpoint", "leader_epoch", "leader_id"}),
+    "Quorum.Vote": (REPLICAS, {"epoch", "leader_endpoint", "leader_epoch", "leader_id"}),
     "Quorum.BeginQuorumEpoch": (REPLICAS, {"leader_endpoint", "leader_epoch", "leader_id"}),
     "Quorum.EndQuorumEpoch": (REPLICAS, {"leader_endpoint", "leader_epoch", "leader_id"}),
     "Quorum.Fetch": (REPLICAS, {"epoch", "leader_endpoint", "leader_epoch", "leader_id"}),
