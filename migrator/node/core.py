@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +27,7 @@ from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.recovery_file import RecoveryEntry, RecoveryFile, recovered
 from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
 from migrator.node.leadership import Leadership
-from migrator.node.metadata import MetadataRuntime
+from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.periodic import PeriodicTasks
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.ballot import AskVoter, Ballot
@@ -41,7 +42,7 @@ from migrator.raft.refused import Recovered, merged
 from migrator.raft.states import NEVER_ELECTED, ElectionState
 from migrator.raft.transport import RaftTransport
 from migrator.records.batch import Batch
-from migrator.records.metadata import FeatureLevelRecord, MetadataRecord
+from migrator.records.metadata import FeatureLevelRecord, MetadataRecord, NoOpRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, version_at
 from migrator.supervision import OnError, Supervisor, TaskKind
@@ -230,11 +231,18 @@ class NodeCore:
             self.quorum,
             self.controller.change_voters,
             addresses,
+            self._append_no_ops,
             self.metadata.committed_up_to,
             partial(controller_security, settings),
             settings.controller_quorum_request_timeout_ms / 1000,
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
+
+    async def _append_no_ops(self, count: int) -> None:
+        epoch = self.controller.epoch
+        if epoch is not None:
+            with contextlib.suppress(NotLeadingError):
+                await self.controller.append(epoch, (NoOpRecord(),) * count)
 
     def _recovered(self) -> Recovered:
         """What the file and the log say of recoveries; of the log, what is applied counts as read."""

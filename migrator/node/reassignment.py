@@ -42,17 +42,10 @@ from migrator.raft.planner import (
     seen,
 )
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import (
-    AddVoter,
-    Refusal,
-    RemoveVoter,
-    UpdateVoter,
-    VoterChange,
-    VotersNotChangedError,
-)
+from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVoter, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
-from migrator.records.metadata import MetadataRecord, NoOpRecord, ZkMigrationState
+from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.voters import VoterAnswer
@@ -65,8 +58,6 @@ LOOK_SECONDS = 0.1
 LASTING_MS = 1_000
 """What a plan waits for is put into the journal once it has lasted that long."""
 JOURNAL_KIND = "voters"
-NO_OPS_MAX = 1_000
-"""In one batch, to bring the log to where a voter's old log had been."""
 CHANGED = Refusal(ErrorCode.request_timed_out, "What the step was planned on has changed meanwhile.")
 RESTING = "The voters are not changed during a migration. The plan goes on after it."
 
@@ -151,7 +142,6 @@ class VoterReassignment:
                     self._note_wait(None)
                     await self._changed.wait()
                     self._last_step_ms = monotonic_ms()
-                await self._fill(epoch)
                 if not await self._act(epoch, await self._look()):
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
@@ -266,20 +256,11 @@ class VoterReassignment:
         if voter is None:
             return "This leader is no voter any more, and leaves once that is committed."
         refusal = self._core.quorum.why_not(UpdateVoter(voter))
-        if refusal is None:
-            return None
-        waiting = refusal.message.removeprefix(TIMED_OUT).removesuffix(TRY_AGAIN)
-        return waiting[:1].upper() + waiting[1:]
+        if refusal is None or refusal.lacking_records:
+            return None  # what the next step lacks is appended when it is refused
+        return _waiting(refusal)
 
     # What is done
-
-    async def _fill(self, epoch: int) -> None:
-        """Where nobody writes, the log would never get as far as a voter's old log did; then no voter may change."""
-        own = self._own_voter()
-        refusal = None if own is None else self._core.quorum.why_not(UpdateVoter(own))
-        if refusal is not None and refusal.lacking_records:
-            records = (NoOpRecord(),) * min(refusal.lacking_records, NO_OPS_MAX)
-            await self._core.controller.append(epoch, records)
 
     async def _act(self, epoch: int, view: PlannerView) -> bool:
         """Perform the next step; whether there was one."""
@@ -290,7 +271,8 @@ class VoterReassignment:
         try:
             await self._perform(epoch, view, step)
         except VotersNotChangedError as error:
-            self._note_wait(Wait(str(error), "Wait: the leader tries again."))
+            self._note_wait(Wait(_waiting(error.refusal), "Wait: the leader tries again."))
+            await self._core.voter_changes.fill(error.refusal)
             return False
         except RefusedError as error:
             if error.error.code is ErrorCode.not_controller:
@@ -360,6 +342,12 @@ class VoterReassignment:
             self._journal.append(
                 wall_ms(), JOURNAL_KIND, f"Reassignment of voters waits: {wait.reason}", remedy=wait.remedy
             )
+
+
+def _waiting(refusal: Refusal) -> str:
+    """Why a step is refused, as a sentence of its own."""
+    waiting = refusal.message.removeprefix(TIMED_OUT).removesuffix(TRY_AGAIN)
+    return waiting[:1].upper() + waiting[1:]
 
 
 def _kraft_versions(registration: ControllerRegistration) -> KRaftVersionRange:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from migrator.controller.quorum_target import TargetOrder, target_of
-from migrator.node.reassignment import NO_OPS_MAX
+from migrator.node.quorum.voter_changes import NO_OPS_MAX
 from migrator.node.voter_orders import VoterOrders
 from migrator.observe.status import Orderer
 from migrator.observe.voters import VoterOrder
 from migrator.raft.messages import FetchRequest
 from migrator.raft.planner import Wait
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import RemoveVoter, UpdateVoter
+from migrator.raft.voter_changes import RemoveVoter, UpdateVoter, VotersNotChangedError
 from migrator.raft.voter_set import ReplicaKey
 from migrator.wire.voters import VoterAnswer
 from tests.node.support.cluster import CLUSTER_ID, until
@@ -100,18 +102,36 @@ async def test_a_cancelled_plan_ends_where_it_is(tmp_path: Path) -> None:
         await reached(cluster, 1, 2, 3, 4)
 
 
-async def test_a_plan_brings_the_log_to_where_a_voters_old_log_had_been(tmp_path: Path) -> None:
+async def shows(cluster: DynamicCluster, node_id: int, more: int) -> int:
+    """A node shows the leader a log that is longer by so many records."""
+    leader = await cluster.leader()
+    epoch, shown = leader.quorum.epoch, leader.storage.log.end_offset() + more
+    directory = cluster.directory_id(node_id)
+    await leader.quorum.handle(FetchRequest(CLUSTER_ID, node_id, epoch, shown, epoch, 0, 1000, directory))
+    return shown
+
+
+@pytest.mark.parametrize("joins", [False, True])
+async def test_a_plan_brings_the_log_to_where_the_old_log_of_a_voter_had_been(tmp_path: Path, joins: bool) -> None:
     """Nobody else writes here, and no voter changes before that (stock 3.9 would overlook the change)."""
     async with dynamic(tmp_path, 4, 3) as cluster:
         leader = await cluster.leader()
-        other = next(node_id for node_id in (1, 2, 3) if node_id != leader.quorum.leader_id)
-        epoch, shown = leader.quorum.epoch, leader.storage.log.end_offset() + 2 * NO_OPS_MAX + 500
-        await leader.quorum.handle(
-            FetchRequest(CLUSTER_ID, other, epoch, shown, epoch, 0, 1000, cluster.directory_id(other))
-        )
+        other = 4 if joins else next(node_id for node_id in (1, 2, 3) if node_id != leader.quorum.leader_id)
+        shown = await shows(cluster, other, 2 * NO_OPS_MAX + 500)
         await cluster.order(TargetOrder.TO, 1, 2, 3, 4)
         await reached(cluster, 1, 2, 3, 4)
         assert leader.storage.log.end_offset() > shown
+        assert len([text for text in cluster.noted() if "add" in text]) == 1, "the step is noted when it is made"
+
+
+async def test_whoever_asks_again_for_a_change_finds_the_log_where_an_old_one_had_been(tmp_path: Path) -> None:
+    async with dynamic(tmp_path, 3, 3) as cluster:
+        leader = await cluster.leader()
+        shown = await shows(cluster, 1 + leader.addresses.node_id % 3, 500)
+        voter = cluster.voter(leader.addresses.node_id)
+        with pytest.raises(VotersNotChangedError, match="has to get there first"):
+            await leader.voter_changes.update(voter)
+        assert await leader.voter_changes.update(voter) >= shown
 
 
 async def test_a_leader_that_cannot_leave_now_keeps_the_target(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from migrator.raft import membership, planner
 from migrator.raft.core import RaftNode
 from migrator.raft.membership import changed
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, VoterChange
+from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVoter, VoterChange
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
 from migrator.records.uuid import Uuid
@@ -58,7 +58,6 @@ class Planning:
         target = self.target()
         if raft is None or not node.controller.is_active or node.is_paused or target is None:
             return
-        self._fill(raft)
         match planner.plan(self.view(raft, target)):
             case planner.Add(key):
                 self._ask_and_change(AddVoter(entry(key)))
@@ -68,11 +67,16 @@ class Planning:
                 node.world.count("hand-overs to a successor that goes on")
                 node.hear(ev.Resign(raft.epoch, successor))
             case planner.RemoveSelf(is_last):
+                change = RemoveVoter(node.key)
+                refusal = raft.why_not(change)
+                if refusal is not None:
+                    self._fill(raft, refusal)
+                    return
                 if is_last:
                     self.set_target(None)
                 if node.raft is raft and raft.role is Role.LEADER:
                     self.is_of_plan = not is_last
-                    self.change(RemoveVoter(node.key))
+                    self.change(change)
                     node.world.count("leaders that remove themselves")
             case planner.ClearTarget():
                 self.set_target(None)
@@ -99,23 +103,25 @@ class Planning:
             target=tuple(ReplicaKey(node_id) for node_id in target),
             replicas=tuple(rows),
             ours=ours,
-            hold=None if refusal is None else refusal.message,
+            hold=None if refusal is None or refusal.lacking_records else refusal.message,
         )
 
-    def _fill(self, raft: RaftNode) -> None:
+    def _fill(self, raft: RaftNode, refusal: Refusal) -> None:
         """Where nobody writes, the log gets as far as a voter's old log did by what nobody waits for."""
         node = self.node
-        voter = node.voter_set.find(node.node_id)
-        refusal = None if voter is None else raft.why_not(UpdateVoter(voter))
-        if refusal is not None and refusal.lacking_records and node.controller.may_write_target:
+        if refusal.lacking_records and node.controller.may_write_target:
             node.world.count("plans that filled the log first")
             node.propose(raft.epoch, tuple(node.world.next_write() for _ in range(refusal.lacking_records)))
 
     def _ask_and_change(self, change: VoterChange) -> None:
         node = self.node
-        if node.raft is None or node.raft.why_not(change) is not None:
+        if node.raft is None:
             return
         raft, target = node.raft, self.target()
+        refusal = raft.why_not(change)
+        if refusal is not None:
+            self._fill(raft, refusal)
+            return
 
         def go_on() -> None:
             if node.raft is raft and self.target() == target and not node.is_paused:

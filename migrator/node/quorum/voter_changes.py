@@ -7,8 +7,8 @@ entry. Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
@@ -35,6 +35,8 @@ from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import ListenerSecurity
 
 MAX_RESPONSE_BYTES = 1 << 20
+NO_OPS_MAX = 1_000
+"""In one batch, to bring the log to where a voter's old log had been."""
 PENDING = Refusal(ErrorCode.request_timed_out, f"{TIMED_OUT}waiting for leader to handle previous voter change request")
 BUSY = Refusal(
     ErrorCode.request_timed_out,
@@ -60,6 +62,7 @@ class VoterChanges:
     """One per node; refuses everything while this node does not lead.
 
     :param change: appends a change when no decision is being made, see `ActiveController.change_voters`.
+    :param append_no_ops: appends so many records that say nothing, unless this node is not active any more.
     :param committed: waits until the record at an offset is committed; raises `MigratorError` once nobody can tell.
     :param security: how to log in at a new voter.
     :param patience_seconds: for a whole change (``controller.quorum.request.timeout.ms``).
@@ -70,6 +73,7 @@ class VoterChanges:
         quorum: QuorumRunner,
         change: Callable[[VoterChange, Look], Awaitable[int]],
         addresses: Addresses,
+        append_no_ops: Callable[[int], Awaitable[None]],
         committed: Callable[[int], Awaitable[None]],
         security: Callable[[], ListenerSecurity],
         patience_seconds: float,
@@ -77,6 +81,7 @@ class VoterChanges:
         self._quorum = quorum
         self._change = change
         self._addresses = addresses
+        self._append_no_ops = append_no_ops
         self._committed = committed
         self._security = security
         self._patience_seconds = patience_seconds
@@ -88,7 +93,7 @@ class VoterChanges:
         :returns: the offset of the record, which is committed.
         :raises VotersNotChangedError: refused, or nobody can tell yet; see the refusal's error.
         """
-        with self._only_one():
+        async with self._only_one():
             self._check(AddVoter(voter))
             begun = asyncio.get_running_loop().time()
             versions = await self._versions_of(voter)
@@ -96,7 +101,7 @@ class VoterChanges:
 
     async def remove(self, key: ReplicaKey) -> int:
         """Let a voter observe only, also this node itself; result and errors as `add`."""
-        with self._only_one():
+        async with self._only_one():
             self._check(RemoveVoter(key))
             begun = asyncio.get_running_loop().time()
             return await self._changed(RemoveVoter(key), begun)
@@ -109,7 +114,7 @@ class VoterChanges:
 
         Result and errors as `add`.
         """
-        with self._only_one():
+        async with self._only_one():
             self._check_is_static()
             begun = asyncio.get_running_loop().time()
             asked = [await self._asked(voter) for voter in voters.voters]
@@ -131,16 +136,25 @@ class VoterChanges:
         :returns: the offset of the record, which need not be committed.
         :raises VotersNotChangedError: refused.
         """
-        with self._only_one():
+        async with self._only_one():
             return await self._appended(UpdateVoter(voter), asyncio.get_running_loop().time())
 
-    @contextmanager
-    def _only_one(self) -> Iterator[None]:
+    async def fill(self, refusal: Refusal) -> None:
+        """Append a part of the records that a change lacked, as its refusal says. Where nobody else writes, the log
+        would never get as far as a voter's old log did."""
+        if refusal.lacking_records:
+            await self._append_no_ops(min(refusal.lacking_records, NO_OPS_MAX))
+
+    @asynccontextmanager
+    async def _only_one(self) -> AsyncIterator[None]:
         if self._is_pending:
             raise VotersNotChangedError(PENDING)
         self._is_pending = True
         try:
             yield
+        except VotersNotChangedError as error:
+            await self.fill(error.refusal)  # whoever tries again finds it done
+            raise
         finally:
             self._is_pending = False
 

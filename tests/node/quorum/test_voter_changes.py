@@ -23,6 +23,10 @@ KEY = ReplicaKey(2)
 ENTRY = DynamicVoter(2, ZERO_UUID, (), STATIC_RANGE)
 
 
+async def unused(_count: int) -> None:
+    raise AssertionError("no change lacks records")
+
+
 class Leader:
     """Takes every change; what is committed, the test says."""
 
@@ -33,7 +37,7 @@ class Leader:
         quorum: Any = self
         addresses: Any = SimpleNamespace(node_id=1)
         self.changes = VoterChanges(
-            quorum, self.append, addresses, self.waiters.wait, lambda: PLAINTEXT, patience_seconds
+            quorum, self.append, addresses, unused, self.waiters.wait, lambda: PLAINTEXT, patience_seconds
         )
 
     def why_not(self, _change: VoterChange) -> None:
