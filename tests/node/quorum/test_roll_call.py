@@ -17,6 +17,7 @@ from migrator.node.quorum.roll_call import (
     noted,
     why_not_elected,
 )
+from migrator.raft.census import Word
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.wire.voters import VoterAnswer
 
@@ -35,6 +36,14 @@ ALL_THERE = ElectionFacts(1, frozenset({1, 2, 3}), {1: True, 2: True, 3: True}, 
         (replace(ALL_THERE, ends={2: (4, 100), 3: (3, 500)}), "an election is under way"),
         (replace(ALL_THERE, refusing=frozenset({3})), "controller 3 refused this controller a vote"),
         (replace(ALL_THERE, waits_for_log=True), "migrator.quorum.require.bootstrap is true"),
+        (
+            replace(ALL_THERE, waits_for_log=True, words={2: Word.SILENT, 3: Word.EMPTY}),
+            "says that its directory is empty, too (no answer from controller 2)",
+        ),
+        (
+            replace(ALL_THERE, waits_for_log=True, words={2: Word.UNKNOWN, 3: Word.HAS_LOG, 4: Word.SILENT}),
+            "(no answer from controller 4; not known of controller 2; a log is at controller 3)",
+        ),
         (replace(ALL_THERE, node_id=9), "this controller is no voter"),
     ],
 )
@@ -57,6 +66,21 @@ async def test_votes_are_noted_and_forgotten_with_the_election() -> None:
     assert not notes.refusing
     notes.forget()
     assert not notes.ends
+
+
+async def test_who_waits_because_its_disk_is_empty_says_so_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    waiting = replace(ALL_THERE, waits_for_log=True, words={2: Word.SILENT, 3: Word.EMPTY})
+
+    async def ask() -> Mapping[int, VoterAnswer | None]:
+        return {1: OURS, 2: None, 3: OURS}
+
+    roll = RollCall(lambda: False, ask, lambda _found: waiting, VoteNotes(), lambda: 0)
+    await roll.look()
+    await roll.look()
+    (said,) = caplog.messages
+    assert said.startswith("No controller leads: this controller takes no part in elections")
+    assert "no answer from controller 2" in said
+    assert roll.why in said
 
 
 async def test_the_log_says_it_once_a_minute_and_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
