@@ -24,6 +24,10 @@ from migrator.values import value
 
 RESOURCE: Final = QUORUM
 KEY: Final = "target.voters"
+ONE_BY_ONE: Final = (
+    "A single voter can be replaced: use Kafka's kafka-metadata-quorum.sh, first add-controller, then "
+    "remove-controller. See 'During a migration' in docs/quorum.md."
+)
 VOTERS_MAX: Final = 99
 """No quorum is that large: each further voter makes every write slower."""
 IDS_END: Final = 2**31
@@ -194,7 +198,7 @@ def _check_cluster(image: MetadataImage, context: Context) -> None:
     if state in {ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION}:
         raise _invalid(
             "The voters cannot be changed during a migration: a stock Kafka controller that leads meanwhile could not "
-            "write the target to ZooKeeper, and would stop. Finish the migration first, or roll it back."
+            f"write the target to ZooKeeper, and would stop. {ONE_BY_ONE}"
         )
     if context.kraft_version < DYNAMIC_VERSION:
         raise RefusedError(

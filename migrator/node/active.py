@@ -29,11 +29,13 @@ from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
 from migrator.errors import require
 from migrator.image.model import Changes, MetadataImage
+from migrator.migration.machine.voters import NOBODY_ASKED, VoterKinds, why_not_in_migration
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import VoterChange
+from migrator.raft.voter_changes import VoterChange, VotersNotChangedError
+from migrator.raft.voter_set import VoterSet
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
 from migrator.records.errors import TooLongError
@@ -232,11 +234,13 @@ class ActiveController:
         change: VoterChange,
         look: Callable[[], object] = lambda: None,
         *,
+        kinds: VoterKinds = NOBODY_ASKED,
         first: Sequence[MetadataRecord] = (),
     ) -> int:
         """Append a changed voter set when the turn has come: between two decisions, and never within one, since a
         decision counts on the voters that it was made with. Gives the offset, which is not yet committed.
 
+        :param kinds: what the voters say of themselves; only a migration asks for it.
         :param look: called when the turn has come; what it raises is raised, and nothing is appended.
         :param first: records that are appended right before, with nothing between.
         :raises VotersNotChangedError: the leader refuses, or this node does not lead.
@@ -245,9 +249,16 @@ class ActiveController:
         async with self._turn:
             await self._metadata.caught_up()
             look()
+            self._check_migration(change, kinds)
             if first:
                 self._append(self._quorum.epoch, first)
             return self._quorum.change_voters(change)
+
+    def _check_migration(self, change: VoterChange, kinds: VoterKinds) -> None:
+        voters = self._quorum.membership.voters or VoterSet(())
+        refusal = why_not_in_migration(self._metadata.published, self._metadata.image, voters, change, kinds)
+        if refusal is not None:
+            raise VotersNotChangedError(refusal)
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
         """Append an Abort if the log ends within a transaction; its offset, None without one.

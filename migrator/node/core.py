@@ -204,7 +204,7 @@ class NodeCore:
         )
         if core.status(monotonic_ms()).waits_for:
             log.warning("%s", WAITS_EMPTY)
-        addresses.follow(lambda: (core.epoch, core.leader_id))
+        addresses.follow(lambda: (core.epoch, core.leader_id), lambda: self.metadata.image.cluster.controllers)
         self.leadership.membership_listeners.append(addresses.membership_changed)
         self.quorum = QuorumRunner(
             core,
@@ -234,6 +234,8 @@ class NodeCore:
             self._append_no_ops,
             self.metadata.committed_up_to,
             partial(controller_security, settings),
+            ask_voter,
+            lambda: self.metadata.image.features.zk_migration_state.is_under_way,
             settings.controller_quorum_request_timeout_ms / 1000,
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))

@@ -66,7 +66,6 @@ from migrator.rpc.voters_service import VotersService
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.listener_settings import controller_security, named_security
-from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, VersionRange
 from migrator.wire.security import ListenerSecurity
@@ -158,7 +157,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     transport = raft_transport(settings, cluster_id, addresses, gossip, security)
     stack.push_async_callback(transport.close)
     gate = WriteGate(settings)
-    signals = VoterSignals(settings, addresses.voters, security)
+    signals = VoterSignals(settings, addresses.voters, security, addresses.registered)
     stack.push_async_callback(signals.close)
     notes = Notes()
     core = NodeCore(
@@ -184,7 +183,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
         raise
     times = PropagationTimes()
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
-    reassignment = _reassignment(settings, core, security, journal, failure, stack)
+    reassignment = _reassignment(settings, core, signals, journal, failure, stack)
     orders = VoterOrders(settings, core, reassignment, journal)
     roll = _roll_call(settings, core, signals, notes.votes)
     source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current, journal)
@@ -296,25 +295,12 @@ def _migration(
 def _reassignment(
     settings: Settings,
     core: NodeCore,
-    security: ListenerSecurity,
+    signals: VoterSignals,
     journal: Journal,
     failure: StopReason,
     stack: AsyncExitStack,
 ) -> VoterReassignment:
-    """Whoever may become a voter is asked at the address that it has registered: the others will look for it there."""
-
-    def registered() -> dict[int, ListenerEndpoint]:
-        controllers = core.metadata.published.cluster.controllers.values()
-        found = ((each.controller_id, at) for each in controllers for at in each.listeners)
-        return {
-            node_id: ListenerEndpoint(at.name, at.host, at.port)
-            for node_id, at in found
-            if at.name == core.addresses.listener
-        }
-
-    members = VoterSignals(settings, registered, security)
-    stack.push_async_callback(members.close)
-    reassignment = VoterReassignment(settings, core, journal, members.ask_one, failure)
+    reassignment = VoterReassignment(settings, core, journal, signals.ask_one, failure)
     stack.push_async_callback(reassignment.close)
     return reassignment
 

@@ -18,7 +18,7 @@ from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
-from migrator.controller.quorum_target import RESOURCE, cleared_record, cleared_target, target_of
+from migrator.controller.quorum_target import ONE_BY_ONE, RESOURCE, cleared_record, cleared_target, target_of
 from migrator.image.model import ControllerRegistration, ImageDelta, MetadataImage
 from migrator.node.core import NodeCore
 from migrator.node.metadata import NotLeadingError
@@ -59,7 +59,7 @@ LASTING_MS = 1_000
 """What a plan waits for is put into the journal once it has lasted that long."""
 JOURNAL_KIND = "voters"
 CHANGED = Refusal(ErrorCode.request_timed_out, "What the step was planned on has changed meanwhile.")
-RESTING = "The voters are not changed during a migration. The plan goes on after it."
+RESTING = f"The plan rests during a migration, and goes on after it. {ONE_BY_ONE}"
 
 Ask = Callable[[int], Awaitable[VoterAnswer | None]]
 """What a controller says of itself at the address that it has registered; None: nothing in time."""

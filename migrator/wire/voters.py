@@ -29,6 +29,12 @@ class VoterAnswer:
     migrating: bool
     is_ours: bool
 
+    @property
+    def may_lead(self) -> bool:
+        """Whether the migration would go on with it as the leader. Ours may lead without the flag: it ends nothing
+        before every voter has the flag off."""
+        return self.migrating or self.is_ours
+
 
 class VoterLink:
     """A connection to one voter that is kept: to make one takes up to seven round trips with TLS and SASL, a question
@@ -100,18 +106,27 @@ class VoterLink:
             await connection.close()
 
 
+Endpoints = Callable[[], Mapping[int, ListenerEndpoint]]
+
+
 class VoterSignals:
     """A registration in the log outlives a restart; what a process says now does not.
 
     :param endpoints: the voters, and where each is, now.
+    :param registered: other controllers, which may become voters or be some that this node does not know of yet.
     """
 
     def __init__(
-        self, settings: Settings, endpoints: Callable[[], Mapping[int, ListenerEndpoint]], security: ListenerSecurity
+        self,
+        settings: Settings,
+        endpoints: Endpoints,
+        security: ListenerSecurity,
+        registered: Endpoints = dict,
     ) -> None:
         self._node_id = settings.node_id
         self._own = VoterAnswer(settings.zookeeper_metadata_migration_enable, is_ours=True)
         self._endpoints = endpoints
+        self._registered = registered
         self._security = security
         self._links: dict[ListenerEndpoint, VoterLink] = {}
         self._tasks = Supervisor()
@@ -126,8 +141,8 @@ class VoterSignals:
         return dict(self.last)
 
     async def ask_one(self, node_id: int, seconds: float = ASK_SECONDS) -> VoterAnswer | None:
-        """What one voter says; None: no answer in time, or nobody's id."""
-        endpoints = self._endpoints()
+        """What one controller says; None: no answer in time, or nobody's id."""
+        endpoints = {**self._registered(), **self._endpoints()}
         at = endpoints.get(node_id)
         # All leave the books before the first wait: others are asked at the same time.
         moved = [self._links.pop(gone) for gone in self._links.keys() - set(endpoints.values())]

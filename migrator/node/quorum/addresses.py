@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from migrator.config.settings import Settings
+from migrator.image.model import ControllerRegistration
 from migrator.raft.voter_set import DYNAMIC_VERSION, NO_MEMBERSHIP, Membership
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
 from migrator.records.uuid import ZERO_UUID, Uuid
@@ -60,13 +61,20 @@ class Addresses:
         self._told: dict[tuple[int, int], ListenerEndpoint] = {}
         """By epoch and its leader."""
         self._leadership: Callable[[], tuple[int, int | None]] = lambda: (0, None)
+        self._controllers: Callable[[], Mapping[int, ControllerRegistration]] = dict
 
-    def follow(self, leadership: Callable[[], tuple[int, int | None]]) -> None:
-        """Learn who leads from now on.
+    def follow(
+        self,
+        leadership: Callable[[], tuple[int, int | None]],
+        controllers: Callable[[], Mapping[int, ControllerRegistration]] = dict,
+    ) -> None:
+        """Learn who leads, and who registers, from now on.
 
         :param leadership: this node's epoch, and the leader as far as it is known.
+        :param controllers: those in the image at the end of this node's log.
         """
         self._leadership = leadership
+        self._controllers = controllers
 
     def membership_changed(self, membership: Membership) -> None:
         """Another membership is in force: a set was appended, cut or replaced by a snapshot's."""
@@ -138,6 +146,13 @@ class Addresses:
     def voters(self) -> Mapping[int, ListenerEndpoint]:
         """Where the voters in force are; without those whose endpoint has another listener name than ours."""
         return self._voters
+
+    def registered(self) -> Mapping[int, ListenerEndpoint]:
+        """Where the controllers have registered, voters or not: others look there for whoever becomes a voter."""
+        found = ((each.controller_id, at) for each in self._controllers().values() for at in each.listeners)
+        return {
+            node_id: ListenerEndpoint(at.name, at.host, at.port) for node_id, at in found if at.name == self.listener
+        }
 
     def find(self, node_id: int) -> ListenerEndpoint | None:
         """Where a node is; None: nobody knows."""

@@ -3,9 +3,10 @@
 A stock leader without ``zookeeper.metadata.migration.enable`` finishes the migration the moment it is elected
 (`ActivationRecordsGenerator` of Kafka 3.9), so it must not be elected. What its registration says outlives its restart;
 what its process says now does not. So each Vote waits, for a bounded time, until the candidate's ApiVersions have been
-asked, and no answer is a no. They are asked on connections that stand, which `keep_asking` sees to: on a link of
-100 ms, making one with TLS and SASL takes longer than a vote may wait. Our own controllers may be elected without the
-flag: they wait for all the others.
+asked, and no answer is a no. A voter of the candidate's log may be a stranger in this node's, which can be older:
+strangers are asked at the address that they have registered (`migrator.migration.machine.voters` sees to that). All are
+asked on connections that stand, which `keep_asking` sees to: on a link of 100 ms, making one with TLS and SASL takes
+longer than a vote may wait. Our own controllers may be elected without the flag: they wait for all the others.
 """
 
 from __future__ import annotations
@@ -53,33 +54,35 @@ class Ballot:
 
     async def consult(self, candidate_id: int) -> None:
         """Ask the candidate, before the core is given its Vote: the two follow each other without a pause."""
-        voters = self._voters()
-        if not self._asks() or candidate_id not in voters:
+        if not self._asks():
             return
         answer = await self._ask(candidate_id, self.patience_seconds)
-        allowed = answer is not None and (answer.migrating or answer.is_ours)
+        allowed = answer is not None and answer.may_lead
         if not allowed and self._allowed.get(candidate_id, True):
             stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
-            silent = (
-                "its controller listener (see controller.quorum.voters) does not answer whether the migration is on"
-            )
+            silent = "its controller listener does not answer whether the migration is on, or nobody knows its address"
             why = silent if answer is None else stock
             log.warning("This controller refuses its vote to controller %d: %s", candidate_id, why)
-        self._allowed = {voter: known for voter, known in self._allowed.items() if voter in voters}
+        known = {candidate_id, *self._known()}
+        self._allowed = {node_id: before for node_id, before in self._allowed.items() if node_id in known}
         self._allowed[candidate_id] = allowed
 
     async def keep_asking(self) -> None:
-        """Until cancelled: ask every other voter from time to time, so that there are connections when one stands for
-        election."""
+        """Until cancelled: ask every other controller from time to time, so that there are connections when one stands
+        for election."""
         while True:
             if self._asks():
-                others = [voter for voter in self._voters() if voter != self._node_id]
-                await asyncio.gather(*(self._ask(voter, ASK_SECONDS) for voter in others))
+                others = self._known() - {self._node_id}
+                await asyncio.gather(*(self._ask(node_id, ASK_SECONDS) for node_id in others))
             await asyncio.sleep(KEEP_SECONDS)
 
     def may_grant(self, candidate_id: int) -> bool:
-        """What `consult` found out; a stranger gets no vote."""
-        return not self._asks() or (candidate_id in self._voters() and self._allowed.get(candidate_id, True))
+        """What `consult` found out; a voter that was not asked yet may be a leader's successor."""
+        return not self._asks() or self._allowed.get(candidate_id, candidate_id in self._voters())
+
+    def _known(self) -> frozenset[int]:
+        """The voters, and who may have become one without this node's knowledge."""
+        return frozenset([*self._voters(), *self._image().cluster.controllers])
 
     def _asks(self) -> bool:
         """Also on an empty log: its first leader decides whether there will be a migration."""

@@ -7,6 +7,7 @@ Here is what can be said of a request by itself, in the order of ``KafkaRaftClie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -20,7 +21,7 @@ from migrator.node.quorum.voter_changes import VoterChanges
 from migrator.raft.planner import Target
 from migrator.raft.states import Role
 from migrator.raft.telling import Asker
-from migrator.raft.voter_changes import VotersNotChangedError
+from migrator.raft.voter_changes import Refusal, VotersNotChangedError
 from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
 from migrator.records.uuid import ZERO_UUID, Uuid
@@ -73,14 +74,24 @@ class VoterChangeApis:
         return {"leader_id": leader_id, "leader_epoch": epoch, **place}
 
     async def _change(self, key: int, body: Any) -> None:
+        look = partial(self._check, key, body)
         if key == REMOVE_RAFT_VOTER:
-            await self._changes.remove(ReplicaKey(body.voter_id, Uuid(body.voter_directory_id.bytes)))
+            await self._changes.remove(ReplicaKey(body.voter_id, Uuid(body.voter_directory_id.bytes)), look)
         elif key == ADD_RAFT_VOTER:
-            await self._changes.add(_voter(body, STATIC_RANGE))
+            await self._changes.add(_voter(body, STATIC_RANGE), look)
         else:
             versions = body.k_raft_version_feature
             supported = KRaftVersionRange(versions.min_supported_version, versions.max_supported_version)
-            await self._changes.update(_voter(body, supported))
+            await self._changes.update(_voter(body, supported), look)
+
+    def _check(self, key: int, body: Any) -> None:
+        """When the turn of the change has come, the epoch or the target may be another.
+
+        :raises VotersNotChangedError: so it is.
+        """
+        error = next(self._faults(key, body), NO_ERROR)
+        if error.is_failure:
+            raise VotersNotChangedError(Refusal(error.code, error.message or ""))
 
     def _faults(self, key: int, body: Any) -> Iterator[ApiError]:
         if body.cluster_id not in (None, self._cluster_id):

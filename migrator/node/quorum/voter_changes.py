@@ -7,15 +7,18 @@ entry. Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.context import KRAFT_VERSION
 from migrator.errors import MigratorError, PeerError
+from migrator.migration.machine.voters import NOBODY_ASKED, VoterKinds
 from migrator.node.quorum.addresses import Addresses
+from migrator.node.quorum.ballot import AskVoter
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.membership import TIMED_OUT, TRY_AGAIN
 from migrator.raft.transport import TransportError
@@ -33,7 +36,10 @@ from migrator.records.control import DynamicVoter, KRaftVersionRange
 from migrator.wire.client import KafkaConnection
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import ListenerSecurity
+from migrator.wire.voters import VoterAnswer
 
+ASKING_SHARE = 4
+"""The time-out of a change, by that of the questions to all voters before it."""
 MAX_RESPONSE_BYTES = 1 << 20
 NO_OPS_MAX = 1_000
 """In one batch, to bring the log to where a voter's old log had been."""
@@ -54,6 +60,12 @@ UNKNOWN_END = Refusal(
 Look = Callable[[], object]
 
 
+class Change(Protocol):
+    """See `ActiveController.change_voters`."""
+
+    async def __call__(self, change: VoterChange, look: Look, /, *, kinds: VoterKinds) -> int: ...
+
+
 def _nothing() -> None:
     """To look at."""
 
@@ -65,17 +77,20 @@ class VoterChanges:
     :param append_no_ops: appends so many records that say nothing, unless this node is not active any more.
     :param committed: waits until the record at an offset is committed; raises `MigratorError` once nobody can tell.
     :param security: how to log in at a new voter.
+    :param ask_voter: what a voter says of itself now.
     :param patience_seconds: for a whole change (``controller.quorum.request.timeout.ms``).
     """
 
     def __init__(
         self,
         quorum: QuorumRunner,
-        change: Callable[[VoterChange, Look], Awaitable[int]],
+        change: Change,
         addresses: Addresses,
         append_no_ops: Callable[[int], Awaitable[None]],
         committed: Callable[[int], Awaitable[None]],
         security: Callable[[], ListenerSecurity],
+        ask_voter: AskVoter,
+        is_migrating: Callable[[], bool],
         patience_seconds: float,
     ) -> None:
         self._quorum = quorum
@@ -84,35 +99,38 @@ class VoterChanges:
         self._append_no_ops = append_no_ops
         self._committed = committed
         self._security = security
+        self._ask_voter = ask_voter
+        self._is_migrating = is_migrating
         self._patience_seconds = patience_seconds
         self._is_pending = False
 
-    async def add(self, voter: DynamicVoter) -> int:
+    async def add(self, voter: DynamicVoter, look: Look = _nothing) -> int:
         """Let a replica vote, whatever versions ``voter`` names: it is asked for them.
 
+        :param look: called when nobody else decides; what it raises is raised, and nothing is changed.
         :returns: the offset of the record, which is committed.
         :raises VotersNotChangedError: refused, or nobody can tell yet; see the refusal's error.
         """
         async with self._only_one():
             self._check(AddVoter(voter))
             begun = asyncio.get_running_loop().time()
-            versions = await self._versions_of(voter)
-            return await self._changed(AddVoter(replace(voter, k_raft_version_feature=versions)), begun)
+            versions, answer = await self._answer_of(voter)
+            change = AddVoter(replace(voter, k_raft_version_feature=versions))
+            kinds = await self._kinds(self._addresses.voter_ids, {voter.voter_id: answer})
+            return await self._changed(change, begun, look, kinds)
 
-    async def remove(self, key: ReplicaKey) -> int:
-        """Let a voter observe only, also this node itself; result and errors as `add`."""
+    async def remove(self, key: ReplicaKey, look: Look = _nothing) -> int:
+        """Let a voter observe only, also this node itself; ``look``, result and errors as `add`."""
         async with self._only_one():
             self._check(RemoveVoter(key))
             begun = asyncio.get_running_loop().time()
-            return await self._changed(RemoveVoter(key), begun)
+            kinds = await self._kinds(self._addresses.voter_ids - {key.node_id}, {})
+            return await self._changed(RemoveVoter(key), begun, look, kinds)
 
     async def upgrade(self, voters: VoterSet, look: Callable[[], object]) -> int:
         """Take the configured voters into the log, whatever versions they name: each but this node is asked.
 
-        :param look: called when all have answered and nobody else decides; what it raises is raised, and nothing is
-            changed.
-
-        Result and errors as `add`.
+        ``look``, which is called when all have answered, result and errors as `add`.
         """
         async with self._only_one():
             self._check_is_static()
@@ -128,16 +146,16 @@ class VoterChanges:
 
     async def _asked(self, voter: DynamicVoter) -> DynamicVoter:
         is_own = voter.voter_id == self._addresses.node_id
-        return voter if is_own else replace(voter, k_raft_version_feature=await self._versions_of(voter))
+        return voter if is_own else replace(voter, k_raft_version_feature=(await self._answer_of(voter))[0])
 
-    async def update(self, voter: DynamicVoter) -> int:
-        """Note other endpoints or versions of a voter.
+    async def update(self, voter: DynamicVoter, look: Look = _nothing) -> int:
+        """Note other endpoints or versions of a voter; ``look`` as in `add`.
 
         :returns: the offset of the record, which need not be committed.
         :raises VotersNotChangedError: refused.
         """
         async with self._only_one():
-            return await self._appended(UpdateVoter(voter), asyncio.get_running_loop().time())
+            return await self._appended(UpdateVoter(voter), asyncio.get_running_loop().time(), look, NOBODY_ASKED)
 
     async def fill(self, refusal: Refusal) -> None:
         """Append a part of the records that a change lacked, as its refusal says. Where nobody else writes, the log
@@ -163,7 +181,22 @@ class VoterChanges:
         if refusal is not None:
             raise VotersNotChangedError(refusal)
 
-    async def _versions_of(self, voter: DynamicVoter) -> KRaftVersionRange:
+    async def _kinds(self, voters: Collection[int], answers: Mapping[int, VoterAnswer]) -> VoterKinds:
+        """What those say of themselves who are to vote; only a migration asks for it."""
+        if not self._is_migrating():
+            return NOBODY_ASKED
+        asked = [voter for voter in voters if voter != self._addresses.node_id]
+        seconds = self._patience_seconds / ASKING_SHARE
+        found = await asyncio.gather(*(self._ask_voter(voter, seconds) for voter in asked))
+        said = {voter: answer for voter, answer in zip(asked, found, strict=True) if answer is not None}
+        said.update(answers)
+        own = {self._addresses.node_id}
+        return VoterKinds(
+            frozenset(own | {voter for voter, answer in said.items() if answer.is_ours}),
+            frozenset(own | {voter for voter, answer in said.items() if answer.may_lead}),
+        )
+
+    async def _answer_of(self, voter: DynamicVoter) -> tuple[KRaftVersionRange, VoterAnswer]:
         """What the new voter says, on its controller listener: wrong endpoints in the log would lose the quorum."""
         at = self._addresses.default_of(voter)
         if at is None:
@@ -180,23 +213,25 @@ class VoterChanges:
                 )
             ) from error
 
-    async def _ask(self, at: ListenerEndpoint) -> KRaftVersionRange:
+    async def _ask(self, at: ListenerEndpoint) -> tuple[KRaftVersionRange, VoterAnswer]:
         connection = await KafkaConnection.open(
             at.host, at.port, f"controller-{self._addresses.node_id}", self._security(), MAX_RESPONSE_BYTES
         )
-        supported = connection.features.supported.get(KRAFT_VERSION)
+        features = connection.features
         await connection.close()
-        return STATIC_RANGE if supported is None else KRaftVersionRange(supported.min, supported.max)
+        supported = features.supported.get(KRAFT_VERSION)
+        versions = STATIC_RANGE if supported is None else KRaftVersionRange(supported.min, supported.max)
+        return versions, VoterAnswer(features.zk_migration_ready, features.is_ours)
 
-    async def _appended(self, change: VoterChange, begun: float, look: Look = _nothing) -> int:
+    async def _appended(self, change: VoterChange, begun: float, look: Look, kinds: VoterKinds) -> int:
         try:
             async with asyncio.timeout_at(begun + self._patience_seconds):
-                return await self._change(change, look)
+                return await self._change(change, look, kinds=kinds)
         except TimeoutError as error:
             raise VotersNotChangedError(BUSY) from error
 
-    async def _changed(self, change: VoterChange, begun: float, look: Look = _nothing) -> int:
-        offset = await self._appended(change, begun, look)
+    async def _changed(self, change: VoterChange, begun: float, look: Look, kinds: VoterKinds = NOBODY_ASKED) -> int:
+        offset = await self._appended(change, begun, look, kinds)
         try:
             async with asyncio.timeout_at(begun + self._patience_seconds):
                 await self._committed(offset)

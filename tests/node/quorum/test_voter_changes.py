@@ -10,6 +10,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.decision import RefusedError
+from migrator.migration.machine.voters import NOBODY_ASKED, VoterKinds
+from migrator.node.core import no_answer
 from migrator.node.metadata import NotLeadingError, OffsetWaiters
 from migrator.node.quorum.voter_changes import Look, VoterChanges
 from migrator.raft.voter_changes import RemoveVoter, UpdateVoter, VoterChange, VotersNotChangedError
@@ -17,6 +19,7 @@ from migrator.raft.voter_set import NO_MEMBERSHIP, STATIC_RANGE, ReplicaKey, Vot
 from migrator.records.control import DynamicVoter, KRaftVersionRange
 from migrator.records.uuid import ZERO_UUID
 from migrator.wire.security import PLAINTEXT
+from migrator.wire.voters import VoterAnswer
 
 OFFSET = 41
 KEY = ReplicaKey(2)
@@ -35,15 +38,15 @@ class Leader:
         self.waiters = OffsetWaiters()
         self.membership = NO_MEMBERSHIP
         quorum: Any = self
-        addresses: Any = SimpleNamespace(node_id=1)
-        self.changes = VoterChanges(
-            quorum, self.append, addresses, unused, self.waiters.wait, lambda: PLAINTEXT, patience_seconds
-        )
+        addresses: Any = SimpleNamespace(node_id=1, voter_ids=frozenset({1, 2}))
+        waiting = (self.waiters.wait, lambda: PLAINTEXT, no_answer, lambda: False, patience_seconds)
+        self.changes = VoterChanges(quorum, self.append, addresses, unused, *waiting)
 
     def why_not(self, _change: VoterChange) -> None:
         return None
 
-    async def append(self, change: VoterChange, look: Look) -> int:
+    async def append(self, change: VoterChange, look: Look, /, *, kinds: VoterKinds) -> int:
+        assert kinds is NOBODY_ASKED, "there is no migration"
         look()
         self.taken.append(change)
         return OFFSET
@@ -106,11 +109,11 @@ async def test_an_upgrade_is_looked_at_once_more_after_every_voter_has_answered(
         seen.append("looked")
         raise RefusedError(ErrorCode.invalid_update_version, "the brokers 7 are older than Kafka 3.9")
 
-    async def versions(_voter: DynamicVoter) -> KRaftVersionRange:
+    async def answer(_voter: DynamicVoter) -> tuple[KRaftVersionRange, VoterAnswer]:
         seen.append("asked")
-        return KRaftVersionRange(0, 1)
+        return KRaftVersionRange(0, 1), VoterAnswer(migrating=False, is_ours=True)
 
-    leader.changes._versions_of = versions  # type: ignore[assignment,method-assign]
+    leader.changes._answer_of = answer  # type: ignore[assignment,method-assign]
     with pytest.raises(RefusedError, match="older than Kafka"):
         await leader.changes.upgrade(VoterSet.of([ENTRY]), look)
     assert seen == ["asked", "looked"]

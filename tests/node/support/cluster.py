@@ -18,6 +18,7 @@ from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.raft.transport import PeerTimeoutError, UnreachableError
 from migrator.raft.voter_set import VoterSet
 from migrator.records.versions import parse_version
+from migrator.wire.voters import VoterAnswer
 from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
@@ -105,10 +106,17 @@ class Cluster:
             plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version(self.release), voters=voters)
             format_directories(plan, random=Random(node_id), now_ms=0)
 
+    async def ask_voter(self, node_id: int, seconds: float) -> VoterAnswer | None:
+        """What a controller says of itself; None: nobody answers."""
+        del node_id, seconds
+        return None
+
     def start(self, node_id: int) -> NodeCore:
         settings = self.settings(node_id)
         opened = OpenedDirectory(settings)
-        node = NodeCore(settings, opened, self.wires.to(node_id), on_failure=self.failures.append)
+        node = NodeCore(
+            settings, opened, self.wires.to(node_id), on_failure=self.failures.append, ask_voter=self.ask_voter
+        )
         self.wires.nodes[node_id] = node
         node.boot()
         node.start()
