@@ -191,6 +191,20 @@ class TopicFacts:
 
 
 @value
+class SpellingFacts:
+    """Configs whose znodes Kafka's tools would name or write otherwise, each with what is to be said about it."""
+
+    several: Sample = Sample()
+    """Entities that have several znodes."""
+    alone: Sample = Sample()
+    """Entities whose only znode has another name."""
+    ignored: Sample = Sample()
+    """Quotas that no broker obeys."""
+    unparsed: Sample = Sample()
+    """Path and key of quotas with which no broker starts."""
+
+
+@value
 class PermissionFacts:
     """What our identity may do. ``owners``: the access control lists of some znodes, as text."""
 
@@ -236,6 +250,7 @@ class ZooKeeperFacts:
     """Reassignments and elections that were ordered through ZooKeeper by old tools."""
     unexpected: Sample
     orphan_configs: Sample
+    spellings: SpellingFacts
     nested_acls: Sample
     acl_resources: int
     tokens: Sample

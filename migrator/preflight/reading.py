@@ -21,6 +21,7 @@ from migrator.preflight.checks.broker_threads import thread_counts
 from migrator.preflight.checks.dynamic_maps import PROTOCOLS
 from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
 from migrator.preflight.permissions import look_at_permissions
+from migrator.preflight.spellings import look_at_spellings
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.clusters import no_cluster
 from migrator.zookeeper.leadership import ClaimView, read_view
@@ -223,6 +224,7 @@ class ZooKeeperReading:
             orders=tuple(path for path in (REASSIGN, PREFERRED) if self._is_there(path, bool)),
             unexpected=sample_of(self._unexpected()),
             orphan_configs=sample_of(self._orphans(listed)),
+            spellings=look_at_spellings(self._source, listed["broker configs"], listed["client configs"]),
             nested_acls=self._nested_acls(listed["acls"]),
             acl_resources=len(listed["acls"]),
             tokens=sample_of(map(paths.name_of, listed["tokens"])),

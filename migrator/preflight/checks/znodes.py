@@ -208,6 +208,28 @@ def stray_partitions(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     yield from _one(zookeeper.stray_partitions, "partitions have a znode, but are in no assignment")
 
 
+@of_zookeeper
+def several_znodes(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if (sample := zookeeper.spellings.several).count:
+        yield Found(paths.CONFIG, f"{sample.count:,} users, clients or brokers have several znodes: {sample}")
+
+
+@of_zookeeper
+def other_names(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if (sample := zookeeper.spellings.alone).count:
+        yield Found(paths.CONFIG, f"{sample.count:,} znodes have names that Kafka's tools do not write: {sample}")
+
+
+@of_zookeeper
+def ignored_quotas(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    yield from _one(zookeeper.spellings.ignored, "znodes hold quotas that no broker obeys")
+
+
+@of_zookeeper
+def unparsed_quotas(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    yield from _one(zookeeper.spellings.unparsed, "quotas are no integers, and brokers in ZooKeeper mode need integers")
+
+
 def _one(sample: Sample, what: str) -> Iterator[Found]:
     """One case for all of them, at the first."""
     if sample.count:
@@ -305,5 +327,25 @@ CHECKS = (
         "M021", Severity.WARNING, "Partitions without a state", without_state,
         "If the topic was just created, wait. Otherwise the copy takes the first replica as leader, and all "
             "replicas as in sync",
+    ),
+    PreflightCheck(
+        "M022", Severity.WARNING, "Several znodes for one user, client or broker", several_znodes,
+        "Delete all but the right one with a ZooKeeper client. Brokers obey the one that they read last, in no fixed "
+        "order; the migration takes the parts that are named, and writes each later change to all of these znodes",
+    ),
+    PreflightCheck(
+        "M023", Severity.WARNING, "Names of znodes that Kafka's tools do not write", other_names,
+        "Nothing has to be done. The migration reads the znode as brokers do and leaves it as it is; the first change "
+        "is written to it and to a znode with the name in Kafka's spelling. Kafka's tools see only the latter",
+    ),
+    PreflightCheck(
+        "M024", Severity.WARNING, "Quotas that no broker obeys", ignored_quotas,
+        "Brokers look up quotas of a user below the URL-encoded name only. These are not migrated: set them "
+        "with kafka-configs if they are wanted",
+    ),
+    PreflightCheck(
+        "M025", Severity.BLOCKER, "Quotas with which brokers do not start", unparsed_quotas,
+        "Set the quota again with kafka-configs. A broker in ZooKeeper mode that is restarted ends with "
+        "NumberFormatException",
     ),
 )  # fmt: skip

@@ -17,6 +17,7 @@ _INTEGRAL = {"producer_byte_rate": INT64_MAX, "consumer_byte_rate": INT64_MAX, "
 
 _EPSILON = 1e-6
 _JAVA_DOUBLE = re.compile(r"\s*([+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?))[fFdD]?\s*")
+_JAVA_LONG = re.compile(r"[+-]?[0-9]{1,100}")
 _REMEDY = "Set the quota again with kafka-configs, or correct the znode with a ZooKeeper client, and try again"
 
 
@@ -34,6 +35,12 @@ def parse_quota(path: str, key: str, text: str) -> float:
     if match is None:
         raise ZnodeError(path, f"the value of quota {key!r} is not a number", _REMEDY)
     return float(match[1])
+
+
+def brokers_parse(key: str, text: str) -> bool:
+    """Whether brokers in ZooKeeper mode take the text for an integer where they need one: none starts with ``1e3``."""
+    highest = _INTEGRAL.get(key)
+    return highest is None or (_JAVA_LONG.fullmatch(text) is not None and -highest - 1 <= int(text) <= highest)
 
 
 def format_quota(key: str, quota: float) -> str:

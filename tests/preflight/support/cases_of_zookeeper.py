@@ -133,6 +133,30 @@ def config_of_no_topic(cluster: ReadyCluster) -> None:
     cluster.put(paths.topic_config("gone"), {"version": 1, "config": {}})
 
 
+CREDENTIAL = {"SCRAM-SHA-256": "salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=4096"}
+
+
+def two_znodes_of_a_user(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.USER_CONFIGS}/svc%40X", {"version": 1, "config": {"producer_byte_rate": "1"}})
+    cluster.put(f"{paths.USER_CONFIGS}/svc@X", {"version": 1, "config": CREDENTIAL})
+
+
+def name_that_is_not_encoded(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.USER_CONFIGS}/svc@X", {"version": 1, "config": CREDENTIAL})
+
+
+def quotas_below_a_name_that_is_not_encoded(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.USER_CONFIGS}/svc@X/clients/c", {"version": 1, "config": {"producer_byte_rate": "1"}})
+
+
+def quota_with_an_exponent(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.CLIENT_CONFIGS}/c", {"version": 1, "config": {"producer_byte_rate": "1e6"}})
+
+
+def address_that_is_encoded(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.IP_CONFIGS}/%3A%3A1", {"version": 1, "config": {"connection_creation_rate": "1"}})
+
+
 def acl_with_a_slash(cluster: ReadyCluster) -> None:
     cluster.put("/kafka-acl/Topic/a/b", b"")
 
@@ -312,6 +336,7 @@ CASES = (
     Case("M001", token_times_as_text, paths.TOKENS, "issueTimestamp"),
     Case("M001", scram_for_the_default_user, "/config/users/<default>", "SCRAM"),
     Case("M001", malformed_user_name, "/config/users/100%", "not URL-encoded"),
+    Case("M001", address_that_is_encoded, f"{paths.IP_CONFIGS}/%3A%3A1", "brokers do not start with this name"),
     Case("M001", registration_of_another_form, paths.broker(3), "NAME://host:port"),
     Case("M001", controller_epoch_is_no_number, paths.CONTROLLER_EPOCH, "not an integer"),
     Case("M001", password_beyond_the_log, f"{paths.BROKER_CONFIGS}/2", "'sasl.jaas.config' has 32,768 bytes"),
@@ -348,6 +373,15 @@ CASES = (
     Case("M021", no_state, paths.TOPICS, STATES),
     Case("M021", state_of_a_young_topic, paths.TOPICS, STATES),
     Case("M020", stray_partition, f"{paths.partitions(TOPIC)}/7", "1 partitions have a znode"),
+    Case(
+        "M022",
+        two_znodes_of_a_user,
+        paths.CONFIG,
+        "/config/users/svc%40X and /config/users/svc@X (the quotas of svc%40X count, the credentials of svc@X count)",
+    ),
+    Case("M023", name_that_is_not_encoded, paths.CONFIG, "/config/users/svc@X ('svc%40X' in Kafka's spelling)"),
+    Case("M024", quotas_below_a_name_that_is_not_encoded, "/config/users/svc@X/clients/c", "no broker obeys"),
+    Case("M025", quota_with_an_exponent, f"{paths.CLIENT_CONFIGS}/c producer_byte_rate", "no integers"),
     Case("M101", no_broker, paths.BROKER_IDS, "no broker is registered"),
     Case("M102", broker_down, "broker 2", "it holds replicas"),
     Case("M103", configuration_of_a_dead_broker, f"{paths.BROKER_CONFIGS}/77", "neither runs nor holds"),
