@@ -12,7 +12,7 @@ from migrator.cli.options import controller_options
 from migrator.cli.terminal import ask, say
 from migrator.errors import OperatorError
 from migrator.migration.machine.left_out import unknown
-from migrator.migration.machine.states import State, check_forceable
+from migrator.migration.machine.states import OVERRIDES, State, check_forceable, check_shown
 from migrator.observe.status import Force, Status
 from migrator.rpc.find_controller import active_controller
 
@@ -63,18 +63,24 @@ def command(
     finish     finish without a node that is gone for good: a controller that does not answer, or a broker in ZooKeeper
                mode that vanished (--without ID)
 
-    'reclaim', 'deletes' and 'finish' are refused unless the migration waits for this order. 'migrator verify --repair'
-    orders a reconcile too, and compares afterwards. Exit codes: 0 ordered, 2 refused.
+    'reclaim', 'deletes' and 'finish' are refused unless the migration waits for this order. 'reclaim' and 'deletes'
+    override what this command shows. If something else holds when the order arrives, the order is refused.
+    'migrator verify --repair' orders a reconcile too, and compares afterwards. Exit codes: 0 ordered, 2 refused.
     """
     kind = Force(what)
     _check_named(kind, without)
     status = asyncio.run(_look(config, server, command_config))
     check_forceable(kind, State(status.migration.internal_state))
     _check_known(status, without)
+    overrides = status.migration.overridable if kind in OVERRIDES else ()
+    if kind in OVERRIDES:
+        check_shown(kind, overrides, overrides)
+        for fact in overrides:
+            say(f"the order overrides: {fact}")
     if not yes:
         consequences = _CONSEQUENCES[kind].format(nodes=", ".join(map(str, without)))
         ask(*_found(status), consequences, "Go on?", abort=True)
-    node_id = asyncio.run(_force(config, server, command_config, kind, reason, without))
+    node_id = asyncio.run(_force(config, server, command_config, kind, reason, without, overrides))
     say(f"controller {node_id} has accepted the order; follow its work with 'migrator status --watch'")
 
 
@@ -116,7 +122,8 @@ async def _force(
     kind: Force,
     reason: str,
     without: tuple[int, ...],
+    overrides: tuple[str, ...],
 ) -> int:
     async with active_controller(config, server, command_config) as client:
-        await client.force(kind, reason, without)
+        await client.force(kind, reason, without, overrides)
         return (await client.status()).node_id

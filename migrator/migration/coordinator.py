@@ -122,13 +122,13 @@ class Coordinator:
             case ef.StopDualWrite():
                 self._deferred = None
                 return [effect, *self._route(self._write_behind.step(messages.Closed(), now_ms), now_ms)]
-            case ef.Reconcile(ticket, deletes_forced):
+            case ef.Reconcile(ticket, deletes_allowed):
                 self._reconcile = ticket
                 self._deferred = None if self._fit_to_reconcile() else effect
                 if self._deferred is not None:
                     return []
                 begun = self._write_behind.step(messages.ReconcileBegun(self._image, ticket.number), now_ms)
-                return [*self._route(begun, now_ms), ef.CompareAll(ticket, self._image, deletes_forced)]
+                return [*self._route(begun, now_ms), ef.CompareAll(ticket, self._image, deletes_allowed)]
             case messages.Reconciled():
                 return self._route(self._driver.step(self._reconciled(effect), now_ms), now_ms)
             case messages.Stopped(fenced, reason):
@@ -140,7 +140,7 @@ class Coordinator:
         held = effect.held
         if held is None:
             return ev.ReconcileDone(self._reconcile, effect.entities)
-        return ev.ReconcileHeld(self._reconcile, held.count, held.bound, held.examples)
+        return ev.ReconcileHeld(self._reconcile, held.count, held.bound, held.examples, held.digest)
 
     def _stopped(self, *, fenced: bool, reason: str, now_ms: int) -> list[ef.Effect]:
         if self.state is State.RECONCILING and not fenced:

@@ -358,8 +358,8 @@ class MigrationExecutor:
         self._writes.spellings.clear()
         claim = self.coordinator.write_behind.claim
         zk_epoch = -1 if claim is None else claim.zk_epoch
-        bound = None if effect.deletes_forced else self._options.max_deletes
-        task = CompareTask(self._options.directory, at_of(effect.image), zk_epoch, bound)
+        bound, allowed = self._options.max_deletes, effect.deletes_allowed
+        task = CompareTask(self._options.directory, at_of(effect.image), zk_epoch, bound, allowed)
 
         async def work() -> AnyEvent | None:
             try:

@@ -85,7 +85,9 @@ class MigrationView(Protocol):
     async def resume(self, by: Orderer) -> None:
         """Go on; likewise."""
 
-    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
+    async def force(
+        self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
+    ) -> None:
         """Do what is not done unasked."""
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
@@ -218,9 +220,11 @@ class NodeStatusSource:
         """Let the migration go on (see `StatusSource`)."""
         await self._active_migration().resume(by)
 
-    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
+    async def force(
+        self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
+    ) -> None:
         """Carry out the operator's order to force (see `StatusSource`)."""
-        await self._active_migration().force(kind, reason, by, without)
+        await self._active_migration().force(kind, reason, by, without, overrides)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal`` (see `StatusSource`)."""

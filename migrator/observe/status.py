@@ -82,13 +82,15 @@ class QuorumStatus:
 class MigrationStatus:
     """Names are those of the migration's state table: MigrationIneligible, MigrateZkData, DualWrite or Finished, and
     the row behind it. ``active`` says whether this node is the one that acts; the others report from their image, and
-    do not know an age (-1). Nor does who sees the active one only from outside."""
+    do not know an age (-1). Nor does who sees the active one only from outside. ``overridable``: the facts that
+    'migrator force' would override now."""
 
     public_state: str
     internal_state: str
     internal_state_age_ms: int
     active: bool
     paused: bool = False
+    overridable: tuple[str, ...] = ()
 
 
 @value

@@ -147,13 +147,23 @@ class OperatorClient:
         with self._refusals():
             await self._stub.Resume(operator_pb2.ResumeRequest(), timeout=timeout)
 
-    async def force(self, kind: Force, reason: str, without: Sequence[int] = (), timeout: float = 30.0) -> None:
+    async def force(
+        self,
+        kind: Force,
+        reason: str,
+        without: Sequence[int] = (),
+        overrides: Sequence[str] = (),
+        timeout: float = 30.0,
+    ) -> None:
         """Make the migration do what it does not do unasked; it has begun when this returns.
 
         :param without: for `Force.FINISH`: the nodes that are gone for good.
+        :param overrides: the facts that were shown, of an order that overrides some (`MigrationStatus.overridable`).
         """
         with self._refusals():
-            request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason, without=without)
+            request = operator_pb2.ForceRequest(
+                kind=force_to_proto(kind), reason=reason, without=without, overrides=overrides
+            )
             await self._stub.Force(request, timeout=timeout)
 
     async def gates(self, goal: Goal, timeout: float = 5.0) -> tuple[Gate, ...]:

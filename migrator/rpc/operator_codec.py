@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from migrator.observe.status import (
@@ -90,7 +91,7 @@ def status_from_proto(proto: Any) -> Status:
         version=proto.version,
         time_ms=proto.time_ms,
         quorum=_quorum_from_proto(proto.quorum),
-        migration=_from_proto(MigrationStatus, proto.migration),
+        migration=_migration_from_proto(proto.migration),
         brokers=tuple(_broker_from_proto(broker) for broker in proto.brokers),
         problems=tuple(_from_proto(Problem, problem) for problem in proto.problems),
         write_behind=_from_proto(WriteBehindStatus, proto.write_behind) if proto.HasField("write_behind") else None,
@@ -123,6 +124,11 @@ def gate_from_proto(proto: Any) -> Gate:
     """`Gate` from the wire."""
     gate: Gate = _from_proto(Gate, proto)
     return gate
+
+
+def _migration_from_proto(proto: Any) -> MigrationStatus:
+    status: MigrationStatus = _from_proto(MigrationStatus, proto)
+    return replace(status, overridable=tuple(proto.overridable))
 
 
 def _quorum_to_proto(quorum: QuorumStatus) -> Any:

@@ -57,10 +57,13 @@ class StatusSource(Protocol):
         :raises OperatorError: it cannot.
         """
 
-    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
+    async def force(
+        self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
+    ) -> None:
         """Carry it out from now on.
 
         :param without: for `Force.FINISH`: the nodes that are gone for good.
+        :param overrides: the facts that were shown, of an order that overrides some.
 
         :raises OperatorError: it is not what the migration waits for, or another controller drives it.
         """
@@ -123,7 +126,7 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
     async def Force(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
             kind, without = force_from_proto(request.kind), tuple(request.without)
-            await self._source.force(kind, request.reason, CALLER.get().orderer, without)
+            await self._source.force(kind, request.reason, CALLER.get().orderer, without, tuple(request.overrides))
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except OperatorError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -153,7 +154,7 @@ def _compare(store: Store) -> Callable[[], str]:
     target = Target(image, passwords=store.passwords, controller_epoch=CONTROLLER_EPOCH)
 
     def run() -> str:
-        found = compare(store.reader, target, None)
+        found = compare(store.reader, target, sys.maxsize)
         return f"{sum(len(message.writes) for message in found if isinstance(message, WriteChunk))} writes"
 
     return run

@@ -72,6 +72,27 @@ async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_
     assert node.orders == []
 
 
+async def test_reclaim_shows_every_fact_that_it_overrides_and_names_them_in_the_order(tmp_path: Path) -> None:
+    node = PlayedNode(State.REFUSED, State.REFUSED)
+    node.overridable = ("/migration holds offset 100", "/controller is held by ZooKeeper broker 2")
+    force = ("force", "reclaim", "-c", str(property_file(tmp_path)), "--reason", "x")
+    async with served(node, tmp_path):
+        code, said = await run(*force, answer="n\n")
+        assert (code, node.orders) == (ExitCode.DIFFERENT, [])
+        code, said_at_once = await run(*force, "--yes")
+    for text in (said, said_at_once):
+        assert all(f"the order overrides: {fact}" in text for fact in node.overridable)
+    assert (code, node.orders, node.overridden) == (ExitCode.OK, [("reclaim", "x")], [node.overridable])
+
+
+async def test_what_no_order_can_override_is_not_ordered(tmp_path: Path) -> None:
+    node = PlayedNode(State.REFUSED)
+    async with served(node, tmp_path):
+        code, said = await run("force", "reclaim", "-c", str(property_file(tmp_path)), "--reason", "x", "--yes")
+    assert (code, node.orders) == (ExitCode.REFUSED, [])
+    assert "an order cannot override what the migration waits for" in said
+
+
 async def test_finish_names_the_nodes_that_are_left_out(tmp_path: Path) -> None:
     node = PlayedNode(State.FINISHING)
     node.voters = (VoterStatus(3, "localhost", 9093), VoterStatus(7, "localhost", 9093))

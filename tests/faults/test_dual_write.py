@@ -264,7 +264,9 @@ async def test_a_quorum_whose_cluster_another_one_has_migrated_is_refused(
         await cluster.until_problem("/migration holds", f"epoch {mark.kraft_metadata_epoch},", "another quorum")
         before = every_znode(client)
         force = [MIGRATOR, "force", "reclaim", "-c", str(controller.property_file), "--reason", "a test", "--yes"]
-        assert (await asyncio.to_thread(subprocess.run, force, check=False, capture_output=True)).returncode == 0
+        refused = await asyncio.to_thread(subprocess.run, force, check=False, capture_output=True)
+        assert refused.returncode == ExitCode.REFUSED
+        assert b"an order cannot override" in refused.stderr
         await cluster.until_problem("/migration holds", f"epoch {mark.kraft_metadata_epoch},", "another quorum")
         assert await cluster.in_state(State.REFUSED)
         assert every_znode(client) == before

@@ -79,6 +79,7 @@ class Node(HeldLock):
         self.paused: str | None = None
         self.forced: list[tuple[Force, str]] = []
         self.without: list[tuple[int, ...]] = []
+        self.overridden: list[tuple[str, ...]] = []
         self.verdicts: list[VerdictReport] = []
         super().__init__()
 
@@ -108,12 +109,15 @@ class Node(HeldLock):
         self.orderers.append(by)
         self.paused = None
 
-    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
+    async def force(
+        self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
+    ) -> None:
         if not reason:
             raise OperatorError("the journal needs a reason", remedy="Give --reason")
         self.orderers.append(by)
         self.forced.append((kind, reason))
         self.without.append(tuple(without))
+        self.overridden.append(tuple(overrides))
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)
@@ -150,6 +154,10 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
             for kind in Force:
                 await client.force(kind, "drill")
             await client.force(Force.FINISH, "drill", (3002, 7))
+            await client.force(Force.RECLAIM, "drill", overrides=("/migration is old", "rolled back"))
+            assert node.overridden.pop() == ("/migration is old", "rolled back")
+            assert node.forced.pop() == (Force.RECLAIM, "drill")
+            assert node.without.pop() == ()
             assert node.forced == [*((kind, "drill") for kind in Force), (Force.FINISH, "drill")]
             assert node.without == [*(() for _ in Force), (3002, 7)]
             with pytest.raises(OperatorError, match="Give --reason"):
@@ -162,7 +170,7 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
             assert await client.rollout_lock(("", "theirs")) == LockAnswer("mine", moved=False)
             assert await client.rollout_lock() == LockAnswer("mine", moved=False)
             assert set(node.orderers) == {Orderer(local_user(os.geteuid()), SOCKET)}
-            assert len(node.orderers) == len(Force) + 6
+            assert len(node.orderers) == len(Force) + 7
     finally:
         await server.close(grace=0)
     assert not (directory / SOCKET_DIRECTORY / SOCKET_NAME).exists()

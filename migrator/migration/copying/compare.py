@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
+from hashlib import sha256
 
 from migrator.migration.translate.entity import Effect, EntityWrite
 from migrator.migration.translate.reconcile import reconcile
@@ -15,6 +16,8 @@ from migrator.zookeeper.ops import ZkSource
 CHUNK = 200
 """Entities in one message."""
 EXAMPLES = 5
+DIGEST_BYTES = 8
+"""Of the sum of the hashes of all names: their order means nothing."""
 REMOVALS = frozenset({Effect.DELETE, Effect.REPLACE})
 
 
@@ -34,20 +37,26 @@ class ReconcileEnd:
     spellings: Spellings = field(default_factory=dict)
 
 
-def compare(zookeeper: ZkSource, target: Target, max_deletes: int | None) -> Iterator[WriteChunk | ReconcileEnd]:
+def compare(
+    zookeeper: ZkSource, target: Target, max_deletes: int, allowed: str = ""
+) -> Iterator[WriteChunk | ReconcileEnd]:
     """What is not a removal goes out at once; removals wait until it is known that there are not too many.
 
-    :param max_deletes: None lets all through.
+    :param allowed: the digest of the removals that an operator was shown: these go out, however many they are.
     """
     chunk: list[EntityWrite] = []
     removals: list[EntityWrite] = []
     examples: list[str] = []
-    count = 0
+    count = digest = 0
     for write in reconcile(zookeeper, target):
-        if write.effect in REMOVALS and max_deletes is not None:
+        if write.effect in REMOVALS:
             count += 1
+            digest += int.from_bytes(sha256(write.entity.encode()).digest()[:DIGEST_BYTES])
             examples += [write.entity] * (count <= EXAMPLES)
-            removals = [*removals, write] if count <= max_deletes else []
+            if count > max_deletes and not allowed:
+                removals.clear()
+            else:
+                removals.append(write)
             continue
         chunk.append(write)
         if len(chunk) >= CHUNK:
@@ -55,8 +64,9 @@ def compare(zookeeper: ZkSource, target: Target, max_deletes: int | None) -> Ite
             chunk = []
     if chunk:
         yield WriteChunk(tuple(chunk), target.take_spellings())
-    if max_deletes is not None and count > max_deletes:
-        yield ReconcileEnd(HeldDeletes(count, max_deletes, tuple(examples)), target.take_spellings())
+    found = f"{digest % (1 << 8 * DIGEST_BYTES):0{2 * DIGEST_BYTES}x}"
+    if count > max_deletes and found != allowed:
+        yield ReconcileEnd(HeldDeletes(count, max_deletes, tuple(examples), found), target.take_spellings())
         return
     if removals:
         yield WriteChunk(tuple(removals), target.take_spellings())

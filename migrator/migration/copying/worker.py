@@ -62,12 +62,13 @@ class CopyTask:
 @value
 class CompareTask:
     """ZooKeeper against the image at ``at``, loaded from the log in ``directory``. `WriteChunk` messages, then
-    `ReconcileEnd`. ``max_deletes`` None: the operator has forced it."""
+    `ReconcileEnd`. ``allowed``: the digest of the deletes that an operator has allowed, however many they are."""
 
     directory: Path
     at: EpochOffset
     zk_epoch: int
-    max_deletes: int | None
+    max_deletes: int
+    allowed: str = ""
 
 
 Task = DecodeTask | CopyTask | CompareTask
@@ -162,7 +163,7 @@ def _results(
         case CompareTask() if image is not None:
             begin(Phase.COMPARE)
             target = Target(image, passwords=tools.passwords, controller_epoch=task.zk_epoch)
-            yield from compare(source, target, task.max_deletes)
+            yield from compare(source, target, task.max_deletes, task.allowed)
 
 
 def main(pipe: Connection) -> None:

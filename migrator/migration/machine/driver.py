@@ -205,7 +205,7 @@ class MigrationDriver:
             claim = present(term.claim, "dual-writing without a claim")
             at = guards.reached(claim.migration) if claim.migration.copied else term.base
             effects += [ef.OpenWriteBehind(claim, at), ef.SendTakeoverRpcs(claim.zk_epoch)]
-        return [*effects, ef.Reconcile(self._ask(), term.deletes_forced)]
+        return [*effects, ef.Reconcile(self._ask(), term.deletes_allowed)]
 
     def _inform(self) -> list[ef.Effect]:
         claim = present(self._memory.term.claim, "informing brokers without a claim")

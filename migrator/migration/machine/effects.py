@@ -121,10 +121,11 @@ class SendTakeoverRpcs:
 @value
 class Reconcile:
     """Compare all of ZooKeeper with the image, write what differs: `WorkProgressed`, `ReconcileDone`, `ReconcileHeld`,
-    `ReconcileFailed`. The coordinator turns it into `CompareAll`."""
+    `ReconcileFailed`. The coordinator turns it into `CompareAll`. ``deletes_allowed``: the digest of the deletes that
+    an operator has allowed, "" for none."""
 
     ticket: Ticket
-    deletes_forced: bool
+    deletes_allowed: str
 
 
 @value
@@ -134,7 +135,7 @@ class CompareAll:
 
     ticket: Ticket
     image: MetadataImage
-    deletes_forced: bool
+    deletes_allowed: str
 
 
 @value

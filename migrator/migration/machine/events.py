@@ -166,6 +166,7 @@ class ReconcileHeld:
     deletes: int
     bound: int
     examples: tuple[str, ...]
+    digest: str = ""
 
 
 @value
@@ -218,6 +219,8 @@ class OperatorForce:
     what: Force
     without: frozenset[int] = frozenset()
     """The voters that `Force.FINISH` does without."""
+    overrides: frozenset[str] = frozenset()
+    """The facts that were shown (`Situation.overridable`), of an order that overrides some."""
 
 
 @value

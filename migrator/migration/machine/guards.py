@@ -10,10 +10,12 @@ from enum import Enum
 
 from migrator.errors import OperatorError
 from migrator.migration.machine.transitions import Finding
+from migrator.observe.printable import utc
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim, ClaimView, plan_claim
+from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 
 
@@ -56,6 +58,7 @@ UNREADABLE = ClaimView(None, -1, None, -1, None, None)
 @value
 class Claimant:
     """What a leader knows of itself. ``decoded``: everything in ZooKeeper was read once, without a fault.
+    ``overridden``: the facts that an operator was shown and has overridden, in the words of `GuardAnswer.overridable`.
     ``base`` is the record that made the copy complete (End), or the oldest that we know to be later."""
 
     node_id: int
@@ -63,17 +66,19 @@ class Claimant:
     cluster_id: str
     record: ZkMigrationState
     decoded: bool = False
-    forced: bool = False
+    overridden: frozenset[str] = frozenset()
     base: EpochOffset = EpochOffset(-1, -1)
 
 
 @value
 class GuardAnswer:
-    """What follows from an examination; the sentences are for the operator."""
+    """What follows from an examination; the sentences are for the operator. ``overridable``: every fact that a refusal
+    rests on, if an order can override them all."""
 
     finding: Finding
     reason: str = ""
     remedy: str = ""
+    overridable: tuple[str, ...] = ()
 
 
 class Ownership(Enum):
@@ -167,22 +172,31 @@ def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
             "cluster",
             "Stop whichever quorum should not control this cluster; do not delete /migration before you know which.",
         )
-    if owner is Ownership.UNPROVED and not us.forced:
-        return _unproved(standing)
+    found = [_unproved(standing)] if owner is Ownership.UNPROVED else []
     controller = standing.view.controller
-    if us.forced or (controller is not None and controller.is_kraft):
+    if controller is None or not controller.is_kraft:
+        found.append(_rolled_back(controller))
+    facts = tuple(fact for fact, _ in found)
+    if us.overridden.issuperset(facts):
         return None
-    holder = "absent" if controller is None else f"held by ZooKeeper broker {controller.broker_id}"
-    return GuardAnswer(
-        Finding.REFUSE,
-        f"the log says that the cluster was migrated, but /controller is {holder}: it was rolled back to ZooKeeper",
+    return GuardAnswer(Finding.REFUSE, "; ".join(facts), " ".join(remedy for _, remedy in found), facts)
+
+
+def _rolled_back(controller: ControllerClaim | None) -> tuple[str, str]:
+    """The fact and the remedy."""
+    holder = "absent"
+    if controller is not None:
+        holder = f"held by ZooKeeper broker {controller.broker_id} since {utc(controller.timestamp_ms)}"
+    fact = f"the log says that the cluster was migrated, but /controller is {holder}: it was rolled back to ZooKeeper"
+    remedy = (
         "Stop this quorum if the rollback was meant. To take the cluster over again with the metadata of this log, "
-        "which overwrites what changed in ZooKeeper since, force it with 'migrator force reclaim'.",
+        "which overwrites what changed in ZooKeeper since, force it with 'migrator force reclaim'."
     )
+    return fact, remedy
 
 
-def _unproved(standing: Standing) -> GuardAnswer:
-    """Ours perhaps, perhaps another quorum's: an operator has to know."""
+def _unproved(standing: Standing) -> tuple[str, str]:
+    """Ours perhaps, perhaps another quorum's: an operator has to know. The fact and the remedy."""
     mark = standing.mark
     if standing.evidence.compacted:
         why = "which is below the start of this controller's log: nothing here proves that this quorum wrote it"
@@ -194,12 +208,15 @@ def _unproved(standing: Standing) -> GuardAnswer:
             "wrote it, or an old version of this program"
         )
         first = ""
-    return GuardAnswer(
-        Finding.REFUSE,
-        f"/migration holds {_place(mark)}, {why}",
-        f"{first}If no other quorum has migrated this cluster since, force it with 'migrator force reclaim': what "
-        "ZooKeeper holds is then overwritten with the metadata of this log. If another one has, stop this quorum.",
+    fact = (
+        f"/migration (version {standing.view.migration_version} of the znode, written by controller "
+        f"{mark.kraft_controller_id} in epoch {mark.kraft_controller_epoch}) holds {_place(mark)}, {why}"
     )
+    remedy = (
+        f"{first}If no other quorum has migrated this cluster since, force it with 'migrator force reclaim': what "
+        "ZooKeeper holds is then overwritten with the metadata of this log. If another one has, stop this quorum."
+    )
+    return fact, remedy
 
 
 def _place(mark: MigrationState) -> str:

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from migrator.migration.machine import events as ev
 from migrator.migration.machine import finish, guards, readiness, who_runs
-from migrator.migration.machine.states import State
+from migrator.migration.machine.states import OVERRIDES, State
 from migrator.migration.machine.strays import in_words
 from migrator.migration.machine.transitions import Finding, Trigger
 from migrator.migration.machine.volatile_state import (
@@ -145,9 +145,9 @@ def _examined(memory: VolatileState, event: ev.Examined) -> Interpretation:
         return Trigger.EXAMINED, _election_finding(memory, event.standing)
     verdict = guards.examine(event.standing, memory.claimant())
     if verdict.reason:
-        memory.situation = Situation(verdict.reason, verdict.remedy)
+        memory.situation = Situation(verdict.reason, verdict.remedy, verdict.overridable)
     if verdict.finding is Finding.REFUSE:
-        memory.term.reclaim_forced = False  # it was not what stood in the way
+        memory.term.overridden = frozenset()  # it was not what stood in the way
     if memory.hold is not None and verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY}:
         memory.term.decoded = False
         memory.situation = held(memory.hold)
@@ -230,7 +230,7 @@ def _claimed(memory: VolatileState, event: ev.ClaimResult) -> Interpretation:
         memory.term.failures += 1
         memory.situation = Situation(f"the claim was not won: {event.reason}")
         return Trigger.CLAIM, Finding.LOST
-    memory.term.reclaim_forced = False
+    memory.term.overridden = frozenset()
     migrated = memory.term.record is ZkMigrationState.MIGRATION
     return Trigger.CLAIM, Finding.WON_KEEP if migrated else Finding.WON_COPY
 
@@ -309,17 +309,24 @@ def _released(memory: VolatileState, event: ev.ReleaseResult) -> Interpretation:
 
 
 def _reconciled(memory: VolatileState, event: ev.ReconcileDone) -> Interpretation:
-    memory.outstanding = memory.term.deletes_forced = False
+    memory.outstanding, memory.term.deletes_allowed = False, ""
     memory.situation = Situation(f"ZooKeeper equals the log, {event.written} entities had to be written")
     return Trigger.RECONCILED, Finding.DONE
 
 
 def _held(memory: VolatileState, event: ev.ReconcileHeld) -> Interpretation:
-    memory.outstanding = False
+    memory.outstanding, memory.term.deletes_allowed = False, ""
+    memory.term.held_deletes = event.digest
+    more = ", ..." if event.deletes > len(event.examples) else ""
+    found = (
+        f"ZooKeeper holds {event.deletes} entities that the log does not ({', '.join(event.examples)}{more}; digest of "
+        f"all their names: {event.digest})"
+    )
     memory.situation = Situation(
-        f"ZooKeeper holds {event.deletes} entities that the log does not ({', '.join(event.examples)}); more than "
-        f"migrator.reconcile.max.deletes={event.bound}are removed only after an order of the operator",
+        f"{found}; more than migrator.reconcile.max.deletes={event.bound} are removed only after an order of the "
+        "operator",
         "Compare with 'migrator verify'. If the log is right, force it with 'migrator force deletes'.",
+        (found,),
     )
     return Trigger.RECONCILED, Finding.HELD
 
@@ -404,9 +411,11 @@ def _forced(memory: VolatileState, event: ev.OperatorForce) -> Interpretation:
             return None  # only silent voters are left out; a broker is unregistered, which needs no order to the driver
         memory.term.left_out |= event.without
         return Trigger.FORCED, Finding.ANY
+    if event.what in OVERRIDES and (not event.overrides or event.overrides != set(memory.situation.overridable)):
+        return None
     memory.term.failures = 0  # an order does not wait for a back-off
-    memory.term.reclaim_forced = event.what is Force.RECLAIM
-    memory.term.deletes_forced = event.what is Force.DELETES
+    memory.term.overridden = event.overrides if event.what is Force.RECLAIM else frozenset()
+    memory.term.deletes_allowed = memory.term.held_deletes if event.what is Force.DELETES else ""
     return Trigger.FORCED, Finding.ANY
 
 

@@ -13,7 +13,7 @@ what ZooKeeper holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 
 from migrator.errors import OperatorError
@@ -276,6 +276,34 @@ def public_state(record: ZkMigrationState, state: State = State.INACTIVE) -> Pub
 def forceable_in(what: Force) -> tuple[State, ...]:
     """The states in which an operator may force it."""
     return tuple(state for state in State if what in state.properties.forceable)
+
+
+OVERRIDES = frozenset({Force.RECLAIM, Force.DELETES})
+"""Orders that override facts. Each such order names the facts that were shown to who gave it."""
+
+
+def check_shown(what: Force, overridable: Collection[str], shown: Collection[str]) -> None:
+    """Whether an order overrides exactly what was shown.
+
+    :param overridable: what the migration is refused for, or holds, now.
+    :param shown: what the order names.
+    :raises OperatorError: it overrides nothing, or other facts.
+    """
+    where = f"force {what}"
+    if not overridable:
+        raise OperatorError(
+            "nothing was forced: an order cannot override what the migration waits for",
+            where=where,
+            remedy="'migrator status' shows what the migration waits for, and what to do",
+        )
+    if set(overridable) != set(shown):
+        named = "was given for other facts" if shown else "does not say which facts it overrides"
+        raise OperatorError(
+            f"nothing was forced: the order {named}; these hold now: {'; '.join(overridable)}",
+            where=where,
+            remedy="Look at 'migrator status'. Give the order again with 'migrator force' of this release, if it still "
+            "applies",
+        )
 
 
 def check_forceable(what: Force, state: State) -> None:

@@ -50,10 +50,12 @@ def present(found: T | None, message: str) -> T:
 
 @value
 class Situation:
-    """Why the driver is where it is, who is concerned, and what to do about it."""
+    """Why the driver is where it is, who is concerned, and what to do about it. ``overridable``: the facts that an
+    order overrides; an order names them as they were shown."""
 
     why: str = ""
     remedy: str = ""
+    overridable: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.why}. {self.remedy}" if self.remedy else self.why
@@ -117,8 +119,12 @@ class Term:
     """Records of the copy that is complete, and does not count yet."""
     copy_failures: int = 0
     retry_copy_at_ms: int = 0
-    reclaim_forced: bool = False
-    deletes_forced: bool = False
+    overridden: frozenset[str] = frozenset()
+    """The facts that an operator has overridden, of a refusal."""
+    held_deletes: str = ""
+    """The digest of the deletes that are held."""
+    deletes_allowed: str = ""
+    """The digest of those that an operator has allowed."""
     readiness: Readiness | None = None
     sightings: dict[int, Sighting] = field(default_factory=dict)
     """The znodes of the brokers, as they were last seen; replaced, never changed."""
@@ -184,7 +190,7 @@ class VolatileState:
             cluster_id=self.identity.cluster_id,
             record=self.term.record,
             decoded=self.term.decoded,
-            forced=self.term.reclaim_forced,
+            overridden=self.term.overridden,
             base=self.term.base,
         )
 

@@ -30,11 +30,12 @@ class Published:
 
 @value
 class HeldDeletes:
-    """Entities that ZooKeeper holds and the image does not, more than ``bound``."""
+    """Entities that ZooKeeper holds and the image does not, more than ``bound``. ``digest``: of the names of all."""
 
     count: int
     bound: int
     examples: tuple[str, ...]
+    digest: str = ""
 
 
 @value

@@ -12,7 +12,7 @@ from migrator.migration.machine.finish import FLAG, VerdictContext, without, zk_
 from migrator.migration.machine.interpret import UNREACHABLE
 from migrator.migration.machine.left_out import vanished
 from migrator.migration.machine.readiness import Gap, Severity
-from migrator.migration.machine.states import PublicState, State, check_forceable
+from migrator.migration.machine.states import OVERRIDES, PublicState, State, check_forceable, check_shown
 from migrator.migration.machine.volatile_state import DriverStatus, held
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.core import NodeCore
@@ -111,7 +111,12 @@ class MigrationInsight:
         if status.state is State.INACTIVE:
             return None
         return MigrationStatus(
-            status.public.label, status.state.value, status.age_ms, active=True, paused=status.paused
+            status.public.label,
+            status.state.value,
+            status.age_ms,
+            active=True,
+            paused=status.paused,
+            overridable=status.situation.overridable,
         )
 
     def problems(self) -> tuple[Problem, ...]:
@@ -191,21 +196,29 @@ class MigrationInsight:
         """Let the migration go on (see `MigrationView`); errors as `PauseOrder.take_back`."""
         await self._runtime.pause_order.take_back(by)
 
-    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
-        """Override what the migration waits for right now; nothing else can be forced (see `MigrationView`).
+    async def force(
+        self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
+    ) -> None:
+        """Override what the migration waits for right now, and was shown; nothing else can be forced (see
+        `MigrationView`).
 
         :raises OperatorError: it does not wait for that, or there is no reason for the journal; or as
             `LeavingOut.order`.
         """
-        state = self.driver.state
+        driver = self.driver
         if not reason:
             raise OperatorError("the journal needs a reason", where=f"force {kind}", remedy="Give --reason")
-        check_forceable(kind, state)
+        check_forceable(kind, driver.state)
         if kind is Force.FINISH:
             await self._leaving_out.order(without, reason, by)
             return
-        self._runtime.note("force", reason, what=kind.value, **by.details)
-        self._runtime.executor.feed(ev.OperatorForce(kind))
+        if kind in OVERRIDES:
+            check_shown(kind, driver.situation.overridable, overrides)
+            overridden = {"overrides": "; ".join(driver.situation.overridable)}
+        else:
+            overridden = {}
+        self._runtime.note("force", reason, what=kind.value, **overridden, **by.details)
+        self._runtime.executor.feed(ev.OperatorForce(kind, overrides=frozenset(overrides)))
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found (see `MigrationView`)."""

@@ -104,6 +104,10 @@ class Run:
         ticket = self.asked(ef.ReadReadiness).ticket
         return self(ev.ReadinessInputs(ticket, around.brokers, around.signals, around.cluster, 19))
 
+    def order(self, kind: Force) -> ev.OperatorForce:
+        """One that overrides what is shown."""
+        return ev.OperatorForce(kind, overrides=frozenset(self.driver.status(self.now).situation.overridable))
+
     def claimed(self) -> Run:
         self.examined(standing()).ready()(ev.DecodeResult(self.asked(ef.DecodeAll).ticket, records=10))
         return self.examined(standing())(ev.ClaimResult(self.asked(ef.TakeClaim).ticket, CLAIM))
@@ -264,17 +268,21 @@ def test_deletes_above_the_bound_wait_for_the_operator() -> None:
     asked = run.asked(ef.Reconcile)
     run(ev.OperatorForce(Force.DELETES))
     assert run.state() is State.RECONCILING, "a permission in advance is none"
-    run(ev.ReconcileHeld(asked.ticket, 700, 50, ("topic a", "topic b")))
+    run(ev.ReconcileHeld(asked.ticket, 700, 50, ("topic a", "topic b"), "d1"))
     assert run.state() is State.HOLDING
     assert "700" in run.why
     assert "topic a" in run.why
-    run(ev.OperatorForce(Force.DELETES))
-    assert run.asked(ef.Reconcile).deletes_forced
+    assert "max.deletes=50 are" in run.why
+    for shown in (frozenset[str](), frozenset({"something else"})):
+        run(ev.OperatorForce(Force.DELETES, overrides=shown))
+        assert run.state() is State.HOLDING, "an order overrides what was shown, and nothing else"
+    run(run.order(Force.DELETES))
+    assert run.asked(ef.Reconcile).deletes_allowed == "d1"
     assert run.asked_nothing_of(ef.OpenWriteBehind, ef.SendTakeoverRpcs)
     run(ev.ReconcileDone(run.asked(ef.Reconcile).ticket, 0))
     run(ev.RpcsQueued(run.asked(ef.SendFullRpcs).ticket))
     run(ev.WriteBehindFailed(5, fenced=False, reason="NO_AUTH"))
-    assert not run.asked(ef.Reconcile).deletes_forced, "it is good for one reconcile"
+    assert not run.asked(ef.Reconcile).deletes_allowed, "it is good for one reconcile"
 
 
 def test_a_failed_write_leads_to_a_full_reconcile_and_full_rpcs() -> None:
@@ -311,7 +319,7 @@ def test_the_operator_can_order_a_reconcile_while_dual_writing() -> None:
     run(ev.OperatorForce(Force.RECONCILE))
     assert run.state() is State.RECONCILING
     asked = run.asked(ef.Reconcile)
-    assert not asked.deletes_forced
+    assert not asked.deletes_allowed
     assert run.asked_nothing_of(ef.OpenWriteBehind, ef.SendTakeoverRpcs, ef.StopDualWrite)
     run(ev.OperatorForce(Force.RECONCILE))
     assert run.effects == [], "one at a time"
@@ -352,18 +360,39 @@ def test_held_deletes_can_be_compared_again_without_being_allowed() -> None:
     run = Run(ZkMigrationState.MIGRATION).took_over()
     run(ev.ReconcileHeld(run.asked(ef.Reconcile).ticket, 700, 50, ("topic a",)))
     run(ev.OperatorForce(Force.RECONCILE))
-    assert not run.asked(ef.Reconcile).deletes_forced
+    assert not run.asked(ef.Reconcile).deletes_allowed
 
 
 def test_a_reclaim_that_another_guard_refuses_is_not_kept() -> None:
     run = Run(ZkMigrationState.MIGRATION)
-    run.examined(standing(mark=MigrationState(9, 1, 77, 1, CRC)))
-    assert "another quorum" in run.why
-    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(9, 1, 77, 1, CRC)))
     rolled_back = standing(mark=MigrationState(3001, 5, 77, 5, CRC), mark_in_log=5)
+    foreign = standing(mark=MigrationState(9, 1, 77, 1, CRC))
+    run.examined(rolled_back)
+    run(run.order(Force.RECLAIM)).examined(foreign)
+    assert "another quorum" in run.why
+    run(run.order(Force.RECLAIM))
+    assert run.effects == [], "this can be overridden by nobody"
     run.examined(rolled_back)
     assert run.state() is State.REFUSED
-    run(ev.OperatorForce(Force.RECLAIM)).examined(rolled_back)
+    run(run.order(Force.RECLAIM)).examined(rolled_back)
+    assert run.asked(ef.TakeClaim)
+
+
+def test_a_reclaim_overrides_what_was_shown_and_is_refused_again_for_what_is_new() -> None:
+    run = Run(ZkMigrationState.MIGRATION)
+    mark = MigrationState(3001, 5, 77, 5)
+    seen = standing(controller=ControllerClaim(3002, 0, 4), mark=mark, mark_in_log=5)
+    run.examined(seen)
+    order = run.order(Force.RECLAIM)
+    assert len(order.overrides) == 1
+    rolled_back = standing(controller=ControllerClaim(2, 0), mark=mark, mark_in_log=5)
+    run(order).examined(rolled_back)
+    assert run.state() is State.REFUSED
+    assert run.asked_nothing_of(ef.TakeClaim)
+    assert "held by ZooKeeper broker 2" in run.why
+    run(order)
+    assert run.effects == [], "it does not name all that is shown now"
+    run(run.order(Force.RECLAIM)).examined(rolled_back)
     assert run.asked(ef.TakeClaim)
 
 
@@ -375,7 +404,7 @@ def test_a_rollback_during_dual_write_is_noticed_and_not_undone() -> None:
     assert run.state() is State.REFUSED
     assert "rolled back" in run.why
     assert run.asked_nothing_of(ef.TakeClaim)
-    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(3001, 5, 77, 5, CRC), mark_in_log=5))
+    run(run.order(Force.RECLAIM)).examined(standing(mark=MigrationState(3001, 5, 77, 5, CRC), mark_in_log=5))
     assert run.asked(ef.TakeClaim)
 
 
@@ -422,7 +451,7 @@ def test_a_claim_that_a_deposed_leader_makes_while_we_wait_is_released() -> None
     [
         ef.ReleaseClaim(ev.Ticket(5, 1), 5, 6),
         ef.NudgeElection(),
-        ef.Reconcile(ev.Ticket(5, 1), deletes_forced=False),
+        ef.Reconcile(ev.Ticket(5, 1), deletes_allowed=""),
     ],
 )
 def test_a_write_that_the_table_does_not_allow_is_an_invariant_violation(
@@ -439,7 +468,7 @@ def test_dual_writing_before_the_copy_is_committed_is_an_invariant_violation() -
     run = Run().claimed()
     run.driver._memory.state = State.HOLDING
     with pytest.raises(InvariantViolation, match="before the copy is committed"):
-        run(ev.OperatorForce(Force.DELETES))
+        run(ev.OperatorForce(Force.RECONCILE))
 
 
 @pytest.mark.parametrize("state", list(State))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.support.builders import CLUSTER_ID, CRC, standing
+from tests.migration.support.builders import BROKER_1, CLUSTER_ID, CRC, standing
 
 PRE = Claimant(node_id=3001, epoch=5, cluster_id=CLUSTER_ID, record=ZkMigrationState.PRE_MIGRATION)
 DECODED = replace(PRE, decoded=True)
@@ -118,7 +119,7 @@ HELD = MarkEvidence(epoch=4, crc=CRC)
 )
 def test_whose_mark_it_is(mark: MigrationState, evidence: MarkEvidence, owner: Ownership) -> None:
     assert ownership(shown(mark, evidence)) is owner
-    forced = replace(MIGRATED, forced=True)
+    forced = overriding(shown(mark, evidence))
     taken = owner in {Ownership.OURS, Ownership.NOT_COPIED}
     assert examine(shown(mark, evidence), MIGRATED).finding is (Finding.MAY_CLAIM if taken else Finding.REFUSE)
     may = taken or owner is Ownership.UNPROVED
@@ -152,11 +153,63 @@ def test_no_mark_of_another_quorum_is_taken_for_ours(
     assert (ownership(shown(theirs, held)) is Ownership.OURS) == same
 
 
+def overriding(there: Standing) -> Claimant:
+    """Us, with an order that overrides all that a refusal shows there."""
+    return replace(MIGRATED, overridden=frozenset(examine(there, MIGRATED).overridable))
+
+
 def test_only_a_rollback_and_what_cannot_be_proved_can_be_forced() -> None:
-    forced = replace(MIGRATED, forced=True)
-    assert examine(standing(mark=COPIED, mark_in_log=4), forced).finding is Finding.MAY_CLAIM
-    assert examine(standing(mark=COPIED, mark_in_log=3), forced).finding is Finding.REFUSE
-    assert examine(standing(mark=COPIED), replace(PRE, forced=True)).finding is Finding.REFUSE
+    rolled_back, foreign = standing(mark=COPIED, mark_in_log=4), standing(mark=COPIED, mark_in_log=3)
+    assert examine(rolled_back, overriding(rolled_back)).finding is Finding.MAY_CLAIM
+    assert examine(foreign, MIGRATED).overridable == ()
+    assert examine(foreign, overriding(rolled_back)).finding is Finding.REFUSE
+    assert examine(standing(mark=COPIED), PRE).overridable == ()
+    assert examine(standing(mark=COPIED), replace(overriding(rolled_back), record=PRE.record)).finding is Finding.REFUSE
+
+
+OLD_MARK = MarkEvidence(compacted=True)
+UNDER_A_BROKER = Standing(CLUSTER_ID, standing(mark=COPIED, controller=BROKER_1).view, OLD_MARK)
+UNDER_US = Standing(CLUSTER_ID, standing(mark=COPIED, controller=ControllerClaim(3002, 0, 4)).view, OLD_MARK)
+
+
+def test_a_refusal_names_every_fact_that_it_rests_on() -> None:
+    refusal = examine(UNDER_A_BROKER, MIGRATED)
+    mark, rollback = refusal.overridable
+    assert "below the start" in mark
+    assert "held by ZooKeeper broker 1" in rollback
+    assert mark in refusal.reason
+    assert rollback in refusal.reason
+    assert "another leads" in refusal.remedy
+    assert "Stop this quorum if the rollback was meant" in refusal.remedy
+    assert examine(UNDER_A_BROKER, overriding(UNDER_A_BROKER)).finding is Finding.MAY_CLAIM
+
+
+def under(**changes: Any) -> Standing:
+    return replace(UNDER_A_BROKER, view=replace(UNDER_A_BROKER.view, **changes))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (UNDER_US, UNDER_A_BROKER),  # rolled back since
+        (standing(mark=COPIED, mark_in_log=4), UNDER_A_BROKER),  # the proof is gone
+        (UNDER_A_BROKER, under(controller=ControllerClaim(2, 0))),
+        (UNDER_A_BROKER, under(controller=ControllerClaim(1, 60_000))),  # elected again
+        (UNDER_A_BROKER, under(controller=None)),
+        (UNDER_A_BROKER, under(migration=replace(COPIED, kraft_metadata_offset=2_000))),
+        (UNDER_A_BROKER, under(migration=replace(COPIED, kraft_controller_epoch=9))),
+        (UNDER_A_BROKER, under(migration_version=4)),  # written again, and perhaps by another quorum
+    ],
+)
+def test_a_fact_that_is_new_or_has_changed_is_refused_again(before: Standing, now: Standing) -> None:
+    assert examine(before, overriding(before)).finding is Finding.MAY_CLAIM
+    refused = examine(now, overriding(before))
+    assert refused.finding is Finding.REFUSE
+    assert refused.overridable == examine(now, MIGRATED).overridable, "all of it is said again"
+
+
+def test_a_fact_that_has_gone_needs_no_order() -> None:
+    assert examine(UNDER_US, overriding(UNDER_A_BROKER)).finding is Finding.MAY_CLAIM
 
 
 def test_the_claim_heals_what_a_crash_left_and_else_keeps_the_offset() -> None:

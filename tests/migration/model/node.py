@@ -84,7 +84,7 @@ class Node:
                 term.claim,
                 term.decoded,
                 term.had_faults,
-                term.deletes_forced,
+                term.deletes_allowed,
                 term.ready_ms is None,
             ),
             None if term.standing is None else term.standing.view,

@@ -38,7 +38,7 @@ def test_assignments_are_read_while_nobody_runs_and_not_while_somebody_has_not_r
         nobody, _ = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
         zookeeper_client.create(paths.broker(3), encode_broker(BrokerRegistrationZnode(5, (), None, -1, -1, 0)))
         somebody, _ = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
-    assert (nobody.replicas, nobody.configured) == ({3, 7}, {8})
+    assert (nobody.replicas, nobody.configured) == (frozenset({3, 7}), frozenset({8}))
     assert (somebody.replicas, somebody.configured) == (frozenset(), frozenset())
 
 

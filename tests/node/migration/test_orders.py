@@ -11,7 +11,7 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine import events as ev
-from migrator.migration.machine.states import PublicState, State
+from migrator.migration.machine.states import OVERRIDES, PublicState, State
 from migrator.migration.machine.volatile_state import DriverStatus, Situation
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.status_source import NodeStatusSource
@@ -59,6 +59,10 @@ async def test_only_what_the_migration_waits_for_can_be_forced(state: State) -> 
             with pytest.raises(OperatorError, match="names no node"):
                 await insight(runtime).force(kind, "the audit said so", ALICE)
             assert runtime.seen == []
+        elif kind in WAITS_FOR.get(state, set()) and kind in OVERRIDES:
+            with pytest.raises(OperatorError, match="an order cannot override"):
+                await insight(runtime).force(kind, "the audit said so", ALICE)
+            assert runtime.seen == []
         elif kind in WAITS_FOR.get(state, set()):
             await insight(runtime).force(kind, "the audit said so", ALICE)
             noted = ("force", "the audit said so", {"what": kind.value} | ALICE.details)
@@ -67,6 +71,36 @@ async def test_only_what_the_migration_waits_for_can_be_forced(state: State) -> 
             with pytest.raises(OperatorError, match=f"is '{state.value}'"):
                 await insight(runtime).force(kind, "the audit said so", ALICE)
             assert runtime.seen == []
+
+
+FACTS = ("/migration holds offset 100", "/controller is held by ZooKeeper broker 2")
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ((), "does not say which facts it overrides"),  # of an earlier release
+        (FACTS[:1], "was given for other facts"),
+        ((*FACTS, "something else"), "was given for other facts"),
+        (("/migration holds offset 99", FACTS[1]), "was given for other facts"),
+        (FACTS, ""),
+        (FACTS[::-1], ""),
+    ],
+)
+@pytest.mark.parametrize(("state", "kind"), [(State.REFUSED, Force.RECLAIM), (State.HOLDING, Force.DELETES)])
+async def test_an_order_overrides_exactly_what_was_shown(
+    state: State, kind: Force, shown: tuple[str, ...], why: str
+) -> None:
+    runtime = Runtime(state, Situation("refused", "Look.", FACTS))
+    if why:
+        with pytest.raises(OperatorError, match=why) as refused:
+            await insight(runtime).force(kind, "CHG-1", ALICE, overrides=shown)
+        assert all(fact in refused.value.what for fact in FACTS), "all that holds now is said"
+        assert runtime.seen == []
+    else:
+        await insight(runtime).force(kind, "CHG-1", ALICE, overrides=shown)
+        noted = {"what": kind.value, "overrides": "; ".join(FACTS)} | ALICE.details
+        assert runtime.seen == [("force", "CHG-1", noted), ev.OperatorForce(kind, overrides=frozenset(FACTS))]
 
 
 WRONG_CHROOT = Situation("no Kafka cluster is here", "Correct zookeeper.connect, and restart this controller.")

@@ -69,6 +69,8 @@ class PlayedNode(HeldLock):
         self.after_force = after_force
         self.voters: tuple[VoterStatus, ...] = ()
         self.orders: list[tuple[str, str]] = []
+        self.overridable: tuple[str, ...] = ()
+        self.overridden: list[tuple[str, ...]] = []
         self.without: list[tuple[int, ...]] = []
         """The nodes of each order to force."""
         self.verdicts: list[VerdictReport] = []
@@ -83,7 +85,13 @@ class PlayedNode(HeldLock):
             version="0.1.0",
             time_ms=1,
             quorum=QuorumStatus(NodeRole.LEADER, self.leader_id, 1, 0, 1, 1, self.voters),
-            migration=MigrationStatus(self.public.label, state.value, 5, active=state is not State.INACTIVE),
+            migration=MigrationStatus(
+                self.public.label,
+                state.value,
+                5,
+                active=state is not State.INACTIVE,
+                overridable=self.overridable,
+            ),
             problems=(Problem("migration", f"it is {state.value}", "Do something"),),
             recent_events=tuple(self.events),
         )
@@ -105,11 +113,14 @@ class PlayedNode(HeldLock):
         self.orderers.append(by)
         self.orders.append(("resume", ""))
 
-    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
+    async def force(
+        self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
+    ) -> None:
         self.orderers.append(by)
         if kind is Force.DELETES:
             raise OperatorError("nothing was forced")
         self.without.append(tuple(without))
+        self.overridden.append(tuple(overrides))
         self.orders.append((kind, reason))
         self.states = list(self.after_force)
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))
