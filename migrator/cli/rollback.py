@@ -26,7 +26,7 @@ from migrator.migration.abandoned_claim import (
     examine,
     read_left_overs,
 )
-from migrator.migration.rollback import apply, check_way_back, look, roll_back
+from migrator.migration.rollback import apply, check_way_back, log_unfit, look, roll_back
 from migrator.migration.seen_logs import VOTERS_KEY, SeenLog, newest_of
 from migrator.parts.processes import port_is_open, probe
 from migrator.verify.kraft.files import last_of_log, membership_of, read_image
@@ -138,7 +138,9 @@ def _roll_back(settings: Settings, others: tuple[Path, ...], *, accept_loss: boo
 
     with ZooKeeperSession(options_from(settings)) as session:
         _same_cluster(directory, read_cluster_id(session), settings)
-        look(session, image, crc_at=crc_at, accept_loss=accept_loss)
+        view = look(session, image, crc_at=crc_at, accept_loss=accept_loss)
+        for accepted in log_unfit(view, image, crc_at):
+            say(f"accepted with --accept-loss: {accepted}")
         if ask_first:
             ask(_WARNING.format(hosts=settings.zookeeper_connect), "Go on?", abort=True)
         done = roll_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)

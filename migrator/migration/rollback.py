@@ -30,6 +30,10 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.topics import decode_topic
 
 EXAMPLES = 5
+_OTHER_LOG = (
+    "Name the property file of a controller of the quorum that controls the cluster now, and the log of the controller "
+    "that led last, or those of a majority, with --log. If they are lost for good, add --accept-loss"
+)
 
 
 @value
@@ -116,23 +120,27 @@ def _check_mark(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_
             where=paths.MIGRATION,
             remedy="Name the property file of a controller of the quorum that migrated it",
         )
+    unfit = tuple(log_unfit(view, image, crc_at))
+    if unfit and not accept_loss:
+        raise OperatorError("; ".join(unfit), where=paths.MIGRATION, remedy=_OTHER_LOG)
+
+
+def log_unfit(view: ClaimView, image: MetadataImage, crc_at: CrcAt) -> Iterator[str]:
+    """All that shows that the log is not the one to roll back with; who accepts the loss, accepts each of these."""
+    mark = view.migration
+    if mark is None or not mark.copied:
+        return
     crc = crc_at(mark.kraft_metadata_offset)
-    if crc is not None and mark.batch_crc is not None and crc != mark.batch_crc and not accept_loss:
-        raise OperatorError(
+    if crc is not None and mark.batch_crc is not None and crc != mark.batch_crc:
+        yield (
             f"/migration holds offset {mark.kraft_metadata_offset} of another log: the batch there has checksum "
-            f"{mark.batch_crc}, in this log {crc}",
-            where=paths.MIGRATION,
-            remedy="Name the property file of a controller of the quorum that controls the cluster now; this log is of "
-            "another quorum, or was left behind by its own",
+            f"{mark.batch_crc}, in this log {crc}. This log is of another quorum, or was left behind by its own"
         )
-    if mark.kraft_metadata_offset > image.provenance.offset and not accept_loss:
-        raise OperatorError(
+    if mark.kraft_metadata_offset > image.provenance.offset:
+        yield (
             f"ZooKeeper holds changes up to offset {mark.kraft_metadata_offset}, this log ends at "
             f"{image.provenance.offset}: what was confirmed later and is not in ZooKeeper yet would be missing, and "
-            "partitions that changed since may stay without a leader",
-            where=paths.MIGRATION,
-            remedy="Name the log of the controller that led last, or those of a majority, with --log. If they are lost "
-            "for good, add --accept-loss",
+            "partitions that changed since may stay without a leader"
         )
 
 

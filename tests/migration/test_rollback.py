@@ -15,7 +15,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
 from migrator.log.lookup import header_at
 from migrator.log.metadata_log import MetadataLog
-from migrator.migration.rollback import RolledBack, _raise_versions, roll_back
+from migrator.migration.rollback import RolledBack, _raise_versions, log_unfit, look, roll_back
 from migrator.migration.translate.reconcile import reconcile
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.bulk import BulkReader
@@ -156,6 +156,21 @@ def test_it_is_refused_and_nothing_is_written(
         roll_back(session, image, PASSWORDS)
     assert refused.value.remedy
     assert every_znode(zookeeper_client) == before
+
+
+def test_a_refusal_shows_all_that_accepting_the_loss_would_accept(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """The checksum differs, and the log ends early: whoever reads of the first alone has not agreed to the second."""
+    zookeeper_client.set(paths.MIGRATION, encode_migration(replace(COPIED, batch_crc=7)))
+    image = image_at(offset=COPIED.kraft_metadata_offset - 1)
+    with pytest.raises(OperatorError) as refused:
+        look(session, image, crc_at=lambda _: 8)
+    view = look(session, image, crc_at=lambda _: 8, accept_loss=True)
+    accepted = list(log_unfit(view, image, lambda _: 8))
+    assert len(accepted) == 2
+    assert refused.value.what == "; ".join(accepted)
+    assert "--accept-loss" in refused.value.remedy
 
 
 def test_with_an_older_log_zookeeper_is_given_back_as_it_is_if_the_loss_is_accepted(
