@@ -8,10 +8,10 @@ import pytest
 
 from migrator.preflight.check import Concerns
 from migrator.preflight.table import CHECKS
-from tests.preflight.support import cases_of_files, cases_of_zookeeper
+from tests.preflight.support import cases_of_brokers, cases_of_files, cases_of_zookeeper
 from tests.preflight.support.ready_cluster import ReadyCluster
 
-CASES = (*cases_of_zookeeper.CASES, *cases_of_files.CASES)
+CASES = (*cases_of_zookeeper.CASES, *cases_of_files.CASES, *cases_of_brokers.CASES)
 EXPECTED = {"M322"} | ({"M508"} if os.geteuid() == 0 else set())
 """Doors are open, and what root makes belongs to root."""
 BY_CODE = {check.code: check for check in CHECKS}
