@@ -262,8 +262,9 @@ def render(found: VotersDescription) -> RenderableType:
         if found.leader_id < 0
         else f"controller {found.leader_id} leads, epoch {found.leader_epoch}"
     )
+    high_watermark = "unknown" if found.high_watermark < 0 else found.high_watermark
     lines = [
-        f"cluster {found.cluster_id}: {leader}, high watermark {found.high_watermark}",
+        f"cluster {found.cluster_id}: {leader}, high watermark {high_watermark}",
         f"voters: {_ids(found.voters)} (kraft.version {found.kraft_version})",
         f"target: {found.target}; {found.state.value}" if found.target else "target: none",
     ]

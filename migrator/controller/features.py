@@ -48,6 +48,13 @@ class UpdateFeaturesRequest:
     validate_only: bool = False
 
 
+def finalized_levels(image: MetadataImage, kraft_version: int) -> dict[str, int]:
+    """As ApiVersions names them. kraft.version is what the log's voters say, whatever a record of the metadata claims;
+    level 0 is left out (``FinalizedFeatures.setFinalizedLevel``)."""
+    levels = {**image.features.levels, KRAFT_VERSION: kraft_version}
+    return {name: level for name, level in levels.items() if level > 0 or name != KRAFT_VERSION}
+
+
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, context: Context
 ) -> Decision[tuple[tuple[str, ApiError], ...]]:

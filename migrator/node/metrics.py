@@ -77,7 +77,7 @@ def reader(
             preferred_replica_imbalance=counts.without_preferred_leader,
             metadata_errors=sum(failures[kind].count for kind in METADATA_TASKS if kind in failures),
             last_applied_offset=image.provenance.offset,
-            high_watermark=core.quorum.high_watermark,
+            high_watermark=core.quorum.status().high_watermark,
             log_end_offset=core.storage.log.end_offset(),
             refused_appends=core.quorum.refusals.count,
             voters=len(core.addresses.voter_ids),

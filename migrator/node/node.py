@@ -17,6 +17,7 @@ from migrator.config.listen_errors import cannot_listen
 from migrator.config.process_rights import rights_of_process
 from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
+from migrator.controller.features import finalized_levels
 from migrator.controller.index import ControllerIndex
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.quorum_target import target_of
@@ -400,7 +401,7 @@ def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
         image = core.metadata.published
         return Features(
             supported=supported,
-            finalized=dict(image.features.levels),
+            finalized=finalized_levels(image, core.addresses.kraft_version),
             epoch=image.provenance.offset,
             zk_migration_ready=settings.zookeeper_metadata_migration_enable,
         )

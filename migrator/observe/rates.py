@@ -39,6 +39,9 @@ class RateMeter:
 
     def look(self, status: Status) -> Rates:
         """Take a status into account; what is known now."""
+        if status.quorum.high_watermark < 0:  # a new leader does not know yet what is committed
+            self._samples.clear()
+            return Rates()
         behind = status.write_behind
         sample = _Sample(
             status.time_ms, status.quorum.high_watermark, None if behind is None else behind.written_offset

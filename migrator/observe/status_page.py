@@ -218,10 +218,14 @@ def _quorum_title(quorum: QuorumStatus) -> str:
     return f"quorum: {leader}, epoch {quorum.leader_epoch}"
 
 
+NOT_YET_COMMITTED = "nothing is committed in this epoch yet"
+
+
 def _quorum_caption(status: Status) -> str:
     quorum = status.quorum
     own = "" if quorum.leader_id == status.node_id else f", its log ends at {quorum.log_end_offset}"
-    return f"committed up to {quorum.high_watermark}, controller {status.node_id} is {quorum.role}{own}"
+    committed = f"committed up to {quorum.high_watermark}" if quorum.high_watermark >= 0 else NOT_YET_COMMITTED
+    return f"{committed}, controller {status.node_id} is {quorum.role}{own}"
 
 
 def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:

@@ -177,7 +177,10 @@ POLLS: dict[Role, Callable[[Quorum, Any], int]] = {
 
 @value
 class QuorumInfo:
-    """DescribeQuorum as this node sees it; progress of replicas is known to a leader only (empty elsewhere)."""
+    """DescribeQuorum as this node sees it; progress of replicas is known to a leader only (empty elsewhere).
+
+    ``high_watermark`` is -1 on a leader that has not committed anything in its epoch yet.
+    """
 
     role: Role
     epoch: int
@@ -311,5 +314,7 @@ class RaftNode:
             others, watching = state.replicas.voters.values(), state.replicas.observers.values()
             voters = rows([*own, *others] if quorum.is_voter else others)
             observers = rows(watching if quorum.is_voter else [*own, *watching])
-        known = quorum.epoch, quorum.leader_id, quorum.high_watermark
+        # Before a record of its own epoch is committed, a leader cannot say what is (``LeaderState.highWatermark``).
+        committed = state.high_watermark if isinstance(state, Leader) else quorum.high_watermark
+        known = quorum.epoch, quorum.leader_id, -1 if committed is None else committed
         return QuorumInfo(state.role, *known, voters, observers, quorum.has_leader, quorum.waits_for)

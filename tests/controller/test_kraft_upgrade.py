@@ -6,7 +6,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.decision import RefusedError
+from migrator.controller.features import finalized_levels
 from migrator.controller.kraft_upgrade import checked_upgrade
+from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import (
     FeatureLevelRecord,
@@ -69,3 +71,12 @@ def test_a_broker_that_is_older_and_a_voter_that_has_not_registered_are_named_to
     said = reasons(controller.image)
     assert "the brokers 7 are older than Kafka 3.9; upgrade them, or unregister those" in said
     assert "the controllers 2 have not registered; start them" in said
+
+
+def test_what_is_finalized_is_the_logs_kraft_version_whatever_a_record_claims() -> None:
+    """Stock 3.9 writes a level of the feature when it is asked to, and moves no voters."""
+    loader = ImageLoader()
+    loader.append(0, 1, 0, [FeatureLevelRecord(FEATURE_NAME, 21), FeatureLevelRecord("kraft.version", 1)])
+    loader.apply()
+    assert finalized_levels(loader.speculative, 0) == {FEATURE_NAME: 21}
+    assert finalized_levels(loader.speculative, 1) == {FEATURE_NAME: 21, "kraft.version": 1}

@@ -46,6 +46,14 @@ def test_another_leader_begins_anew() -> None:
     assert meter.look(at(3, 5010, node=3002)).committed == 10
 
 
+def test_a_new_leader_that_does_not_know_what_is_committed_makes_no_jump() -> None:
+    meter = RateMeter()
+    meter.look(at(0, 500))
+    assert meter.look(at(1, -1)).committed is None
+    assert meter.look(at(2, 600)).committed is None
+    assert meter.look(at(3, 610)).committed == 10
+
+
 def test_clocks_and_offsets_that_go_back_begin_anew() -> None:
     for seconds, committed in ((0.5, 2000), (2, 100)):
         meter = RateMeter()
