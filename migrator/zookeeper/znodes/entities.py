@@ -27,8 +27,9 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.fields import INT32_MAX, INT32_MIN
 from migrator.zookeeper.znodes.scram import UserConfig, split_user_config
 
-_PLAIN = re.compile(r"(users|clients|topics)/[A-Za-z0-9._-]+(/clients/[A-Za-z0-9._-]+)?")
-"""Names that are canonical at first sight: nearly all of them."""
+_NODE = r"(?:<default>|(?:[A-Za-z0-9._-]|%(?:2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-E]))+)"
+_PLAIN = re.compile(rf"(?:users|clients)/{_NODE}|users/{_NODE}/clients/{_NODE}")
+"""Names that are canonical at first sight, nearly all of them: what ASCII has to be encoded is, and nothing else."""
 _NUMBER = re.compile(r" *([+-]?[0-9]{1,10}) *")
 _REMEDY = "Kafka's tools never write such a name: delete the znode if nobody uses it"
 

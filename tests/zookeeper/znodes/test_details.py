@@ -7,6 +7,7 @@ import pickle
 import orjson
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.image.model import ScramCredential
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
@@ -26,6 +27,7 @@ from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.configs import decode_config, encode_config
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, decode_controller_epoch
 from migrator.zookeeper.znodes.delegation_tokens import decode_token
+from migrator.zookeeper.znodes.entities import canonical
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.fields import broker_ids
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, decode_migration
@@ -69,6 +71,40 @@ class TestNames:
         assert paths.is_sensitive("/config/users/alice")
         assert paths.is_sensitive("/delegation_token/tokens/x")
         assert not paths.is_sensitive("/config/topics/t")
+
+    @given(st.lists(some.awkward_names | st.sampled_from(["%41", "%2e", "%2E", "%7e", "%7E", "%5F", "%40", "@", "+"])))
+    def test_are_canonical_as_they_are_sanitized(self, parts: list[str]) -> None:
+        """The short way says the same as the long one."""
+        node = "".join(parts).replace("/", "") or "a"
+        try:
+            plain = paths.desanitize("/x", node)
+        except ZnodeError:
+            return
+        expected = node if node == paths.DEFAULT_ENTITY else paths.sanitize(plain)
+        assert canonical(f"users/{node}") == f"users/{expected}"
+        assert canonical(f"users/{node}/clients/{node}") == f"users/{expected}/clients/{expected}"
+
+    @pytest.mark.parametrize(
+        ("name", "stands_for"),
+        [
+            ("ips/::1", "ips/::1"),
+            ("ips/%3A%3A1", "ips/::1"),
+            ("ips/fe80::1%eth0", "ips/fe80::1%eth0"),
+            ("ips/<default>", "ips/<default>"),
+            ("brokers/ +07", "brokers/7"),
+            ("brokers/<default>", "brokers/<default>"),
+            ("topics/a+b", "topics/a+b"),
+        ],
+    )
+    def test_of_other_kinds(self, name: str, stands_for: str) -> None:
+        assert canonical(name) == stands_for
+
+    @pytest.mark.parametrize(
+        "name", ["brokers/", "brokers/x", "brokers/99999999999", "planets/mars", "users/a/b", "ips/%zz"]
+    )
+    def test_that_stand_for_nothing(self, name: str) -> None:
+        with pytest.raises(ZnodeError, match=name):
+            canonical(name)
 
 
 class TestTopics:
