@@ -178,6 +178,7 @@ class MigrationDriver:
         memory = self._memory
         migrated = memory.term.record is ZkMigrationState.MIGRATION
         require(memory.term.decoded or migrated, "claimed before everything was decoded")
+        memory.term.has_claimed = True
         standing = present(memory.term.standing, "claimed without an examination")
         return [ef.TakeClaim(self._ask(), standing.view, guards.heal_to(standing, memory.claimant()))]
 

@@ -59,6 +59,7 @@ UNREADABLE = ClaimView(None, -1, None, -1, None, None)
 class Claimant:
     """What a leader knows of itself. ``decoded``: everything in ZooKeeper was read once, without a fault.
     ``overridden``: the facts that an operator was shown and has overridden, in the words of `GuardAnswer.overridable`.
+    ``has_claimed``: it has sent a claim in this epoch, whatever became of it.
     ``base`` is the record that made the copy complete (End), or the oldest that we know to be later."""
 
     node_id: int
@@ -67,6 +68,7 @@ class Claimant:
     record: ZkMigrationState
     decoded: bool = False
     overridden: frozenset[str] = frozenset()
+    has_claimed: bool = False
     base: EpochOffset = EpochOffset(-1, -1)
 
 
@@ -224,12 +226,13 @@ def _place(mark: MigrationState) -> str:
 
 
 def _newer(standing: Standing, us: Claimant) -> GuardAnswer | None:
+    """A claim with our id and epoch is ours only if we have made one: every young quorum has a leader in epoch 1."""
     newest = standing.mark.kraft_controller_epoch
     holder = standing.mark.kraft_controller_id
     controller = standing.view.controller
     if controller is not None and controller.kraft_epoch >= newest:
         newest, holder = controller.kraft_epoch, controller.broker_id
-    if newest < us.epoch or (newest == us.epoch and holder == us.node_id):
+    if newest < us.epoch or (us.has_claimed and (newest, holder) == (us.epoch, us.node_id)):
         return None
     return GuardAnswer(
         Finding.ELSEWHERE,

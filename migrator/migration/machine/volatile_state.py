@@ -121,6 +121,8 @@ class Term:
     retry_copy_at_ms: int = 0
     overridden: frozenset[str] = frozenset()
     """The facts that an operator has overridden, of a refusal."""
+    has_claimed: bool = False
+    """Whether a claim was sent."""
     held_deletes: str = ""
     """The digest of the deletes that are held."""
     deletes_allowed: str = ""
@@ -191,6 +193,7 @@ class VolatileState:
             record=self.term.record,
             decoded=self.term.decoded,
             overridden=self.term.overridden,
+            has_claimed=self.term.has_claimed,
             base=self.term.base,
         )
 

@@ -365,7 +365,7 @@ def test_held_deletes_can_be_compared_again_without_being_allowed() -> None:
 
 def test_a_reclaim_that_another_guard_refuses_is_not_kept() -> None:
     run = Run(ZkMigrationState.MIGRATION)
-    rolled_back = standing(mark=MigrationState(3001, 5, 77, 5, CRC), mark_in_log=5)
+    rolled_back = standing(mark=MigrationState(3001, 4, 77, 4, CRC), mark_in_log=4)
     foreign = standing(mark=MigrationState(9, 1, 77, 1, CRC))
     run.examined(rolled_back)
     run(run.order(Force.RECLAIM)).examined(foreign)
@@ -380,12 +380,12 @@ def test_a_reclaim_that_another_guard_refuses_is_not_kept() -> None:
 
 def test_a_reclaim_overrides_what_was_shown_and_is_refused_again_for_what_is_new() -> None:
     run = Run(ZkMigrationState.MIGRATION)
-    mark = MigrationState(3001, 5, 77, 5)
-    seen = standing(controller=ControllerClaim(3002, 0, 4), mark=mark, mark_in_log=5)
+    mark = MigrationState(3001, 4, 77, 4)
+    seen = standing(controller=ControllerClaim(3002, 0, 4), mark=mark, mark_in_log=4)
     run.examined(seen)
     order = run.order(Force.RECLAIM)
     assert len(order.overrides) == 1
-    rolled_back = standing(controller=ControllerClaim(2, 0), mark=mark, mark_in_log=5)
+    rolled_back = standing(controller=ControllerClaim(2, 0), mark=mark, mark_in_log=4)
     run(order).examined(rolled_back)
     assert run.state() is State.REFUSED
     assert run.asked_nothing_of(ef.TakeClaim)

@@ -29,7 +29,7 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import MigrationState
 from tests.migration.support.builders import BROKER_1, CLUSTER_ID, CRC, standing
 
-PRE = Claimant(node_id=3001, epoch=5, cluster_id=CLUSTER_ID, record=ZkMigrationState.PRE_MIGRATION)
+PRE = Claimant(node_id=3001, epoch=5, cluster_id=CLUSTER_ID, record=ZkMigrationState.PRE_MIGRATION, has_claimed=True)
 DECODED = replace(PRE, decoded=True)
 MIGRATED = replace(PRE, record=ZkMigrationState.MIGRATION, base=EpochOffset(4, 900))
 PREDECESSOR = ControllerClaim(3002, 0, 4)
@@ -124,6 +124,13 @@ def test_whose_mark_it_is(mark: MigrationState, evidence: MarkEvidence, owner: O
     assert examine(shown(mark, evidence), MIGRATED).finding is (Finding.MAY_CLAIM if taken else Finding.REFUSE)
     may = taken or owner is Ownership.UNPROVED
     assert examine(shown(mark, evidence), forced).finding is (Finding.MAY_CLAIM if may else Finding.REFUSE)
+
+
+@pytest.mark.parametrize("us", [PRE, DECODED, MIGRATED])
+def test_a_claim_with_our_id_and_epoch_that_we_never_made_is_of_another_quorum(us: Claimant) -> None:
+    """Every young quorum has a leader in its first epoch, and ids are alike."""
+    theirs = standing(controller=OURS, mark=MigrationState(3001, 5, -1, -1))
+    assert examine(theirs, replace(us, has_claimed=False)).finding is Finding.ELSEWHERE
 
 
 def test_what_cannot_be_proved_is_said_with_the_way_on() -> None:
