@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from migrator.config.keys import KEYS, SYNONYMS
-from migrator.config.types import entries_of, parse, trimmed
+from migrator.config.types import entries_of, parse, split_list, trimmed
 
 Properties = Mapping[str, str]
 DIRECTORIES = ("log.dirs", "log.dir")
+UNORDERED = frozenset(("controller.quorum.voters", "controller.quorum.bootstrap.servers", "migrator.grpc.voters"))
+"""Lists that are read as sets."""
 
 
 def text_of(properties: Properties, key: str) -> str:
@@ -45,6 +47,8 @@ def means_the_same(key: str, one: str, other: str) -> bool:
     """Whether Kafka takes both texts for the same value of that key."""
     if one == other or key not in KEYS:
         return trimmed(one) == trimmed(other)
+    if key in UNORDERED:
+        return sorted(split_list(one)) == sorted(split_list(other))
     try:
         return parse(KEYS[key].kind, one) == parse(KEYS[key].kind, other)
     except ValueError:

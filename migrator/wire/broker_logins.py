@@ -35,7 +35,7 @@ def doubts_of(broker: Mapping[str, str], controller: Settings, listener: str) ->
     :param broker: keys of its file; ``${...}`` is a value of another file, of which nothing is said.
     :param listener: the controllers', with SASL.
     """
-    mechanism, taken = text_of(broker, MECHANISM), controller.mechanisms_of(listener)
+    mechanism, taken = text_of(broker, MECHANISM), [name.upper() for name in controller.mechanisms_of(listener)]
     if mechanism not in taken:
         default = "" if is_set(broker, MECHANISM) else ", which is Kafka's default"
         what = f"it logs in with {mechanism}{default}, and controller {controller.node_id} takes {', '.join(taken)}"

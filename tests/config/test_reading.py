@@ -151,6 +151,7 @@ def test_values_are_trimmed_and_synonyms_and_defaults_count() -> None:
     ("key", "one", "other", "same"),
     [
         ("controller.quorum.voters", "1@a:1 , 2@b:2", "1@a:1,2@b:2", True),
+        ("controller.quorum.voters", "2@b:2,1@a:1", "1@a:1,2@b:2", True),
         ("controller.listener.names", "A, B", "A,B", False),
         ("zookeeper.set.acl", " True", "true", True),
         ("num.partitions", "01", "1 ", True),
