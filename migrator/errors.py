@@ -21,6 +21,8 @@ class ExitCode(IntEnum):
     """The command could not or would not do its work; the message says why."""
     NOT_DRAINED = 3
     """A controller stopped as told, but ZooKeeper does not hold everything that the metadata log holds."""
+    DEFECT = 70
+    """This program is wrong somewhere: nobody expected the error (``EX_SOFTWARE`` of sysexits.h)."""
     TRY_AGAIN = 75
     """As `REFUSED`, but by what may be outdated: a service starts it again (``EX_TEMPFAIL`` of sysexits.h)."""
 

@@ -27,8 +27,8 @@ def command(config: Path, bootstrap: bool) -> None:
     A leader that stops first brings ZooKeeper up to date (within a limit of time), then hands the leadership over.
 
     Exit codes: 0 stopped as ordered; 2 could not start, or failed: the message says why; 3 stopped as ordered, but
-    ZooKeeper does not hold everything that the log holds: the message says what is missing; 75 refused to start because
-    of this node's own log only: start it again.
+    ZooKeeper does not hold everything that the log holds: the message says what is missing; 70 stopped because of a
+    defect of this program; 75 refused to start because of this node's own log only: start it again.
     """
     settings, warnings = load_settings(config)
     if bootstrap:

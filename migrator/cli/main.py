@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from migrator.cli import defects
 from migrator.cli.examples import add_examples
 from migrator.cli.interrupted import INTERRUPTED, what_is_left
 from migrator.cli.terminal import (
@@ -21,10 +22,9 @@ from migrator.cli.terminal import (
     refused_output,
     say_error,
     say_json,
-    show_defect,
     without_reader,
 )
-from migrator.errors import ExitCode, MigratorError, OperatorError, error_json
+from migrator.errors import ExitCode, InvariantViolation, MigratorError, OperatorError, error_json
 from migrator.observe.logs import set_up_command_logging
 from migrator.observe.printable import printable_lines
 
@@ -54,6 +54,8 @@ COMMANDS = {
 when it is asked for: Spark and gRPC cost seconds."""
 
 
+CONTROLLER = ["controller"]
+"""Its exit code says whether ZooKeeper holds everything, whatever has failed since it was started."""
 BROKEN_PIPE = 128 + signal.SIGPIPE
 """Exit code of a command whose output nobody reads any more, as shells have it."""
 EXTRAS = {"jinja2": "verify", "pandas": "verify", "py4j": "verify", "pyarrow": "verify", "pyspark": "verify"} | {
@@ -72,6 +74,15 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:  # the names that it was compared with are those of imported commands
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Click takes each broken pipe for that of the output, and each end of a file for an interrupted question."""
+        try:
+            return super().invoke(ctx)
+        except (BrokenPipeError, EOFError) as error:
+            if isinstance(error, OSError) and is_of_output(error):
+                raise
+            defects.end_with(error)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -99,7 +110,7 @@ def migrator() -> None:
     """Move an Apache Kafka cluster from ZooKeeper to KRaft.
 
     Exit codes: 0 done, or the answer is yes; 1 the answer is no (different, not ready); 2 refused or failed: the
-    message says why, and what to do; 130 interrupted with Ctrl-C.
+    message says why, and what to do; 70 a defect of this program; 130 interrupted with Ctrl-C.
     """
 
 
@@ -134,20 +145,38 @@ def _end_without_output(error: OSError) -> NoReturn:
 
 def main() -> None:
     """Entry point of the console script."""
+    unheard = defects.Unheard()
     try:
-        _run()
+        with unheard.listening():
+            _run()
+    except SystemExit as ended:
+        _end_as_ended(ended, unheard.first)
     except OSError as error:
         refused = refused_output()
         if refused is None and not is_of_output(error):
-            raise
+            defects.end_with(error)
         _end_without_output(refused or error)
-    except SystemExit:
-        pacified = is_pacified()
-        if (refused := refused_output()) is not None:
-            _end_without_output(refused)
-        if pacified:
-            sys.exit(BROKEN_PIPE)
-        raise
+    except KeyboardInterrupt:  # a second one
+        sys.exit(INTERRUPTED)
+    except BaseException as error:  # noqa: BLE001 - the top of the process
+        defects.end_with(error)
+
+
+def _end_as_ended(ended: SystemExit, unheard: BaseException | None) -> NoReturn:
+    """With the code of the command, if all that it printed is written, and nothing of it has failed.
+
+    :param unheard: a defect for which the command did not wait.
+    """
+    cause = ended.__context__
+    by_rich = isinstance(cause, BrokenPipeError) and ended.code == 1 and is_of_output(cause)
+    unread = is_pacified() or by_rich
+    if (refused := refused_output()) is not None:
+        _end_without_output(refused)
+    if unread:
+        sys.exit(BROKEN_PIPE)
+    if unheard is not None and ended.code in (None, ExitCode.OK, ExitCode.DIFFERENT) and sys.argv[1:2] != CONTROLLER:
+        defects.end_with(unheard)
+    raise ended
 
 
 def _refuse_without_directory() -> None:
@@ -166,7 +195,6 @@ def _refuse_without_directory() -> None:
 
 
 def _run() -> NoReturn:
-    sys.excepthook = show_defect
     set_up_command_logging()
     try:
         _refuse_without_directory()
@@ -201,6 +229,8 @@ def _run() -> NoReturn:
         _end("", error_json(words, "the command line", "See --help", ExitCode.REFUSED), ExitCode.REFUSED)
     except OperatorError as error:
         _end(f"migrator: {error}", error.as_json(), error.exit_code)
+    except InvariantViolation as error:
+        defects.end_with(error)
     except MigratorError as error:
         words = f"{type(error).__name__}: {error}"
         _end(f"migrator: {words}", error_json(words, "", "", ExitCode.REFUSED), ExitCode.REFUSED)

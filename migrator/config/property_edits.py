@@ -117,6 +117,19 @@ def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
     )
 
 
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """A copy of the file with other values of keys that it has, each at its place: what cannot be taken back.
+
+    :raises ValueError: as `original`.
+    """
+    return "".join(
+        _entry(part.key, values[part.key], _line_end(part.text))
+        if part.key is not None and part.key in values and part.whose is not _Whose.ASIDE
+        else part.written()
+        for part in _parts(text)
+    )
+
+
 def file_of(properties: Mapping[str, str]) -> str:
     """A new file, a line for each key."""
     return "".join(_entry(key, text, "\n") for key, text in properties.items())

@@ -24,7 +24,7 @@ from migrator.drill.report import DATA, DrillFailedError, DrillReport
 from migrator.drill.scenario.steps import DrillOptions, run_scenario
 from migrator.drill.security.protection import Secured
 from migrator.drill.zookeeper_place import ClaimedPlace
-from migrator.errors import MigratorError, OperatorError
+from migrator.errors import InvariantViolation, MigratorError, OperatorError
 from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka
 
@@ -99,6 +99,8 @@ async def _run(options: DrillOptions, report: DrillReport, data: Path, kafka: St
     report.secured = cluster.security.secured
     try:
         await run_scenario(cluster, options, report)
+    except InvariantViolation:  # of this process: no check of the cluster
+        raise
     except (DrillFailedError, MigratorError, KazooException, KafkaException, TimeoutError, OSError) as error:
         report.failure = f"{type(error).__name__}: {error}" if not isinstance(error, DrillFailedError) else str(error)
     except asyncio.CancelledError:

@@ -19,7 +19,8 @@ for those that will with Kafka's own controllers; what concerns only the one is 
 Each finding says where, what, and what to do. What several brokers and controllers have in common is one finding, with
 all of them as its `hosts`. If ZooKeeper holds no cluster at the given address, only that is said (M007), with the
 chroots at which there is one. Exit codes: 0 nothing is in the way, though there may be warnings; 1
-something is in the way (a blocker); 2 no blocker was seen, but something could not be looked at. With `--json`,
+something is in the way (a blocker); 2 no blocker was seen, but something could not be looked at
+([all exit codes](troubleshooting.md#exit-codes)). With `--json`,
 findings carry the codes below.
 
 Whether our identity may write is asked without writing: by multis of the wanted operation and of a check that cannot

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from migrator.errors import OperatorError
+from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.model import MetadataImage
 from migrator.log.errors import storage_errors
 from migrator.log.files import make_directory, write_durably
@@ -242,11 +242,16 @@ class _Rehearsal:
 
     @asynccontextmanager
     async def _worker(self, task: Task) -> AsyncIterator[Worker]:
-        """:raises OperatorError: it fails."""
+        """
+        :raises OperatorError: it fails.
+        :raises InvariantViolation: by a defect of this program.
+        """
         try:
             async with self._workers.worker(task) as worker:
                 yield worker
         except WorkerFailedError as error:
+            if error.is_defect:
+                raise InvariantViolation(f"a worker: {error}") from error
             raise OperatorError(
                 f"could not tell: {error}",
                 where=self._request.session.hosts,

@@ -186,6 +186,6 @@ def test_image_and_service_start_the_same_program() -> None:
     command = yaml.safe_load(next(rest for name, rest in dockerfile() if name == "CMD"))
     assert entry_point() == f"{workdir}/.venv/bin/migrator"
     assert unit["Service"]["ExecStart"].split() == [entry_point(), *command]
-    for_people = {ExitCode.REFUSED, ExitCode.NOT_DRAINED}
+    for_people = {ExitCode.REFUSED, ExitCode.NOT_DRAINED, ExitCode.DEFECT}
     assert {int(code) for code in unit["Service"]["RestartPreventExitStatus"].split()} == for_people
     assert int(unit["Service"]["TimeoutStopSec"]) * 1000 > 2 * int(str(KEYS["migrator.write.behind.drain.ms"].default))

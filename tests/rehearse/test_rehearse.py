@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import threading
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl
 
 from migrator.drill.workload.fill import PLAIN_TOPIC
-from migrator.errors import ExitCode, OperatorError
+from migrator.errors import ExitCode, InvariantViolation, OperatorError
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.parts.kafka import StockKafka
@@ -241,3 +242,10 @@ async def test_a_directory_with_something_in_it_is_refused(new_cluster: MakeClus
     with pytest.raises(OperatorError, match="not empty"):
         await run(wanted)
     assert [path.name for path in wanted.directory.iterdir()] == ["precious"]
+
+
+async def test_a_defect_in_a_worker_process_is_none_of_zookeeper(new_cluster: MakeCluster, tmp_path: Path) -> None:
+    """Nobody is sent to correct a problem that is ours."""
+    planted: Any = "many"
+    with pytest.raises(InvariantViolation, match="a worker: TypeError: "):
+        await run(dataclasses.replace(request(new_cluster(), tmp_path), max_deletes=planted))

@@ -193,7 +193,7 @@ def act(thinking: Thinking, monkeypatch: pytest.MonkeyPatch, action: str) -> int
         thinking.goes_on()
         sleep(seconds)
 
-    monkeypatch.setattr(local_process.time, "sleep", goes_on)
+    monkeypatch.setattr(time, "sleep", goes_on)
     more = ["", "sh", str(thinking.script)] if action == "start" else []
     return main([action, str(thinking.path), MARK, *more])
 

@@ -114,7 +114,11 @@ LAST_MESSAGES = (CopyEnd, ReconcileEnd)
 
 
 class WorkerFailedError(MigratorError):
-    """A worker ended before its work did; says why."""
+    """A worker ended before its work did; says why. ``is_defect``: of this program."""
+
+    def __init__(self, reason: str, *, is_defect: bool = False) -> None:
+        super().__init__(reason)
+        self.is_defect = is_defect
 
 
 def results(task: Task, tools: Tools, report: OnProgress) -> Iterator[Message]:
@@ -182,7 +186,7 @@ def main(pipe: Connection) -> None:
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants nothing any more
         return
     except MigratorError as error:
-        _tell(pipe, WorkerFailure(str(error), expected=True))
+        _tell(pipe, WorkerFailure(str(error), expected=not isinstance(error, InvariantViolation)))
     except Exception as error:  # noqa: BLE001 - the top of a process: its parent has to hear of everything
         _tell(pipe, WorkerFailure(f"{type(error).__name__}: {error}", expected=False))
 
@@ -295,8 +299,8 @@ class Worker:
             except (EOFError, OSError):
                 raise WorkerFailedError(await loop.run_in_executor(self._ender, self._how_it_ended)) from None
             match message:
-                case WorkerFailure(reason):
-                    raise WorkerFailedError(reason)
+                case WorkerFailure(reason, expected):
+                    raise WorkerFailedError(reason, is_defect=not expected)
                 case Working():
                     on_progress(message)
                 case Up():

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from migrator.config.properties import encoded, parse_properties
-from migrator.config.property_edits import Edit, edited
+from migrator.config.property_edits import with_values
 from migrator.config.types import entries_of
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
@@ -120,7 +120,7 @@ def elsewhere(text: str, below: str) -> str:
     moved = {
         key: ",".join(f"{below}{path}" if path.startswith("/") else path for path in it) for key, it in found.items()
     }
-    return edited(text, [Edit(key, paths) for key, paths in moved.items()])
+    return with_values(text, moved)
 
 
 def _copy_of(node: Node, directory: str) -> str:

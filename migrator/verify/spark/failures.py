@@ -2,7 +2,7 @@
 
 Spark hands on nothing of a worker's exception but its text, among the stacks of two languages. So a reader packs an
 `OperatorError` into one word of that text, and the driver unpacks it: what the operator sees is the error that was
-raised, with its place and its remedy.
+raised, with its place and its remedy. A defect of a reader stays one: it says nothing of either side.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
 
 _PACKED = re.compile(r"packed-operator-error:([A-Za-z0-9_=-]+)")
+_DEFECT = re.compile(r"packed-defect:([A-Za-z0-9_=-]+)")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]+\.)*[A-Za-z_]+(?:Error|Violation|Exception): (.+)$", re.MULTILINE)
 _AGAIN = "Correct this problem and run verify again"
@@ -39,11 +40,19 @@ def packing() -> Iterator[None]:
     except OSError as error:
         what = f"the file cannot be read: {error.strerror or error}"
         raise PackedError(_pack(OperatorError(what, where=str(error.filename or ""), remedy=_AGAIN))) from error
+    except Exception as error:
+        if type(error).__module__ != "builtins" or isinstance(error, ImportError):
+            raise
+        said = base64.urlsafe_b64encode(f"{type(error).__name__}: {error}".encode(errors="replace")).decode()
+        raise PackedError(f"packed-defect:{said}") from error
 
 
-def operator_error(error: Exception) -> OperatorError:
+def operator_error(error: Exception) -> OperatorError | InvariantViolation:
     """What to tell the operator of an exception that Spark raised in the driver."""
     text = str(error)
+    defect = _DEFECT.search(text)
+    if defect is not None:
+        return InvariantViolation(f"a reader in Spark: {base64.urlsafe_b64decode(defect[1]).decode()}")
     packed = _PACKED.search(text)
     if packed is not None:
         what, where, remedy = json.loads(base64.urlsafe_b64decode(packed[1]))

@@ -1,0 +1,46 @@
+"""What a reader in a worker of Spark meets is what the operator is told; a defect of ours stays one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from migrator.errors import InvariantViolation, OperatorError
+from migrator.verify.spark.failures import operator_error, packing
+
+REFUSED = OperatorError("no such znode", where="zk:2181", remedy="Look there")
+
+
+def told(spark: SparkSession, error: Exception) -> OperatorError | InvariantViolation:
+    def fails(rows: Iterator[Any]) -> Iterator[Any]:
+        with packing():
+            for _ in rows:
+                raise error
+        yield from rows
+
+    with pytest.raises(PySparkException) as raised:
+        spark.range(1).mapInPandas(fails, "id long").collect()
+    return operator_error(raised.value)
+
+
+@pytest.mark.parametrize("error", [KeyError("planted"), RecursionError("planted"), MemoryError("planted")], ids=repr)
+def test_a_defect_of_a_reader_is_no_answer_and_no_refusal(spark: SparkSession, error: Exception) -> None:
+    found = told(spark, error)
+    assert isinstance(found, InvariantViolation)
+    assert f"{type(error).__name__}: " in str(found)
+    assert "planted" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [(REFUSED, "could not tell: no such znode"), (OSError(5, "Input/output error", "f"), "cannot be read")],
+    ids=repr,
+)
+def test_what_somebody_can_mend_is_a_refusal(spark: SparkSession, error: Exception, what: str) -> None:
+    found = told(spark, error)
+    assert isinstance(found, OperatorError)
+    assert what in found.what
