@@ -49,6 +49,7 @@ from migrator.records.metadata import (
     MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveUserScramCredentialRecord,
     ZkMigrationState,
     ZkMigrationStateRecord,
 )
@@ -58,6 +59,7 @@ from migrator.zookeeper.leadership import ClaimView, read_view
 from migrator.zookeeper.ops import MultiOutcome, Op, Unknown
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
+from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.migration import MigrationState
 from tests.migration.model.zookeeper import ModelZooKeeper
@@ -331,6 +333,20 @@ async def test_a_copy_waits_for_the_heartbeats_of_a_broker_whose_session_expired
     assert rig.executor.coordinator.state is State.COPYING
     await rig.until_state(State.DUAL_WRITING)
     assert rig.equal()
+
+
+async def test_a_credential_that_is_revoked_is_in_no_znode_of_its_user_any_more(rig: Rig) -> None:
+    """The comparison, in its process, tells the writes which znodes there are."""
+    raw, canonical = "/config/users/svc@X", "/config/users/svc%40X"
+    text = "salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=4096"
+    rig.model.create(raw, encode_config({"SCRAM-SHA-256": text}))
+    rig.model.create(canonical, encode_config({"SCRAM-SHA-256": text}))
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    assert {rig.model.dump_versions()[path] for path in (raw, canonical)} == {0}
+    rig.controller.write([RemoveUserScramCredentialRecord("svc@X", 1)])
+    await rig.until(lambda: all(rig.model.dump()[path] == encode_config({}) for path in (raw, canonical)))
+    assert rig.foreign_writes() == ()
 
 
 async def test_a_copy_whose_worker_dies_leaves_nothing_and_gives_the_claim_back(rig: Rig) -> None:
