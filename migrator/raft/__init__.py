@@ -1,4 +1,8 @@
-"""The consensus core: Raft as KRaft does it (KIP-595, KIP-630; kraft.version 0), without any I/O.
+"""The consensus core: Raft as KRaft does it, without any I/O.
+
+The voters are configured (kraft.version 0) or in the log, where they change one at a time (kraft.version 1, KIP-853).
+Beside elections and replication (KIP-595) it has snapshots (KIP-630), pre-votes (KIP-996), and refuses replicas that
+were given up when a majority was lost (docs/adr/0024-a-lost-majority.md).
 
 `core.RaftNode` is a state machine: ``step(event, now_ms)`` takes one event (`events`) and returns effects
 (`effects`) in the order in which the node has to perform them. ``deadline()`` says when the next `Tick` is due.
@@ -12,9 +16,10 @@ The same core is driven by `migrator.node` on real disks and sockets, and by `te
    change of the mark of an empty disk, are on disk (file and directory fsynced) before the next effect of the list is
    performed. A vote therefore never leaves before it is durable.
    If one of them fails, the node stops the process: nothing after it may happen.
-3. *Durable later:* `Append` and `AppendLeaderChange` write to the log without fsync, and `RequestSync` asks for one
-   in the background. When an fsync that began after the request has ended, the node reports `LogSynced` with the end
-   offset that the log had and the newest generation that had been asked for when that fsync began. Requests may share
+3. *Durable later:* `Append`, `AppendLeaderChange` and `AppendVoters` write to the log without fsync, and `RequestSync`
+   asks for one in the background. When an fsync that began after the request has ended, the node reports `LogSynced`
+   with the end offset that the log had and the newest generation that had been asked for when that fsync began.
+   Requests may share
    an fsync (group commit). A failing fsync stops the process.
    The core counts only what is synced: a leader's own share in the high watermark, the offset that a follower
    fetches next (its fetch offset is the claim "I have everything before it on disk"), a follower's high watermark.
@@ -26,13 +31,16 @@ The same core is driven by `migrator.node` on real disks and sockets, and by `te
    which may be after some more steps, but in their order. When the leader epoch of the answer is over by then, or the
    log begins later, a `ReadLog` is answered without records.
    A fetch that was waiting is answered after the append that it waited for, because it follows it in the list.
-   Every `RequestReceived` gets exactly one `Reply`, `ReadLog` or `ReadSnapshot`, in this or a later step.
+   Every `RequestReceived` gets exactly one `Reply`, `ReadLog` or `ReadSnapshot`, in this or a later step. `telling` is
+   the one place that decides what an answer may tell to whom.
 6. *Requests out:* for each `Send` the node reports one `ResponseReceived` or `RequestFailed` with the same correlation,
    or nothing at all: the core forgets a request after ``request_timeout_ms``. At most one is outstanding per peer.
 7. *Proposals:* a leader's node encodes batches without offsets and steps `Propose`. They get offsets and epoch when
    `Append` is performed, and not before: the leader appends records of its own (voters), too. Its records are
    decided when `AdvanceHighWatermark` reaches them; they may be lost, or never have been appended, when `RoleChanged`
    comes first.
+   `ChangeVoters` is answered within its step, by `AppendVoters` or `VotersRefused`. The voters that the log names are
+   in force from the next step on: ``log.membership()`` shows them as soon as they are appended, cut or installed.
 8. *At boot* the log that the core is given has been recovered and fsynced, and a snapshot beyond its end has
    replaced it. Afterwards its start offset moves only to the end offset of a snapshot that it has, and not while the
    effects of a step are performed.

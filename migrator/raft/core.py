@@ -277,6 +277,7 @@ class RaftNode:
         quorum.now = max(quorum.now, now_ms)
         quorum.log_changes = False
         membership.follow_log(quorum)
+        election.leave_if_removed(quorum)
         EVENTS[type(event)](quorum, event)
         self._poll()
         if quorum.is_shutting_down and not self._is_ready_to_stop and self._nobody_needs_us():
@@ -287,6 +288,7 @@ class RaftNode:
 
     def _poll(self) -> None:
         for _ in range(TRANSITIONS_PER_STEP_MAX):
+            election.leave_if_removed(self._quorum)
             state = self._quorum.state
             self._deadline = POLLS[state.role](self._quorum, state)
             if self._quorum.state is state:

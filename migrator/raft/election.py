@@ -153,6 +153,13 @@ def pre_vote_is_unknown(quorum: Quorum) -> None:
         quorum.become_candidate()
 
 
+def leave_if_removed(quorum: Quorum) -> None:
+    """Who stands for election may learn from a snapshot that it is removed."""
+    state = quorum.state
+    if isinstance(state, Prospective | Candidate) and not quorum.may_be_needed:
+        quorum.leave_election(state)
+
+
 def stand(quorum: Quorum) -> int:
     """Begin an election, by asking whether it would be won, if there is anybody who can be asked.
 
@@ -257,7 +264,7 @@ def poll_prospective(quorum: Quorum, state: Prospective) -> int:
         return NEVER
     if quorum.now < state.election_deadline:
         return min(state.election_deadline, _ask_for_votes(quorum, state))
-    if state.leader_id in {None, quorum.node_id} and not quorum.is_dynamic and quorum.may_be_needed:
+    if state.leader_id in {None, quorum.node_id} and not quorum.is_dynamic:
         quorum.become_prospective()
     else:
         quorum.give_up_prospects(state)
@@ -276,9 +283,7 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     if state.backoff_deadline is None:
         return min(state.election_deadline, _ask_for_votes(quorum, state))
     if quorum.now >= state.backoff_deadline:
-        if quorum.may_be_needed:
-            return stand(quorum)
-        quorum.become_unattached(quorum.epoch + 1)  # a snapshot came that says it is removed, or an empty disk bars it
+        return stand(quorum)
     return state.backoff_deadline
 
 
@@ -318,7 +323,7 @@ def poll_resigned(quorum: Quorum, state: Resigned) -> int:
     if quorum.now >= deadline:
         if quorum.may_be_needed:
             return stand(quorum)
-        quorum.become_unattached(quorum.epoch + 1)  # removed: the others elect, and this node asks whom
+        quorum.leave_election(state)  # a leader that removed itself has told its voters until now
         return deadline
     for voter in sorted(state.unacknowledged):
         if quorum.peers.is_ready(voter, quorum.now):

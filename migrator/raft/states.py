@@ -57,10 +57,12 @@ SAME_EPOCH: frozenset[tuple[Role, Role]] = frozenset(
         (Role.FOLLOWER, Role.PROSPECTIVE),
         (Role.CANDIDATE, Role.PROSPECTIVE),
         (Role.RESIGNED, Role.PROSPECTIVE),
+        (Role.RESIGNED, Role.UNATTACHED),
         (Role.PROSPECTIVE, Role.PROSPECTIVE),  # asks again
         (Role.PROSPECTIVE, Role.UNATTACHED),
         (Role.PROSPECTIVE, Role.FOLLOWER),
         (Role.CANDIDATE, Role.FOLLOWER),
+        (Role.CANDIDATE, Role.UNATTACHED),  # learns that it is removed
         (Role.CANDIDATE, Role.LEADER),
         (Role.LEADER, Role.RESIGNED),
     }
