@@ -18,6 +18,7 @@ from migrator.cli import recover, unregister
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_json
 from migrator.errors import ExitCode, OperatorError
+from migrator.observe.leaders import stock_leads, under_stock
 from migrator.observe.printable import printable
 from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.find_controller import connect, leading_controller
@@ -275,6 +276,8 @@ def render(found: VotersDescription) -> RenderableType:
         parts.append(Text(printable(f"next: {'; '.join(found.next_steps)}")))
     if found.replicas:
         parts.append(_replicas(found))
+    elif found.stock_leader:
+        parts.append(Text(f"{stock_leads(found.leader_id)}. {under_stock(found.leader_id)}"))
     elif found.leader_id not in {-1, found.node_id}:
         parts.append(
             Text(f"controller {found.leader_id} knows more: run this on its machine, or name it with --server")

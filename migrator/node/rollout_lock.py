@@ -9,6 +9,7 @@ from migrator.controller.rollout_lock import move_lock, read_lock
 from migrator.errors import OperatorError
 from migrator.node.core import NodeCore
 from migrator.observe.journal import Journal
+from migrator.observe.leaders import whom_to_ask
 from migrator.observe.status import LockAnswer, Orderer
 
 JOURNAL_KIND = "rollout lock"
@@ -46,7 +47,6 @@ class RolloutLockKeeper:
         return answer
 
     def _refused(self, refusal: RefusedError) -> OperatorError:
-        leader = self._core.quorum.status().present_leader_id
-        leads = self._core.controller.epoch is not None
-        remedy = "" if leads else "Wait for an election" if leader is None else f"Ask controller {leader}, which leads"
+        status, leads = self._core.quorum.status(), self._core.controller.epoch is not None
+        remedy = "" if leads else whom_to_ask(status.present_leader_id, is_stock=status.led_by_stock)
         return OperatorError(str(refusal).rstrip("."), where=f"controller {self._node_id}", remedy=remedy)

@@ -17,6 +17,7 @@ from migrator.node.core import NodeCore
 from migrator.node.refused_brokers import RefusedRegistration, with_refusals
 from migrator.node.rollout_lock import RolloutLockKeeper
 from migrator.observe.journal import Journal
+from migrator.observe.leaders import whom_to_ask
 from migrator.observe.names import number_ranges
 from migrator.observe.status import (
     BrokerState,
@@ -244,11 +245,11 @@ class NodeStatusSource:
 
     def _active_migration(self) -> MigrationView:
         if self._core.controller.epoch is None:
-            leader = self._core.quorum.status().present_leader_id
+            quorum = self._core.quorum.status()
             raise OperatorError(
                 "this controller does not lead the migration",
                 where=f"controller {self._settings.node_id}",
-                remedy="Wait for an election" if leader is None else f"Ask controller {leader}, which leads",
+                remedy=whom_to_ask(quorum.present_leader_id, is_stock=quorum.led_by_stock),
             )
         return self._migration
 
@@ -278,6 +279,7 @@ class NodeStatusSource:
                 )
                 for voter, at in sorted(self._core.addresses.voters().items())
             ),
+            stock_leader=status.led_by_stock,
         )
 
     def _migration_status(self) -> MigrationStatus:

@@ -17,6 +17,7 @@ from migrator.node.core import NodeCore
 from migrator.node.quorum.addresses import OWN_KRAFT_VERSIONS
 from migrator.node.reassignment import ReassignmentStatus, VoterReassignment
 from migrator.observe.journal import Journal
+from migrator.observe.leaders import whom_to_ask
 from migrator.observe.status import Orderer
 from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
 from migrator.raft.planner import Idle, Replica, Target, Wait, described, keys
@@ -99,8 +100,8 @@ class VoterOrders:
     def _remedy(self) -> str:
         if self._core.controller.epoch is not None:
             return ""
-        leader = self._core.quorum.status().present_leader_id
-        return "Wait for an election" if leader is None else f"Ask controller {leader}, which leads"
+        status = self._core.quorum.status()
+        return whom_to_ask(status.present_leader_id, is_stock=status.led_by_stock)
 
     def _live(self) -> frozenset[ReplicaKey]:
         others = {replica.key for replica in self._reassignment.replicas() if replica.is_live}
@@ -146,6 +147,7 @@ class VoterOrders:
             remedy="" if plan.waiting_for is None else plan.waiting_for.remedy,
             next_steps=tuple(described(step) for step in plan.steps if not isinstance(step, Idle | Wait)),
             replicas=tuple(self._replica(each, rows, wanted, self._core.storage.log.end_offset()) for each in shown),
+            stock_leader=info.led_by_stock,
         )
 
     def _state(self, plan: ReassignmentStatus) -> PlanState:

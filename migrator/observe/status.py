@@ -76,6 +76,8 @@ class QuorumStatus:
     log_end_offset: int
     high_watermark: int
     voters: tuple[VoterStatus, ...] = ()
+    stock_leader: bool = False
+    """Whether the leader is one of Kafka's own controllers, as far as this node knows."""
 
 
 @value

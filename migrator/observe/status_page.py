@@ -11,6 +11,7 @@ from dataclasses import field
 
 from migrator.config.endpoints import is_loopback
 from migrator.observe.durations import duration
+from migrator.observe.leaders import stock_leads
 from migrator.observe.names import number_ranges
 from migrator.observe.next_steps import next_step
 from migrator.observe.printable import utc
@@ -142,8 +143,10 @@ def _headline(answers: Answers) -> Iterable[str]:
     if answers.asked is None or answers.asked.node_id != status.node_id:
         asked = f"controller {answers.asked.node_id} does not lead; " if answers.asked else ""
         yield f"{asked}this is what controller {status.node_id} says{', which leads' if answers.is_leaders else ''}"
-    if answers.has_leader and not answers.is_leaders:
-        leader = status.quorum.leader_id
+    leader = status.quorum.leader_id
+    if answers.has_leader and status.quorum.stock_leader:
+        yield stock_leads(leader)
+    elif answers.has_leader and not answers.is_leaders:
         host = next((voter.host for voter in status.quorum.voters if voter.node_id == leader), "")
         on = f" on {host}" if host and not is_loopback(host) else ""
         yield (

@@ -74,3 +74,5 @@ class VotersDescription:
     remedy: str
     next_steps: tuple[str, ...]
     replicas: tuple[ReplicaDescription, ...]
+    stock_leader: bool = False
+    """Whether the leader is one of Kafka's own controllers, as far as this node knows."""

@@ -192,6 +192,8 @@ class QuorumInfo:
     """Whether this node leads, or has heard of its leader within the fetch time-out."""
     waits_for: Mapping[int, Word] = field(default_factory=dict)
     """What the other voters say of their disks, while this one, which began empty, takes no part in elections."""
+    led_by_stock: bool = False
+    """Whether the leader is one of Kafka's own controllers. Its first record says so, which the node reads."""
 
     @property
     def present_leader_id(self) -> int | None:

@@ -11,6 +11,7 @@ from migrator.config.load import load_settings, read_properties, typed_settings
 from migrator.config.principals import names_of
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.observe.leaders import stock_leads, under_stock
 from migrator.observe.status import Status
 from migrator.rpc.channel import host_port
 from migrator.rpc.operator_client import OperatorClient
@@ -96,7 +97,7 @@ async def _first(
     or_else: str,
 ) -> AsyncIterator[OperatorClient]:
     failure: OperatorError | None = None
-    leader, answered = -1, False
+    leader, answered, is_stock = -1, False, False
     for address, voter in addresses(config, server):
         try:
             client = connect(config, address, command_config, voter=voter)
@@ -113,7 +114,11 @@ async def _first(
             if is_meant(status):
                 yield client
                 return
-            leader, answered = max(leader, status.quorum.leader_id), True
+            if status.quorum.leader_id > leader:
+                leader, is_stock = status.quorum.leader_id, status.quorum.stock_leader
+            answered = True
+    if leader >= 0 and is_stock:
+        raise OperatorError(stock_leads(leader), where="quorum", remedy=under_stock(leader))
     if leader >= 0:
         raise OperatorError(
             f"controller {leader} leads, and was not reached{or_else}",

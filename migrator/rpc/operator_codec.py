@@ -174,7 +174,7 @@ def _quorum_from_proto(proto: Any) -> QuorumStatus:
         for voter in proto.voters
     )
     numbers = proto.leader_id, proto.leader_epoch, proto.log_start_offset, proto.log_end_offset, proto.high_watermark
-    return QuorumStatus(NodeRole(proto.role), *numbers, voters)
+    return QuorumStatus(NodeRole(proto.role), *numbers, voters, proto.stock_leader)
 
 
 def _broker_from_proto(proto: Any) -> BrokerStatus:

@@ -15,9 +15,12 @@ import pytest
 
 from migrator.controller.quorum_target import target_of
 from migrator.errors import ExitCode
+from migrator.node.quorum.storage import NodeStorage
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
 from migrator.raft.core import QuorumInfo
+from migrator.raft.effects import AppendLeaderChange
+from migrator.records.control import LeaderChange, Voter
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.voters_service import VotersService
@@ -185,3 +188,31 @@ async def test_what_is_refused(tmp_path: Path, words: tuple[str, ...], message: 
         code, refusal = await run(cluster, 1, *words)
         assert code == ExitCode.REFUSED
         assert message in refusal
+
+
+def change_of_stock(storage: NodeStorage, effect: AppendLeaderChange, now_ms: int) -> bytes:
+    """The record that opens an epoch as Kafka's own controllers write it."""
+    named = (tuple(map(Voter, effect.voters)), tuple(map(Voter, effect.granting_voters)))
+    return storage._control_batch([LeaderChange(effect.leader_id, *named)], effect.epoch, now_ms)
+
+
+async def test_under_a_stock_leader_nobody_is_sent_to_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no program of ours: what works is said instead."""
+    monkeypatch.setattr(NodeStorage, "leader_change", change_of_stock)
+    async with served(tmp_path, 3, 3) as cluster:
+        leader = (await cluster.leader()).quorum.leader_id
+        assert leader is not None
+        follower = min(cluster.nodes.keys() - {leader})
+        await until(lambda: cluster.nodes[follower].quorum.status().led_by_stock, "its first record is here")
+        leads = f"controller {leader} leads, and is one of Kafka's own controllers"
+        code, refusal = await run(cluster, follower, "reassign", "--to", "1,2,3")
+        assert code == ExitCode.REFUSED
+        assert leads in refusal
+        code, described = await run(cluster, follower, "describe")
+        assert code == ExitCode.OK
+        assert leads in " ".join(described.split())
+        for text in (refusal, described):
+            assert "kafka-metadata-quorum.sh" in text
+            assert "on its machine" not in text

@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, assert_never
 
 from kio.schema.errors import ErrorCode
@@ -162,7 +163,8 @@ class QuorumRunner:
 
     def status(self) -> QuorumInfo:
         """What DescribeQuorum shows."""
-        return self._core.status(monotonic_ms())
+        by_stock = self._storage.is_led_by_stock(self._core.epoch)
+        return replace(self._core.status(monotonic_ms()), led_by_stock=by_stock)
 
     def start(self) -> None:
         """Begin to take part."""

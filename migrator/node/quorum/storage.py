@@ -114,6 +114,11 @@ class NodeStorage:
         record, _ = control_records(batch)[0]
         return record if isinstance(record, LeaderChange) else None
 
+    def is_led_by_stock(self, epoch: int) -> bool:
+        """Whether one of Kafka's own controllers led in an epoch; False, too, while nobody can tell."""
+        change = self.leader_of(epoch)
+        return change is not None and not change.led_by_migrator
+
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Every batch from the one that holds ``offset`` to the log's end."""
         for chunk in self.log.chunks(offset, self.log.end_offset()):

@@ -1,0 +1,23 @@
+"""What is said to people about a leader that was asked for and does not take orders."""
+
+from __future__ import annotations
+
+
+def stock_leads(leader: int) -> str:
+    """Whoever runs the command on that machine gets no further: no program of ours is there."""
+    return f"controller {leader} leads, and is one of Kafka's own controllers: it takes no orders of this program"
+
+
+def under_stock(leader: int) -> str:
+    """What works then, as a remedy."""
+    return (
+        f"Restart controller {leader}, so that a controller of this program can be elected, and try again. Kafka's "
+        "kafka-metadata-quorum.sh describes and changes voters under any leader"
+    )
+
+
+def whom_to_ask(leader: int | None, *, is_stock: bool) -> str:
+    """The remedy for an order that only a leader of this program takes."""
+    if leader is None:
+        return "Wait for an election"
+    return under_stock(leader) if is_stock else f"Ask controller {leader}, which leads"
