@@ -21,6 +21,7 @@ from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.observe.voters import VoterOrder
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import ZkMigrationState
+from migrator.verify.kraft.files import EmptyLogError
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
@@ -142,8 +143,11 @@ def enter_migration_mode(cluster: ManualCluster, admin: Admin) -> None:
 
 
 def state(cluster: ManualCluster) -> ZkMigrationState | None:
-    """What the log of the first controller says of the migration."""
-    return cluster.controllers[0].image().features.zk_migration_state
+    """What the log of the first controller says of the migration; None while nothing is in it."""
+    try:
+        return cluster.controllers[0].image().features.zk_migration_state
+    except EmptyLogError:
+        return None
 
 
 def targets_are_refused(cluster: ManualCluster) -> None:
