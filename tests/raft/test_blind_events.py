@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.errors import InvariantViolation
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft import messages as m
@@ -30,7 +31,7 @@ def test_no_event_stops_a_controller_or_breaks_a_rule(numbers: range, forges: bo
     for seed in numbers:
         try:
             BlindQuorum(seed, forges=forges).run()
-        except Exception as error:
+        except (AssertionError, InvariantViolation, LookupError, TypeError, ValueError) as error:
             raise AssertionError(f"BlindQuorum({seed}, forges={forges}).run()") from error
 
 
