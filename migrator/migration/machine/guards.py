@@ -178,14 +178,14 @@ def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
     controller = standing.view.controller
     if controller is None or not controller.is_kraft:
         found.append(_rolled_back(controller))
-    facts = tuple(fact for fact, _ in found)
+    facts = tuple(each.reason for each in found)
     if us.overridden.issuperset(facts):
         return None
-    return GuardAnswer(Finding.REFUSE, "; ".join(facts), " ".join(remedy for _, remedy in found), facts)
+    return GuardAnswer(Finding.REFUSE, "; ".join(facts), " ".join(each.remedy for each in found), facts)
 
 
-def _rolled_back(controller: ControllerClaim | None) -> tuple[str, str]:
-    """The fact and the remedy."""
+def _rolled_back(controller: ControllerClaim | None) -> GuardAnswer:
+    """A fact that an order can override."""
     holder = "absent"
     if controller is not None:
         holder = f"held by ZooKeeper broker {controller.broker_id} since {utc(controller.timestamp_ms)}"
@@ -194,11 +194,11 @@ def _rolled_back(controller: ControllerClaim | None) -> tuple[str, str]:
         "Stop this quorum if the rollback was meant. To take the cluster over again with the metadata of this log, "
         "which overwrites what changed in ZooKeeper since, force it with 'migrator force reclaim'."
     )
-    return fact, remedy
+    return GuardAnswer(Finding.REFUSE, fact, remedy)
 
 
-def _unproved(standing: Standing) -> tuple[str, str]:
-    """Ours perhaps, perhaps another quorum's: an operator has to know. The fact and the remedy."""
+def _unproved(standing: Standing) -> GuardAnswer:
+    """Ours perhaps, perhaps another quorum's: an operator has to know."""
     mark = standing.mark
     if standing.evidence.compacted:
         why = "which is below the start of this controller's log: nothing here proves that this quorum wrote it"
@@ -218,7 +218,7 @@ def _unproved(standing: Standing) -> tuple[str, str]:
         f"{first}If no other quorum has migrated this cluster since, force it with 'migrator force reclaim': what "
         "ZooKeeper holds is then overwritten with the metadata of this log. If another one has, stop this quorum."
     )
-    return fact, remedy
+    return GuardAnswer(Finding.REFUSE, fact, remedy)
 
 
 def _place(mark: MigrationState) -> str:

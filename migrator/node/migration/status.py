@@ -214,10 +214,10 @@ class MigrationInsight:
             return
         if kind in OVERRIDES:
             check_shown(kind, driver.situation.overridable, overrides)
-            overridden = {"overrides": "; ".join(driver.situation.overridable)}
+            shown = "; ".join(driver.situation.overridable)
+            self._runtime.note("force", reason, what=kind.value, overrides=shown, **by.details)
         else:
-            overridden = {}
-        self._runtime.note("force", reason, what=kind.value, **overridden, **by.details)
+            self._runtime.note("force", reason, what=kind.value, **by.details)
         self._runtime.executor.feed(ev.OperatorForce(kind, overrides=frozenset(overrides)))
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
