@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import re
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from migrator.cli.main import main
 from migrator.errors import ExitCode
 from migrator.log.bootstrap import read_bootstrap
 from migrator.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
@@ -22,8 +26,21 @@ ROOT = Path(__file__).parents[2]
 RELEASE = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """As a shell runs it: once for each command here, because a process takes most of a second."""
     return subprocess.run([MIGRATOR, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in this process, from the words to the exit code."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["migrator", *arguments])
+        patch.setattr(logging, "lastResort", logging.lastResort)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert isinstance(ended.value.code, int)
+    return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
 
 
 def property_file(directory: Path, **changes: str) -> Path:
@@ -43,7 +60,7 @@ def property_file(directory: Path, **changes: str) -> Path:
 
 def test_the_version_stands_in_one_place_and_is_the_newest_of_the_changelog() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    answer = run("--version")
+    answer = process("--version")
     assert answer.stdout == f"migrator, version {version}\n", "the installed package is older: run make setup"
     assert RELEASE.findall((ROOT / "CHANGELOG.md").read_text())[0] == version
 
@@ -66,7 +83,7 @@ def test_a_deleted_working_directory_is_one_sentence(tmp_path: Path) -> None:
 
 def test_format_prepares_once_and_refuses_twice(tmp_path: Path) -> None:
     file = property_file(tmp_path)
-    first = run("format", "-c", str(file), "-t", CLUSTER_ID, "--release-version", "3.9")
+    first = process("format", "-c", str(file), "-t", CLUSTER_ID, "--release-version", "3.9")
     assert (first.returncode, "3.9-IV0" in first.stdout) == (ExitCode.OK, True), first.stderr
     second = run("format", "-c", str(file), "-t", CLUSTER_ID)
     assert second.returncode == ExitCode.REFUSED
@@ -94,7 +111,7 @@ def test_a_wrong_value_is_one_sentence_and_exit_code_2(tmp_path: Path, changes: 
 
 
 def test_a_controller_that_is_not_formatted_says_how(tmp_path: Path) -> None:
-    answer = run("controller", "-c", str(property_file(tmp_path)))
+    answer = process("controller", "-c", str(property_file(tmp_path)))
     assert answer.returncode == ExitCode.REFUSED
     assert "migrator format" in answer.stderr
     assert "Traceback" not in answer.stderr
@@ -103,13 +120,13 @@ def test_a_controller_that_is_not_formatted_says_how(tmp_path: Path) -> None:
 def test_status_of_a_controller_that_does_not_run(tmp_path: Path) -> None:
     file = property_file(tmp_path)
     assert run("format", "-c", str(file), "-t", CLUSTER_ID).returncode == ExitCode.OK
-    answer = run("status", "-c", str(file))
+    answer = process("status", "-c", str(file))
     assert answer.returncode == ExitCode.REFUSED
     assert "Start the controller" in answer.stderr
 
 
 def test_verify_without_sides_says_what_is_missing() -> None:
-    answer = run("verify")
+    answer = process("verify")
     assert answer.returncode == ExitCode.REFUSED
     assert "--zookeeper" in answer.stderr
 
@@ -232,7 +249,7 @@ def test_a_credential_of_another_form_is_refused_and_not_repeated(
 
 @pytest.mark.parametrize("words", [[], ["rollout"], ["quorum"]])
 def test_a_group_without_a_subcommand_shows_its_help_once(words: list[str]) -> None:
-    answer = run(*words)
+    answer = process(*words)
     assert answer.returncode == ExitCode.REFUSED
     assert answer.stderr.count("Usage: ") == 1
     assert "Commands:\n" in answer.stderr

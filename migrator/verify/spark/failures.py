@@ -15,6 +15,11 @@ from contextlib import contextmanager
 
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
 
+DEFECTS = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, NameError, RuntimeError),
+    *(TypeError, ValueError),
+)
+"""What Python raises where a program is wrong; what a file or a peer does has errors of its own."""
 _PACKED = re.compile(r"packed-operator-error:([A-Za-z0-9_=-]+)")
 _DEFECT = re.compile(r"packed-defect:([A-Za-z0-9_=-]+)")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -40,9 +45,7 @@ def packing() -> Iterator[None]:
     except OSError as error:
         what = f"the file cannot be read: {error.strerror or error}"
         raise PackedError(_pack(OperatorError(what, where=str(error.filename or ""), remedy=_AGAIN))) from error
-    except Exception as error:
-        if type(error).__module__ != "builtins" or isinstance(error, ImportError):
-            raise
+    except DEFECTS as error:
         said = base64.urlsafe_b64encode(f"{type(error).__name__}: {error}".encode(errors="replace")).decode()
         raise PackedError(f"packed-defect:{said}") from error
 
