@@ -20,6 +20,8 @@ from tests.node.support.cluster import Cluster, running, until
 PACKAGE = Path(supervision.__file__).parent
 KINDS = {
     "ballot": OnError.RESTART,
+    "image-comparison": OnError.RESTART,
+    "image-proof": OnError.RESTART,
     "access-control-entries": OnError.STOP,
     "broker-channel": OnError.RESTART,
     "broker-channel-closing": OnError.DROP,

@@ -186,10 +186,12 @@ class ImageLoader:
                 self._close_batch(batch)
         return self.backlog
 
-    def commit(self, high_watermark: int) -> ImageDelta | None:
+    def commit(self, high_watermark: int, stop_at: int | None = None) -> ImageDelta | None:
         """The records below the high watermark are committed; publishes what may be, None if that is nothing new.
 
         A high watermark beyond what is applied is in order; call again after `apply`.
+
+        :param stop_at: publish no more for now than the first image that ends at this offset or behind it.
         """
         require(
             high_watermark >= self._high_watermark,
@@ -200,6 +202,8 @@ class ImageLoader:
         while self._states and self._states[0].end_offset <= high_watermark:
             self._published = self._states.popleft()
             parts.extend(self._published.parts)
+            if stop_at is not None and self._published.end_offset >= stop_at:
+                break
         if self._published is before:
             return None
         return ImageDelta(before.image, self._published.image, merge_changes(parts))

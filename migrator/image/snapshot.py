@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from migrator.errors import InvariantViolation, require
 from migrator.image.builder import ImageBuilder
-from migrator.image.model import EMPTY_IMAGE, BrokerRegistration, MetadataImage, PartitionRegistration, Provenance
+from migrator.image.model import (
+    EMPTY_IMAGE,
+    BrokerRegistration,
+    ConfigResource,
+    ControllerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    Provenance,
+    QuotaKey,
+)
 from migrator.image.security import acl_record, scram_record, token_record
 from migrator.records import metadata as rec
 from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid
@@ -69,20 +78,26 @@ def _features(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
 
 def _cluster(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
     for _, broker in sorted(image.cluster.brokers.items()):
-        yield _broker(broker, level)
+        yield broker_record(broker, level)
     controllers = sorted(image.cluster.controllers.items())
     if _exists("controller registrations", level, MinLevel.CONTROLLER_REGISTRATION, used=bool(controllers)):
         for _, item in controllers:
-            yield rec.RegisterControllerRecord(
-                controller_id=item.controller_id,
-                incarnation_id=item.incarnation_id,
-                zk_migration_ready=item.zk_migration_ready,
-                end_points=item.listeners,
-                features=item.features,
-            )
+            yield controller_record(item)
 
 
-def _broker(broker: BrokerRegistration, level: int) -> rec.RegisterBrokerRecord:
+def controller_record(item: ControllerRegistration) -> rec.RegisterControllerRecord:
+    """What a controller's registration is made of."""
+    return rec.RegisterControllerRecord(
+        controller_id=item.controller_id,
+        incarnation_id=item.incarnation_id,
+        zk_migration_ready=item.zk_migration_ready,
+        end_points=item.listeners,
+        features=item.features,
+    )
+
+
+def broker_record(broker: BrokerRegistration, level: int) -> rec.RegisterBrokerRecord:
+    """What a broker's registration is made of, at a level of metadata.version."""
     _exists("controlled shutdown", level, MinLevel.CONTROLLED_SHUTDOWN_STATE, used=broker.in_controlled_shutdown)
     _exists("a broker in migration", level, MinLevel.ZK_MIGRATION, used=broker.is_migrating_zk_broker)
     _exists("log directories", level, MinLevel.DIRECTORY_ASSIGNMENT, used=bool(broker.log_dirs))
@@ -104,10 +119,11 @@ def _topics(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
     for name, topic_id in sorted(image.topics.ids.items()):
         yield rec.TopicRecord(name, topic_id)
         for number, partition in sorted(image.topics.by_id[topic_id].partitions.items()):
-            yield _partition(topic_id, number, partition, level)
+            yield partition_record(topic_id, number, partition, level)
 
 
-def _partition(topic_id: Uuid, number: int, partition: PartitionRegistration, level: int) -> rec.PartitionRecord:
+def partition_record(topic_id: Uuid, number: int, partition: PartitionRegistration, level: int) -> rec.PartitionRecord:
+    """What a partition is made of, at a level of metadata.version."""
     directories = partition.directories
     if _exists("directories of replicas", level, MinLevel.DIRECTORY_ASSIGNMENT, used=bool(directories)):
         directories = directories or (DIRECTORY_MIGRATING,) * len(partition.replicas)  # stock names them too
@@ -132,14 +148,28 @@ def _partition(topic_id: Uuid, number: int, partition: PartitionRegistration, le
 
 def _settings(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
     for resource, config in sorted(image.configs.items(), key=lambda item: (item[0].resource_type, item[0].name)):
-        for key, text in sorted(config.items()):
-            yield rec.ConfigRecord(resource.resource_type, resource.name, key, text)
-    entities = [(tuple(sorted(key, key=_entity_order)), quotas) for key, quotas in image.quotas.items()]
-    for entity, quotas in sorted(entities, key=lambda item: [_entity_order(part) for part in item[0]]):
-        for key, number in sorted(quotas.items()):
-            yield rec.ClientQuotaRecord(entity, key, number, remove=False)
+        yield from config_records(resource, config)
+    entities = [(_sorted_entity(key), key, quotas) for key, quotas in image.quotas.items()]
+    for _, key, quotas in sorted(entities, key=lambda item: [_entity_order(part) for part in item[0]]):
+        yield from quota_records(key, quotas)
     if image.producer_ids_next >= 0:
         yield rec.ProducerIdsRecord(-1, -1, image.producer_ids_next)
+
+
+def config_records(resource: ConfigResource, config: Mapping[str, str]) -> Iterator[rec.ConfigRecord]:
+    """What the configuration of a resource is made of."""
+    for key, text in sorted(config.items()):
+        yield rec.ConfigRecord(resource.resource_type, resource.name, key, text)
+
+
+def quota_records(entity: QuotaKey, quotas: Mapping[str, float]) -> Iterator[rec.ClientQuotaRecord]:
+    """What the quotas of an entity are made of."""
+    for key, number in sorted(quotas.items()):
+        yield rec.ClientQuotaRecord(_sorted_entity(entity), key, number, remove=False)
+
+
+def _sorted_entity(entity: QuotaKey) -> tuple[rec.QuotaEntity, ...]:
+    return tuple(sorted(entity, key=_entity_order))
 
 
 def _entity_order(entity: rec.QuotaEntity) -> tuple[str, bool, str]:

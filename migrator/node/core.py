@@ -26,6 +26,7 @@ from migrator.log.quorum_state import FILE_NAME as QUORUM_STATE
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.recovery_file import RecoveryEntry, RecoveryFile, recovered
 from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
+from migrator.node.image_proof import Ask, ImageComparison, ImageProof
 from migrator.node.leadership import Leadership
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.periodic import PeriodicTasks
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 SNAPSHOTS = TaskKind("snapshots", OnError.RESTART)
 """Without them the log grows, which can wait; a disk that fails is an `OperatorError`, and stops the process."""
 BALLOT = TaskKind("ballot", OnError.RESTART)
+IMAGE_PROOF = TaskKind("image-proof", OnError.RESTART)
+IMAGE_COMPARISON = TaskKind("image-comparison", OnError.RESTART)
 
 WAITS_EMPTY = (
     "The metadata directory does not hold a whole log, and migrator.quorum.require.bootstrap is true: this controller "
@@ -148,6 +151,7 @@ class NodeCore:
     :param ask_voter: what a candidate says of itself, asked before it gets a vote while a migration is under way.
     :param on_failure: told when this node has to stop.
     :param addresses: where the other nodes are, for whoever shares them with the transport.
+    :param ask_image: asks a voter what its metadata come to; None where controllers have no gRPC.
     :param has_address: whether a voter can be reached in some way; by default, whether ``addresses`` says where.
     """
 
@@ -164,6 +168,7 @@ class NodeCore:
         addresses: Addresses | None = None,
         has_address: Callable[[int], bool] | None = None,
         random: Random | None = None,
+        ask_image: Ask | None = None,
     ) -> None:
         self._directory = directory
         self._migrates = settings.zookeeper_metadata_migration_enable
@@ -239,6 +244,15 @@ class NodeCore:
             settings.controller_quorum_request_timeout_ms / 1000,
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
+        self.image_proof = ImageProof(settings.node_id, self.metadata, storage)
+        self.image_comparison = ImageComparison(
+            settings.node_id,
+            self.image_proof,
+            self.controller,
+            lambda: addresses.voter_ids,
+            storage.log.end_offset,
+            ask_image,
+        )
 
     async def _append_no_ops(self, count: int) -> None:
         epoch = self.controller.epoch
@@ -268,6 +282,8 @@ class NodeCore:
         """Begin to take part in the quorum, after `boot`."""
         self._supervisor.keep(SNAPSHOTS, self.snapshotter.run)
         self._supervisor.keep(BALLOT, self._ballot.keep_asking)
+        self._supervisor.keep(IMAGE_PROOF, self.image_proof.run)
+        self._supervisor.keep(IMAGE_COMPARISON, self.image_comparison.run)
         self.quorum.start()
 
     def _batches(self) -> Iterable[Batch]:

@@ -145,6 +145,7 @@ class MetadataRuntime:
         self._idle.set()
         self._stable = OffsetWaiters()
         self._committed = OffsetWaiters()
+        self._mark: tuple[int, Callable[[MetadataImage], None]] | None = None
         self.subscribers: list[Subscriber] = []
 
     @property
@@ -254,6 +255,15 @@ class MetadataRuntime:
         """Wait until the record at ``offset`` is committed, open transaction or not; errors as `stable`."""
         if self._high_watermark <= offset:
             await self._committed.wait(offset)
+
+    def hand_over_at(self, offset: int, reached: Callable[[MetadataImage], None]) -> None:
+        """Hand over the first published image that ends at this offset or behind it, once. It is the same one on every
+        node, unless a node was further already, or took a snapshot, which the image's provenance shows.
+
+        It takes the place of what was asked for before.
+        """
+        self._mark = (offset, reached)
+        self._pass_mark()
 
     def abandon_waiters(self) -> None:
         """Leadership is lost: whoever waits hears of it."""
@@ -365,8 +375,8 @@ class MetadataRuntime:
     def _publish(self) -> None:
         if self._installing is not None:
             return
-        delta = self._loader.commit(max(self._high_watermark, self._loader.published.provenance.offset + 1))
-        if delta is not None:
+        high_watermark = max(self._high_watermark, self._loader.published.provenance.offset + 1)
+        while (delta := self._loader.commit(high_watermark, self._mark and self._mark[0])) is not None:
             self._tell(delta)
         if 0 < self._high_watermark <= self._applied:
             self._has_reached_high_watermark = True
@@ -376,6 +386,13 @@ class MetadataRuntime:
     def _tell(self, delta: ImageDelta) -> None:
         for subscriber in self.subscribers:
             subscriber(delta)
+        self._pass_mark()
+
+    def _pass_mark(self) -> None:
+        image = self.published
+        if self._mark is not None and self._installing is None and image.provenance.offset + 1 >= self._mark[0]:
+            (_, reached), self._mark = self._mark, None
+            reached(image)
 
     def _install(self, snapshot: EpochOffset) -> Iterator[ImageDelta | None]:
         """From the published image, which stays as it is meanwhile, to that of a snapshot, in small steps; None until

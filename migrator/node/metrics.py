@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from migrator.clock import monotonic_ms
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
 from migrator.migration.broker_rpcs.messenger import PLANNER
@@ -51,6 +51,7 @@ def reader(
         brokers = image.cluster.brokers.values()
         active = core.controller.epoch is not None
         behind = insight.write_behind_status()
+        images = core.image_comparison.status
         return Reading(
             role=core.quorum.role.value,
             epoch=core.quorum.epoch,
@@ -83,6 +84,8 @@ def reader(
             voters=len(core.addresses.voter_ids),
             voter_reassignment=reassignment.is_moving,
             voter_reassignment_idle_ms=reassignment.idle_ms,
+            images_different=0 if images is None else len(images.different),
+            images_age_ms=-1 if images is None else wall_ms() - images.time_ms,
             last_verdict=insight.last_verdict,
             task_failures=failures,
         )

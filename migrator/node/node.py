@@ -171,6 +171,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
         ask_voter=signals.ask_one,
         addresses=addresses,
         has_address=lambda node_id: addresses.knows(node_id) or gossip.knows(node_id),
+        ask_image=transport.grpc.image_digest if isinstance(transport, EitherTransport) else None,
     )
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     stack.callback(journal.close)
@@ -283,6 +284,7 @@ def _migration(
     stack: AsyncExitStack,
 ) -> MigrationInsight:
     """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
+    core.image_comparison.listeners.append(lambda text: journal.append(wall_ms(), "images", text))
     cluster = migrated_cluster(settings, core, failure, partial(times.observe, PropagationMode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
     gate.measures(lambda: runtime.lag, lambda: runtime.must_follow)
@@ -443,7 +445,7 @@ async def _grpc(
 ) -> GrpcServer:
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
-        view = NodeQuorumView(core.quorum, core.addresses, gossip)
+        view = NodeQuorumView(core.quorum, core.addresses, gossip, core.image_proof.image_digest)
         services.append(QuorumService(core.cluster_id, noted(core.quorum.handle, notes.votes), view, failure))
     server = GrpcServer(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
     server.listen_unix(settings.metadata_directory)

@@ -13,8 +13,12 @@ from collections.abc import Awaitable, Callable
 
 from migrator.clock import wall_ms
 from migrator.config.settings import Settings
-from migrator.image.model import MetadataImage
+from migrator.errors import InvariantViolation
+from migrator.image.digest import MODULUS, digest_steps
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.replay import replay_snapshot
 from migrator.log.errors import StorageError
+from migrator.log.files import remove_file
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.retention import HELD_BACK, Retention
 from migrator.node.metadata import MetadataRuntime
@@ -83,14 +87,29 @@ class Snapshotter:
         self._appended_bytes, self._last_ms = 0, wall_ms()
 
     async def write(self, image: MetadataImage) -> EpochOffset:
-        """Write a snapshot of a published image.
+        """Write a snapshot of a published image, and read it back before anybody is given it.
 
         :raises StorageError: the disk refused; no snapshot is there then, and the log is as it was.
+        :raises InvariantViolation: what was read back is another image; the snapshot is gone then.
         """
         snapshot_id = await write_snapshot(self._storage.directory, image, self._storage.log.membership_at)
+        await self._read_back(snapshot_id, image)
         self._storage.log.store.add(snapshot_id)
         log.info("Snapshot %020d-%010d is written", snapshot_id.offset, snapshot_id.epoch)
         return snapshot_id
+
+    async def _read_back(self, snapshot_id: EpochOffset, image: MetadataImage) -> None:
+        read, difference = None, 0
+        for read in replay_snapshot(snapshot_id.offset, snapshot_id.epoch, self._storage.snapshot(snapshot_id)):  # noqa: B007 - the last one counts
+            await asyncio.sleep(0)
+        for part in digest_steps(image, read or EMPTY_IMAGE):
+            difference += part
+            await asyncio.sleep(0)
+        if difference % MODULUS:
+            remove_file(self._storage.log.store.path(snapshot_id))
+            raise InvariantViolation(
+                f"the snapshot at offset {snapshot_id.offset} does not hold the image that it is of"
+            )
 
     async def _clean(self) -> None:
         metadata_log = self._storage.log

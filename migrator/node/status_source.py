@@ -26,6 +26,7 @@ from migrator.observe.status import (
     Force,
     Gate,
     Goal,
+    ImagesStatus,
     JournalEvent,
     LockAnswer,
     MigrationStatus,
@@ -168,13 +169,15 @@ class NodeStatusSource:
             recent_events=tuple(self._journal(-1)[-RECENT_EVENTS:]),
             formatted_version=self._core.formatted_version,
             is_blank=is_blank,
+            images=self._core.image_comparison.status,
         )
 
     def _quorum_problems(self) -> tuple[Problem, ...]:
         quorum = self._core.quorum
         leaderless = None if quorum.status().has_leader else _leaderless(self._core.addresses.voter_ids, self._roll)
         refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
-        return tuple(problem for problem in (leaderless, refusing, self._other_version()) if problem is not None)
+        found = (leaderless, refusing, self._other_version(), _disagreement(self._core.image_comparison.status))
+        return tuple(problem for problem in found if problem is not None)
 
     def _other_version(self) -> Problem | None:
         """Of a directory that was formatted otherwise than that of the first leader. While a migration is under way the
@@ -333,6 +336,18 @@ def _leaderless(voters: Collection[int], roll: Roll) -> Problem:
     )
 
 
+def _disagreement(images: ImagesStatus | None) -> Problem | None:
+    if images is None or not images.different:
+        return None
+    return Problem(
+        "quorum",
+        f"{images.disagreement}. Nobody knows yet which of them is wrong",
+        "Each of them compares its metadata with its own log now, which may take minutes. The one that is wrong stops, "
+        "and reads its log when it is started again. Do not end the migration before the controllers agree. If none "
+        "stops, keep copies of their metadata directories, and restart one controller after the other",
+    )
+
+
 def _without_time(status: Status) -> tuple[object, ...]:
     """What makes two statuses different for somebody who watches: ages do not, but that somebody falls silent does."""
     brokers = tuple(
@@ -348,4 +363,5 @@ def _without_time(status: Status) -> tuple[object, ...]:
         status.write_behind,
         status.claim,
         status.recent_events,
+        None if status.images is None else status.images.different,
     )

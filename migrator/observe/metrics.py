@@ -76,6 +76,8 @@ class Reading:
     voter_reassignment: bool
     """Whether this node leads and moves the voters to a target."""
     voter_reassignment_idle_ms: int
+    images_different: int
+    images_age_ms: int
     last_verdict: int
     """Of the last verification: 1 equal, 0 different, -1 none."""
     task_failures: Mapping[str, TaskFailures]
@@ -194,6 +196,16 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "migrator_brokers_not_told",
         "Brokers in ZooKeeper mode that are up and cannot be told of changes, or do not take them",
         lambda r: r.brokers_not_told,
+    ),
+    (
+        "migrator_images_different",
+        "Controllers whose metadata are not those of the leader, at one offset; 0 elsewhere",
+        lambda r: r.images_different,
+    ),
+    (
+        "migrator_images_age_ms",
+        "How long ago the leader compared its metadata with those of the others; -1 never, and elsewhere",
+        lambda r: r.images_age_ms,
     ),
     ("migrator_verify_last_verdict", "1 equal, 0 different, -1 nobody told this leader", lambda r: r.last_verdict),
 )

@@ -5,8 +5,10 @@ Times are milliseconds since 1970, ages and durations milliseconds, offsets reco
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
+from migrator.observe.names import number_ranges
 from migrator.values import value
 
 
@@ -204,6 +206,34 @@ class LockAnswer:
 
 
 @value
+class ImagesStatus:
+    """What the leader found when it compared the metadata of all controllers at one offset. ``different``: controllers
+    whose metadata are not those of the leader; ``unknown``: those that did not say, as those of Kafka."""
+
+    offset: int
+    time_ms: int
+    equal: tuple[int, ...] = ()
+    different: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
+
+    def without(self, voters: Collection[int]) -> ImagesStatus:
+        """As if these controllers had not been asked."""
+        groups = (self.equal, self.different, self.unknown)
+        return ImagesStatus(
+            self.offset, self.time_ms, *(tuple(i for i in group if i not in voters) for group in groups)
+        )
+
+    @property
+    def disagreement(self) -> str:
+        """A clause; "" without one."""
+        if not self.different:
+            return ""
+        has = "has" if len(self.different) == 1 else "have"
+        who = number_ranges("controller", self.different)
+        return f"the controllers disagree at offset {self.offset}: {who} {has} other metadata than the leader"
+
+
+@value
 class Gate:
     """A condition on the way to a `Goal`; ``what`` says how it stands."""
 
@@ -236,6 +266,7 @@ class Status:
     recent_events: tuple[JournalEvent, ...] = ()
     formatted_version: str = ""
     is_blank: bool = False
+    images: ImagesStatus | None = None
 
 
 def silent_voters(status: Status) -> tuple[VoterStatus, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
+from migrator.observe.status import ImagesStatus
 from migrator.rollout.nodes import Node
 from migrator.values import value
 
@@ -201,7 +202,8 @@ class MigrationSeen:
     """``state`` is the label of a `PublicState`, "" while nobody knows. ``write_behind_lag``: records, -1 unknown.
     ``foreign_writes``: paths. ``problems``: what the migration waits for, as its status says. ``finishing``: the leader
     has it off, and asks every other controller whether it has, too. ``keeps_up``: the leader is seen to tell ZooKeeper
-    and the brokers beside it what is committed; one of Kafka's, at most some seconds later."""
+    and the brokers beside it what is committed; one of Kafka's, at most some seconds later. ``images``: whose
+    metadata are those of the leader, as it says."""
 
     state: str = ""
     write_behind_lag: int = -1
@@ -209,6 +211,7 @@ class MigrationSeen:
     problems: tuple[str, ...] = ()
     finishing: bool = False
     keeps_up: bool = False
+    images: ImagesStatus | None = None
 
 
 @value
@@ -266,6 +269,7 @@ class Gate(Enum):
     NOT_FINISHED = "the migration is not finished"
     WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"
     LEADER_KEEPS_UP = "in dual-write, the leader writes to ZooKeeper, and is at most some seconds behind"
+    IMAGES_AGREE = "no controller is known to have other metadata than the leader"
     FINISHING = "the leader wants to end the migration"
     NO_FOREIGN_WRITES = "nobody else writes to ZooKeeper"
     ZOOKEEPER_CONTROLLER = "a broker is the ZooKeeper controller"

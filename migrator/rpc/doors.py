@@ -48,6 +48,7 @@ DOORS: Mapping[str, Door] = {
     QUORUM + "DescribeQuorum": Door(VOTERS),
     QUORUM + "AdvertiseBroker": Door(VOTERS, "node_id"),
     QUORUM + "DiscoverBrokers": Door(VOTERS),
+    QUORUM + "ImageDigest": Door(VOTERS),
     OPERATOR + "Watch": Door(READS),
     OPERATOR + "Journal": Door(READS),
     OPERATOR + "Gates": Door(READS),

@@ -12,6 +12,7 @@ from migrator.observe.status import (
     Force,
     Gate,
     Goal,
+    ImagesStatus,
     JournalEvent,
     MigrationStatus,
     NodeRole,
@@ -77,6 +78,7 @@ def status_to_proto(status: Status) -> Any:
         recent_events=[event_to_proto(event) for event in status.recent_events],
         formatted_version=status.formatted_version,
         is_blank=status.is_blank,
+        images=pb.Images(**_fields(status.images)) if status.images else None,
     )
 
 
@@ -100,6 +102,7 @@ def status_from_proto(proto: Any) -> Status:
         recent_events=tuple(event_from_proto(event) for event in proto.recent_events),
         formatted_version=proto.formatted_version,
         is_blank=proto.is_blank,
+        images=_images_from_proto(proto.images) if proto.HasField("images") else None,
     )
 
 
@@ -157,6 +160,11 @@ def answer_from_proto(proto: Any) -> VerdictAnswer:
     """From the wire."""
     answer: VerdictAnswer = _from_proto(VerdictAnswer, proto)
     return answer
+
+
+def _images_from_proto(proto: Any) -> ImagesStatus:
+    groups = (tuple(proto.equal), tuple(proto.different), tuple(proto.unknown))
+    return ImagesStatus(proto.offset, proto.time_ms, *groups)
 
 
 def _quorum_from_proto(proto: Any) -> QuorumStatus:

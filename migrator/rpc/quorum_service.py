@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from migrator.errors import InvariantViolation, PeerError
+from migrator.image.digest import HASH_BYTES
 from migrator.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest
 from migrator.raft.transport import RaftHandler
 from migrator.rpc.channel import CLUSTER_KEY, metadata_value
@@ -50,6 +51,15 @@ class NodeAddress:
     leader_epoch: int = 0
 
 
+@value
+class ImageDigest:
+    """What a node's metadata come to at the end ``offset`` (exclusive); -1: the node has not come so far. ``digest``:
+    see `migrator.image.digest`."""
+
+    offset: int
+    digest: int = 0
+
+
 class QuorumView(Protocol):
     """What the service tells besides consensus."""
 
@@ -61,6 +71,12 @@ class QuorumView(Protocol):
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
         """Learn what a peer knows, tell what we know (KIP-642)."""
+
+    def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
+        """What the metadata here come to at an offset that a peer names; it asks again until they are there.
+
+        :param replay: compare the image with a replay of the own log, too.
+        """
 
     def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
         """Where a leader is, if peers are to be told."""
@@ -127,6 +143,12 @@ class QuorumService(quorum_pb2_grpc.QuorumServicer):
         await self._check_cluster(context)
         known = self._view.discover([address_from_proto(address) for address in request.known])
         return quorum_pb2.DiscoverBrokersResponse(known=[address_to_proto(address) for address in known])
+
+    async def ImageDigest(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._check_cluster(context)
+        found = self._view.image_digest(request.offset, replay=request.replay)
+        digest = found.digest.to_bytes(HASH_BYTES, "big")
+        return quorum_pb2.ImageDigestResponse(offset=found.offset, digest=digest)
 
     async def _consensus(self, proto: Any, context: Any) -> Any:
         await self._check_cluster(context)

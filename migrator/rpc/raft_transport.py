@@ -24,6 +24,7 @@ from migrator.raft.transport import (
 from migrator.rpc.channel import CLUSTER_KEY
 from migrator.rpc.codec import REQUESTS, from_proto, to_proto
 from migrator.rpc.quorum_service import (
+    ImageDigest,
     NodeAddress,
     QuorumDescription,
     ReplicaProgress,
@@ -209,6 +210,15 @@ class GrpcRaftTransport:
         request = quorum_pb2.DiscoverBrokersRequest(known=[address_to_proto(address) for address in known])
         answer = await self._call(peer, "DiscoverBrokers", request, timeout)
         return tuple(address_from_proto(address) for address in answer.known)
+
+    async def image_digest(self, peer: int, offset: int, *, replay: bool, timeout: float) -> ImageDigest:
+        """What a peer's metadata come to at an offset.
+
+        :raises TransportError: no answer; a controller of an earlier release, or of Kafka, knows no such call.
+        """
+        request = quorum_pb2.ImageDigestRequest(offset=offset, replay=replay)
+        answer = await self._call(peer, "ImageDigest", request, timeout)
+        return ImageDigest(answer.offset, int.from_bytes(answer.digest, "big"))
 
     async def close(self) -> None:
         """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""

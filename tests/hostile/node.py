@@ -114,7 +114,9 @@ class Node:
         core.boot()
         failure: Any = failures.append
         (self.listener,) = _listeners(settings, core.cluster_id, core, failure)
-        view = NodeQuorumView(core.quorum, core.addresses, Gossip(settings, core.addresses))
+        view = NodeQuorumView(
+            core.quorum, core.addresses, Gossip(settings, core.addresses), core.image_proof.image_digest
+        )
         self.quorum_service = QuorumService(core.cluster_id, core.quorum.handle, view, failures.append)
         logging.getLogger().addHandler(self.errors)
         core.start()

@@ -220,6 +220,9 @@ class _View:
     def discover(self, known: Any) -> Any:
         raise AssertionError("nobody may get here")
 
+    def image_digest(self, offset: int, *, replay: bool) -> Any:
+        raise AssertionError("nobody may get here")
+
     def leader_endpoint(self, leader_id: int) -> Any:
         raise AssertionError("nobody may get here")
 

@@ -41,6 +41,8 @@ UNRELATED = {
     "migrator_voters",
     "migrator_voter_reassignment",
     "migrator_voter_reassignment_idle_ms",
+    "migrator_images_different",
+    "migrator_images_age_ms",
 }
 """Of the quorum, not of the migration."""
 MIGRATION = MigrationFigures(

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from migrator.migration.machine.states import PublicState
+from migrator.observe.status import ImagesStatus
+from migrator.rollout.gates.excuses import excused
 from migrator.rollout.gates.gatekeeper import said_of
 from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.gates.placements import Placements
@@ -52,6 +54,13 @@ def with_voters(*voters: ControllerSeen, leader: int | None = 3002) -> Observati
     return replace(GOOD, quorum=QuorumSeen(leader, {each.node_id: each for each in voters}))
 
 
+def without_voter(seen: Observation, node_id: int) -> Observation:
+    """The controller does not answer."""
+    assert seen.quorum is not None
+    gone = ControllerSeen(node_id, None)
+    return replace(seen, quorum=replace(seen.quorum, voters={**seen.quorum.voters, node_id: gone}))
+
+
 def with_partitions(
     offline: int = 0, under_replicated: int = 0, under_min_isr: int = 0, reassigning: int = 0
 ) -> Observation:
@@ -95,10 +104,17 @@ UNENDED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
+AGREE = GateQuestion(Gate.IMAGES_AGREE)
 BROKERS_SEEN = GateQuestion(Gate.BROKERS_SEEN)
 VOTER_SEEN = replace(CONTROLLER, gate=Gate.VOTER_SEEN)
 ZOOKEEPER_SEEN = GateQuestion(Gate.ZOOKEEPER_SEEN)
 CLAIMED = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
+
+
+def compared(different: tuple[int, ...] = (), unknown: tuple[int, ...] = ()) -> Observation:
+    images = ImagesStatus(9, 1, (), different, unknown)
+    return replace(GOOD, migration=MigrationSeen(PublicState.DUAL_WRITE.label, images=images))
+
 
 MAY = GateQuestion(Gate.MAY_STOP, nodes=(B1, B2))
 ALONE_MAY = GateQuestion(Gate.MAY_STOP, nodes=(B1,))
@@ -241,6 +257,11 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (ZOOKEEPER_SEEN, replace(GOOD, controller_broker=None), OPEN),
     (ZOOKEEPER_SEEN, replace(in_state(PublicState.FINISHED), zookeeper_answers=False), OPEN),
     (ZOOKEEPER_SEEN, NOTHING, "does not answer"),
+    (AGREE, GOOD, OPEN),
+    (AGREE, compared(unknown=(3001, 3003)), OPEN),
+    (AGREE, compared((3003,)), "quorum: the controllers disagree at offset 9: controller 3003 has other metadata"),
+    (AGREE, excused(compared((3003,)), [C1], {}), "controller 3003 has"),
+    (AGREE, excused(without_voter(compared((C1.node_id,)), C1.node_id), [C1], {}), OPEN),
 ]  # fmt: skip
 
 
@@ -309,6 +330,12 @@ def test_what_an_open_gate_could_not_look_at_is_said() -> None:
     assert kept == f"broker-1: does not show the values of {VOTERS}, {SECRET}: only that they are set was seen"
     assert not list(unseen(BACK, hidden))
     assert not list(unseen(PARTITIONS, hidden))
+    (stock,) = unseen(AGREE, compared(unknown=(3001, 3003)))
+    assert stock.startswith("whether the metadata of controllers 3001, 3003 are those of the leader is not known")
+    (nobody,) = unseen(AGREE, GOOD)
+    assert nobody.endswith("no leader has compared them")
+    assert not list(unseen(AGREE, compared()))
+    assert not list(unseen(AGREE, in_state(PublicState.FINISHED)))
 
 
 def test_many_names_are_cut_short() -> None:

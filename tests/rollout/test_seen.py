@@ -29,6 +29,7 @@ from migrator.migration.machine.states import PublicState, State
 from migrator.observe.printable import json_text
 from migrator.observe.status import (
     FOREIGN_WRITES,
+    ImagesStatus,
     MigrationStatus,
     NodeRole,
     Problem,
@@ -230,7 +231,12 @@ def test_only_a_leader_that_finishes_waits_for_an_order(state: State) -> None:
 
 def test_the_command_says_what_the_controller_says() -> None:
     told = status(State.DUAL_WRITING, 4, Problem("migration", f"{FOREIGN_WRITES}/a", "r", warning=True))
-    for each in (told, status(State.WAITING_FOR_BROKERS, None, Problem("broker 1", "waits", "r"))):
+    images = ImagesStatus(9, 1, (1,), (2,), (3,))
+    for each in (
+        told,
+        replace(told, images=images),
+        status(State.WAITING_FOR_BROKERS, None, Problem("broker 1", "waits", "r")),
+    ):
         content = orjson.loads(json_text(to_json(Answers(best=each, asked=each))))
         assert of_json(content) == of_status(each) is not None
 

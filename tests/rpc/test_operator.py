@@ -22,6 +22,7 @@ from migrator.observe.status import (
     Force,
     Gate,
     Goal,
+    ImagesStatus,
     JournalEvent,
     LockAnswer,
     MigrationStatus,
@@ -69,6 +70,7 @@ def a_status(epoch: int) -> Status:
         recent_events=EVENTS[:1],
         formatted_version="3.8-IV0",
         is_blank=True,
+        images=ImagesStatus(9, 5, (3001,), (3002,), (3003, 3004)),
     )
 
 

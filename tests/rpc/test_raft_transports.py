@@ -37,7 +37,7 @@ from migrator.raft.transport import (
     UnreachableError,
 )
 from migrator.records.uuid import Uuid
-from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
+from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
@@ -111,6 +111,9 @@ class View:
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
         self.gossip.extend(known)
         return (NodeAddress(2, "::1", 9094, 77, 6),)
+
+    def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
+        return ImageDigest(offset + 1, 2**127 + offset) if replay else ImageDigest(-1)
 
     def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
         return ListenerEndpoint("CONTROLLER", "leader", leader_id) if leader_id > 0 else None
@@ -377,6 +380,19 @@ async def test_grpc_tells_the_quorum_and_gossips_addresses() -> None:
         assert await transport.discover(PEER, [mine], 10) == (NodeAddress(2, "::1", 9094, 77, 6),)
         await transport.advertise(PEER, mine, 10)
         assert view.gossip == [mine, mine]
+    finally:
+        await transport.close()
+        await server.close(grace=0)
+
+
+async def test_grpc_tells_what_the_metadata_come_to() -> None:
+    server = GrpcServer([QuorumService(CLUSTER, answering(), View())], IDENTITIES)
+    port = server.listen("127.0.0.1", 0, voter(PEER))
+    await server.start()
+    transport = grpc_transport(port)
+    try:
+        assert (await transport.image_digest(PEER, 40, replay=False, timeout=10)).offset == -1
+        assert await transport.image_digest(PEER, 40, replay=True, timeout=10) == ImageDigest(41, 2**127 + 40)
     finally:
         await transport.close()
         await server.close(grace=0)

@@ -12,6 +12,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import ClusterImage
 from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import Finding
+from migrator.observe.names import number_ranges
 from migrator.observe.status import VerdictReport
 from migrator.values import value
 
@@ -24,13 +25,14 @@ class FinishInputs:
     """``migrating``: ZkMigrationReady of the ApiVersions of each voter, ourselves included; None: did not answer.
     ``zk_brokers``: registered brokers in ZooKeeper mode. ``caught_up``: voters that can lead now, best first.
     ``verified``: whether a verification found both sides equal; None where none is demanded. ``fetching``: voters that
-    have fetched from us within the last seconds."""
+    have fetched from us within the last seconds. ``different``: voters whose metadata are not ours at one offset."""
 
     migrating: Mapping[int, bool | None]
     zk_brokers: tuple[int, ...]
     caught_up: tuple[int, ...] = ()
     verified: bool | None = None
     fetching: frozenset[int] = frozenset()
+    different: frozenset[int] = frozenset()
 
 
 @value
@@ -102,6 +104,12 @@ def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset()) -> Fini
             "; ".join(waits),
             f"Remove {FLAG} from the file of every controller, or set it to false, and restart that controller."
             + "".join(f" {without(f'controller {voter}', voter)}" for voter in silent if voter not in inputs.fetching),
+        )
+    if different := inputs.different - gone:
+        return FinishDecision(
+            Finding.WAIT,
+            f"the metadata of {number_ranges('controller', different)} are not those of the leader",
+            "See the problems of the quorum in 'migrator status'. The end waits until the controllers agree.",
         )
     if inputs.verified is False:
         return FinishDecision(

@@ -113,6 +113,7 @@ class NodeController:
     async def finish_inputs(self) -> FinishInputs:
         answers = await self._voters.ask()
         best = sorted(self._core.quorum.status().voters, key=lambda row: -row.end_offset)
+        images = self._core.image_comparison.status
         return FinishInputs(
             migrating=ready(answers),
             zk_brokers=zk_mode_brokers(self.image.cluster),
@@ -121,6 +122,7 @@ class NodeController:
             if self._settings.migrator_finish_require_verify
             else None,
             fetching=fetching(self._core),
+            different=frozenset(() if images is None else images.different),
         )
 
     def hand_over(self, successor: int) -> None:

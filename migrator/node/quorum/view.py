@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.node.quorum.addresses import Addresses
@@ -10,14 +11,24 @@ from migrator.node.quorum.gossip import Gossip
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.voter_set import DYNAMIC_VERSION
-from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, ReplicaProgress
+from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumDescription, ReplicaProgress
 from migrator.wire.raft_codec import ListenerEndpoint
 
 
-class NodeQuorumView:
-    """A `migrator.rpc.quorum_service.QuorumView`."""
+class DigestAt(Protocol):
+    """`ImageProof.image_digest`."""
 
-    def __init__(self, quorum: QuorumRunner, addresses: Addresses, gossip: Gossip) -> None:
+    def __call__(self, offset: int, *, replay: bool) -> ImageDigest: ...
+
+
+class NodeQuorumView:
+    """A `migrator.rpc.quorum_service.QuorumView`.
+
+    :param image_digest: see `migrator.node.image_proof.ImageProof`.
+    """
+
+    def __init__(self, quorum: QuorumRunner, addresses: Addresses, gossip: Gossip, image_digest: DigestAt) -> None:
+        self._image_digest = image_digest
         self._quorum = quorum
         self._addresses = addresses
         self._gossip = gossip
@@ -41,6 +52,10 @@ class NodeQuorumView:
         """Learn what a peer knows, tell what we know (see `QuorumView`)."""
         self._gossip.hear(known)
         return self._gossip.known()
+
+    def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
+        """What the metadata here come to at an offset (see `QuorumView`)."""
+        return self._image_digest(offset, replay=replay)
 
     def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
         """Where a leader is; while the voters are configured, every peer knows (see `QuorumView`)."""

@@ -25,7 +25,9 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
     away = [node for node in gone if not _serves(node, seen)]  # who comes back counts as anybody
     brokers = frozenset(node.node_id for node in away if node.role is Role.BROKER)
     voters = frozenset(node.node_id for node in away if node.role is Role.CONTROLLER)
-    quorum, partitions = seen.quorum, seen.partitions
+    quorum, partitions, migration = seen.quorum, seen.partitions, seen.migration
+    if migration is not None and migration.images is not None:
+        migration = replace(migration, images=migration.images.without(voters))
     if quorum is not None:
         kept = {voter: each for voter, each in quorum.voters.items() if voter not in voters}
         quorum = replace(quorum, voters=kept)
@@ -37,6 +39,7 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
         brokers=None if seen.brokers is None else {k: each for k, each in seen.brokers.items() if k not in brokers},
         quorum=quorum,
         partitions=partitions,
+        migration=migration,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from migrator.config.reading import means_the_same
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
+from migrator.observe.names import number_ranges
 from migrator.observe.printable import number_of
 from migrator.rollout.gates.placements import harmed, without_replicas_on
 from migrator.rollout.ports import (
@@ -54,6 +55,11 @@ JOINS_QUORUM = (
 )
 NOT_SERVING = "is registered, but does not serve yet"
 ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
+
+IMAGES_DIFFER = (
+    "See 'migrator status'. Each controller compares its metadata with its own log. The one that is wrong stops: start "
+    "it again, and it reads its log anew"
+)
 
 FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
 FORWARD_AGAIN = "'migrator rollout apply' does the rest of the migration, and takes back what the way back has changed"
@@ -245,6 +251,9 @@ def _old_settings(question: GateQuestion, broker: BrokerSeen) -> Found:
 
 def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
     """What an open gate could not look at: a sentence each. Pure."""
+    if question.gate is Gate.IMAGES_AGREE:
+        yield from _not_compared(seen)
+        return
     broker = (seen.brokers or {}).get(_node_id(question))
     if question.gate is not Gate.BROKER_BACK or broker is None or question.file is None:
         return
@@ -259,6 +268,15 @@ def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
     hidden = [key for key in sorted(question.file) if not _is_shown(key, question.file[key], broker.file.get(key))]
     if hidden:
         yield f"{_who(question)}: does not show the values of {named(tuple(hidden))}: only that they are set was seen"
+
+
+def _not_compared(seen: Observation) -> Iterator[str]:
+    images = None if seen.migration is None else seen.migration.images
+    if images is None and not seen.is_finished:
+        yield "whether all controllers have the same metadata is not known: no leader has compared them"
+    elif images is not None and images.unknown:
+        who = number_ranges("controller", images.unknown)
+        yield f"whether the metadata of {who} are those of the leader is not known: not every controller can say"
 
 
 def _is_shown(key: str, known: str, read: str | None) -> bool:
@@ -390,6 +408,13 @@ def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
         yield Waiting("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")
 
 
+def _images_agree(_: GateQuestion, seen: Observation) -> Found:
+    """A controller of Kafka does not say what its metadata come to, and holds nothing up."""
+    images = None if seen.migration is None else seen.migration.images
+    if images is not None and images.different:
+        yield Waiting("quorum", images.disagreement, IMAGES_DIFFER)
+
+
 def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
     if not seen.zookeeper_answers:
         yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
@@ -459,6 +484,7 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.LEADER_KEEPS_UP: _leader_keeps_up,
     Gate.FINISHING: _finishing,
     Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
+    Gate.IMAGES_AGREE: _images_agree,
     Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
     Gate.BROKERS_SEEN: _brokers_seen,
     Gate.VOTER_SEEN: _voter_seen,

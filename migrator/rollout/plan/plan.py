@@ -23,6 +23,7 @@ INELIGIBLE, DUAL_WRITE, FINISHED = (
 HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORUM_HEALTHY)
 FINISHING, NOT_FINISHED = GateQuestion(Gate.FINISHING), GateQuestion(Gate.NOT_FINISHED)
 WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
+AGREE = GateQuestion(Gate.IMAGES_AGREE)
 KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
 UNFINISHED = Condition.NOT_FINISHED
 ROLL_CONDITIONS = {
@@ -118,7 +119,7 @@ def _unregister(inventory: Inventory) -> Iterator[Step]:
 def _may_end(inventory: Inventory) -> tuple[GateQuestion, ...]:
     """What must hold up to the end of the migration, and is asked before each step to it."""
     in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT, nodes=inventory.brokers.nodes)
-    return DUAL_WRITE, in_kraft, replace(WRITTEN, program=program_of(inventory)), ALONE
+    return DUAL_WRITE, in_kraft, replace(WRITTEN, program=program_of(inventory)), ALONE, AGREE
 
 
 def _hand_over(inventory: Inventory) -> Iterator[Step]:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from migrator.errors import OperatorError
-from migrator.observe.status import FOREIGN_WRITES, Problem, Status
+from migrator.observe.status import FOREIGN_WRITES, ImagesStatus, Problem, Status
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Executor, ExecutorError
 from migrator.rpc.ask_quorum import QuorumAsker
@@ -18,12 +18,14 @@ from migrator.values import value
 STATUS_SECONDS = 8.0
 THERE_SECONDS = 30.0
 WORD_MAX, WHAT_MAX, PROBLEMS_MAX = 200, 4000, 50
+VOTERS_MAX = 100
 """Characters of a name and of a sentence, and problems, that a host may say: they are shown, and noted."""
 
 
 @value
 class LeaderSays:
-    """``lag_records``: None where it writes nothing to ZooKeeper, -1 where it does not know."""
+    """``lag_records``: None where it writes nothing to ZooKeeper, -1 where it does not know. ``images``: whose
+    metadata are its own."""
 
     cluster_id: str
     leader_epoch: int
@@ -32,6 +34,7 @@ class LeaderSays:
     lag_records: int | None
     problems: tuple[str, ...]
     foreign_writes: tuple[str, ...]
+    images: ImagesStatus | None = None
 
 
 async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
@@ -55,6 +58,7 @@ def of_status(status: Status) -> LeaderSays | None:
         status.migration.internal_state,
         None if status.write_behind is None else status.write_behind.lag_records,
         status.problems,
+        status.images,
     )
 
 
@@ -86,13 +90,27 @@ def of_json(content: Any) -> LeaderSays | None:
             str(migration["internal_state"])[:WORD_MAX],
             None if behind is None else int(behind["lag_records"]),
             problems,
+            _images(content.get("images")),
         )
     except (LookupError, TypeError, ValueError, OverflowError):
         return None
 
 
+def _images(content: Any) -> ImagesStatus | None:
+    if content is None:
+        return None
+    groups = (tuple(map(int, content[group][:VOTERS_MAX])) for group in ("equal", "different", "unknown"))
+    return ImagesStatus(int(content["offset"]), int(content["time_ms"]), *groups)
+
+
 def _says(
-    cluster_id: str, epoch: int, public_state: str, internal_state: str, lag: int | None, problems: tuple[Problem, ...]
+    cluster_id: str,
+    epoch: int,
+    public_state: str,
+    internal_state: str,
+    lag: int | None,
+    problems: tuple[Problem, ...],
+    images: ImagesStatus | None,
 ) -> LeaderSays:
     foreign = [it.what.removeprefix(FOREIGN_WRITES) for it in problems if it.what.startswith(FOREIGN_WRITES)]
     return LeaderSays(
@@ -103,4 +121,5 @@ def _says(
         lag,
         tuple(f"{problem.who}: {problem.what}" for problem in problems if not problem.warning),
         tuple(path for names in foreign for path in names.split(", ")),
+        images,
     )

@@ -275,7 +275,13 @@ def migration_seen(
     keeps_up = status.internal_state in WRITES  # it tells the brokers whether ZooKeeper is behind or not
     finishing = status.internal_state == State.FINISHING.value
     return MigrationSeen(
-        state.label, lag if keeps_up else -1, status.foreign_writes, status.problems, finishing, keeps_up
+        state.label,
+        lag if keeps_up else -1,
+        status.foreign_writes,
+        status.problems,
+        finishing,
+        keeps_up,
+        status.images,
     )
 
 

@@ -34,6 +34,12 @@ from tests.migration.support.builders import broker, cluster
         (FinishInputs({1: False, 2: True}, (7,), caught_up=(2,)), Finding.HAND_OVER, 2, "brokers 7"),
         (FinishInputs({1: False, 2: True, 3: True}, (7,), caught_up=(1, 3, 2)), Finding.HAND_OVER, 3, "controller 3"),
         (FinishInputs({1: False, 2: None}, (7,), caught_up=(2,)), Finding.WAIT, -1, "brokers 7"),
+        (
+            FinishInputs({1: False, 2: False}, (), different=frozenset({2})),
+            Finding.WAIT,
+            -1,
+            "metadata of controller 2",
+        ),
         (FinishInputs({1: False}, (), verified=False), Finding.WAIT, -1, "verification"),
         (FinishInputs({1: False}, (), verified=True), Finding.MAY_FINISH, -1, "turned off"),
     ],
@@ -55,6 +61,7 @@ def test_what_a_leader_with_the_flag_off_does(
         (FinishInputs({1: False, 2: None}, (), fetching=frozenset({2})), {2}, Finding.WAIT, None),
         (FinishInputs({1: False, 2: True}, ()), {2}, Finding.WAIT, None),
         (FinishInputs({1: False, 2: None}, (7,)), {2, 7}, Finding.WAIT, None),
+        (FinishInputs({1: False, 2: None}, (), different=frozenset({2})), {2}, Finding.MAY_FINISH, None),
         (FinishInputs({1: False, 2: None}, (), verified=False), {2}, Finding.WAIT, None),
     ],
 )

@@ -1,0 +1,275 @@
+"""The images of the controllers are proved, not believed (ADR 34).
+
+The leader names an offset now and then. Each controller says what its metadata come to there, and the leader compares.
+Who is wrong nobody can know from that, so each one then compares its image with a replay of its own log, as it does
+every hour. A controller whose image is not what its log says stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from migrator.clock import wall_ms
+from migrator.errors import ExitCode, OperatorError
+from migrator.image.digest import MODULUS, digest_steps
+from migrator.image.loader import ImageLoader
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.replay import append_records, each_record, replay_snapshot
+from migrator.node.metadata import MetadataRuntime
+from migrator.node.quorum.storage import NodeStorage
+from migrator.observe.status import ImagesStatus
+from migrator.raft.transport import TransportError
+from migrator.rpc.quorum_service import ImageDigest
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DUTY = 0.05
+"""The part of the time that all of this may take."""
+REPLAY_SECONDS = 3600.0
+ROUND_SECONDS = 60.0
+ASK_SECONDS = 1.0
+REQUEST_SECONDS = 5.0
+PATIENCE_SECONDS = 600.0
+"""For the first digest of a large cluster, which is one of every entity."""
+SLICE_RECORDS = 200
+AHEAD_MAX = 1 << 20
+
+NOT_YET = ImageDigest(-1)
+
+
+class Ask(Protocol):
+    """`GrpcRaftTransport.image_digest`."""
+
+    async def __call__(self, peer: int, offset: int, *, replay: bool, timeout: float) -> ImageDigest: ...
+
+
+class ImageProof:
+    """Of one node: what its image comes to, and whether that is what its log says."""
+
+    def __init__(self, node_id: int, metadata: MetadataRuntime, storage: NodeStorage) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._storage = storage
+        self._known = (EMPTY_IMAGE, 0)
+        """The image of the latest digest, from which the next one is made, and that digest."""
+        self._offset = -1
+        self._reached: MetadataImage | None = None
+        self._answer = NOT_YET
+        self._replay_wanted = False
+        self._woken = asyncio.Event()
+
+    def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
+        """As `QuorumView` has it. The offset that was named last counts."""
+        if offset != self._offset:
+            self._offset, self._reached, self._answer = offset, None, NOT_YET
+            self._metadata.hand_over_at(offset, self._take)
+        if replay and not self._replay_wanted:
+            self._replay_wanted = True
+            self._woken.set()
+        return self._answer
+
+    def _take(self, image: MetadataImage) -> None:
+        self._reached = image
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Until cancelled.
+
+        :raises OperatorError: the image is not what the log says. This node must stop.
+        """
+        clock = asyncio.get_running_loop().time
+        replay_at = clock() + REPLAY_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout_at(replay_at):
+                    await self._woken.wait()
+            except TimeoutError:
+                self._replay_wanted = True
+            self._woken.clear()
+            if (image := self._reached) is not None:
+                self._reached = None
+                await self._digest(image)
+            if self._replay_wanted:
+                await self.replay()
+                self._replay_wanted, replay_at = False, clock() + REPLAY_SECONDS
+
+    async def _digest(self, image: MetadataImage) -> None:
+        offset = self._offset
+        before, total = self._known
+        async for part in paced(digest_steps(before, image)):
+            total += part
+        self._known = (image, total % MODULUS)
+        if offset == self._offset:
+            self._answer = ImageDigest(image.provenance.offset + 1, total % MODULUS)
+
+    async def replay(self) -> None:
+        """Compare the published image with a replay of the log; nothing comes of it when the log is cut meanwhile.
+
+        :raises OperatorError: the two differ.
+        """
+        image, replayed = self._metadata.published, EMPTY_IMAGE
+        if image.provenance.offset < 0:
+            return
+        async for step in paced(self._replayed(image.provenance.offset + 1)):
+            replayed = step or replayed
+        if replayed.provenance != image.provenance:
+            return
+        difference = 0
+        async for part in paced(digest_steps(image, replayed)):
+            difference += part
+        if difference % MODULUS:
+            raise wrong_image(self._node_id, image.provenance.offset + 1, str(self._storage.directory))
+        log.debug("The image at offset %d is what the log says", image.provenance.offset + 1)
+
+    def _replayed(self, end: int) -> Iterator[MetadataImage | None]:
+        """The image that the oldest snapshot and the log behind it come to at an offset, in steps. It is one
+        of an earlier offset when the log was cleaned or replaced meanwhile."""
+        metadata_log = self._storage.log
+        start = metadata_log.start_offset()
+        oldest = next((found for found in metadata_log.snapshots() if start <= found.offset <= end), None)
+        image: MetadataImage | None = EMPTY_IMAGE
+        if oldest is not None:
+            for image in replay_snapshot(oldest.offset, oldest.epoch, self._storage.snapshot(oldest)):  # noqa: B007
+                yield None
+        loader = ImageLoader(image or EMPTY_IMAGE)
+        at = start if oldest is None else oldest.offset
+        while at < end and metadata_log.start_offset() == start:
+            for batch in self._storage.some_batches(at):
+                at = batch.header.next_offset
+                if not batch.header.is_control:
+                    records = []
+                    for record in each_record(batch):
+                        records.append(record)
+                        if len(records) % SLICE_RECORDS == 0:
+                            yield None
+                    append_records(loader, batch.header, records)
+                    while loader.apply(SLICE_RECORDS):
+                        yield None
+                    loader.commit(min(at, end), end)
+                    yield None
+        yield loader.published
+
+
+def wrong_image(node_id: int, offset: int, directory: str) -> OperatorError:
+    """Why a controller stops that has found itself wrong."""
+    return OperatorError(
+        f"the metadata of this controller at offset {offset} are not what a replay of its own log gives",
+        where=f"controller {node_id}, {directory}",
+        remedy="Keep a copy of this directory, because this is a defect of the controller or of its memory; then start "
+        "the controller again, which reads its log anew. If it stops for this reason again, its newest snapshot is "
+        "wrong, too: move the newest .checkpoint file out of the directory, and start the controller again",
+        exit_code=ExitCode.TRY_AGAIN,
+    )
+
+
+async def paced(steps: Iterator[T]) -> AsyncIterator[T]:
+    """Steps of work, with pauses between them, so that they take no more than `DUTY` of the time."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    for step in steps:
+        yield step
+        await asyncio.sleep((clock() - began) * (1 / DUTY - 1))
+        began = clock()
+
+
+class Leading(Protocol):
+    """What is asked of the active controller."""
+
+    @property
+    def epoch(self) -> int | None: ...
+
+
+class ImageComparison:
+    """On the leader: what all controllers say that their metadata come to.
+
+    :param ask: asks a controller, see `GrpcRaftTransport.image_digest`; None where controllers have no gRPC.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        proof: ImageProof,
+        leading: Leading,
+        voters: Callable[[], Collection[int]],
+        log_end: Callable[[], int],
+        ask: Ask | None,
+    ) -> None:
+        self._node_id = node_id
+        self._proof = proof
+        self._leading = leading
+        self._voters = voters
+        self._log_end = log_end
+        self._ask = ask
+        self.listeners: list[Callable[[str], object]] = []
+        """Told in words when the controllers begin or cease to disagree."""
+        self._ahead = 1
+        """So far behind the end of the log lies the offset that is named: nobody must be there already."""
+        self._found: tuple[int, ImagesStatus] | None = None
+
+    @property
+    def status(self) -> ImagesStatus | None:
+        """What this leader found last; None elsewhere, and before."""
+        epoch = self._leading.epoch
+        return self._found[1] if self._found is not None and self._found[0] == epoch else None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            if self._leading.epoch is not None:
+                await self.compare()
+
+    async def compare(self) -> None:
+        """One round."""
+        epoch, offset = self._leading.epoch, self._log_end() + self._ahead
+        others = sorted(set(self._voters()) - {self._node_id})
+        own, answers = await self._answers(offset, others)
+        if epoch is None or self._leading.epoch != epoch or own.offset < 0:
+            return
+        passed = any(answer.offset > own.offset for answer in answers.values())
+        self._ahead = min(2 * self._ahead, AHEAD_MAX) if passed else max(1, self._ahead // 2)
+        at = {node_id: answer for node_id, answer in answers.items() if answer.offset == own.offset}
+        different = tuple(node_id for node_id, answer in at.items() if answer.digest != own.digest)
+        equal = tuple(node_id for node_id in at if node_id not in different)
+        found = ImagesStatus(own.offset, wall_ms(), equal, different, tuple(set(others) - at.keys()))
+        before = self.status
+        self._found = (epoch, found)
+        if different != (() if before is None else before.different):
+            text = found.disagreement or f"the controllers agree again at offset {own.offset}"
+            for listener in self.listeners:
+                listener(text)
+            log.log(logging.ERROR if different else logging.INFO, "%s", text)
+            if different:
+                await self._answers(offset, others, replay=True)
+
+    async def _answers(
+        self, offset: int, others: Sequence[int], *, replay: bool = False
+    ) -> tuple[ImageDigest, Mapping[int, ImageDigest]]:
+        """Our own, and that of each controller that gives one."""
+        clock = asyncio.get_running_loop().time
+        until, answers = clock() + PATIENCE_SECONDS, dict.fromkeys(others, NOT_YET)
+        own = self._proof.image_digest(offset, replay=replay)
+        while clock() < until:
+            waiting = [node_id for node_id, answer in answers.items() if answer.offset < 0]
+            found = await asyncio.gather(*(self._asked(node_id, offset, replay=replay) for node_id in waiting))
+            answers.update((node_id, answer) for node_id, answer in zip(waiting, found, strict=True) if answer)
+            own = self._proof.image_digest(offset, replay=False)
+            if own.offset >= 0 and all(answer is None or answer.offset >= 0 for answer in found):
+                break
+            await asyncio.sleep(ASK_SECONDS)
+        return own, {node_id: answer for node_id, answer in answers.items() if answer.offset >= 0}
+
+    async def _asked(self, node_id: int, offset: int, *, replay: bool) -> ImageDigest | None:
+        """None when that controller cannot say, as one of Kafka's."""
+        if self._ask is None:
+            return None
+        try:
+            return await self._ask(node_id, offset, replay=replay, timeout=REQUEST_SECONDS)
+        except TransportError as error:
+            log.debug("Controller %d does not say what its metadata come to: %s", node_id, error)
+            return None

@@ -1,0 +1,79 @@
+"""The digest of an image: by steps, of the whole, and of a replay, over random histories."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.image.digest import ENTITIES_AT_ONCE, MODULUS, digest, digest_steps
+from migrator.image.loader import ImageLoader
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.snapshot import load_snapshot, snapshot_records
+from migrator.records import metadata as rec
+from migrator.records.versions import LATEST_KNOWN
+from tests.image.support.rows import image_rows
+from tests.image.support.strategies import image_of, images, record_sequences, small_uuid, transactional_sequences
+from tests.image.test_snapshot import at_level
+
+
+@given(transactional_sequences(), st.lists(st.integers(1, 6), min_size=1), st.data())
+def test_the_digest_by_steps_is_that_of_the_image_of_its_snapshot_and_of_a_replay(
+    log: list[rec.MetadataRecord], sizes: list[int], data: st.DataObject
+) -> None:
+    loader = ImageLoader()
+    known, at = 0, EMPTY_IMAGE
+    start = committed = cuts = 0
+    while start < len(log):
+        end = min(len(log), start + sizes[start % len(sizes)])
+        loader.append(start, 1, 0, log[start:end])
+        loader.apply()
+        start = end
+        happens = data.draw(st.sampled_from(["nothing", "commit", "ask", "cut"]))
+        if happens == "commit":
+            committed = max(committed, end)
+            loader.commit(committed)
+        elif happens == "ask":
+            known, at = (known + sum(digest_steps(at, loader.published))) % MODULUS, loader.published
+            assert known == digest(at)
+        elif happens == "cut" and cuts < 3:
+            cuts += 1
+            start = loader.truncate(data.draw(st.integers(committed, end)))
+    loader.commit(loader.end_offset)
+    image = loader.published
+    assert (known + sum(digest_steps(at, image))) % MODULUS == digest(image) == digest(replayed(log, image))
+    newest = at_level(image, LATEST_KNOWN)
+    *_, read = load_snapshot(snapshot_records(newest), newest.provenance)
+    assert read is not None
+    assert digest(read) == digest(newest)
+
+
+def replayed(log: list[rec.MetadataRecord], image: MetadataImage) -> MetadataImage:
+    """From its first record on, in one batch."""
+    loader = ImageLoader()
+    loader.append(0, 1, 0, log)
+    loader.apply()
+    loader.commit(image.provenance.offset + 1)
+    return loader.published
+
+
+@given(images(), images())
+def test_other_metadata_have_another_digest(one: MetadataImage, other: MetadataImage) -> None:
+    assert (digest(one) == digest(other)) is (image_rows(one) == image_rows(other))
+
+
+@given(record_sequences(), st.data())
+def test_one_record_that_is_passed_over_is_found(log: list[rec.MetadataRecord], data: st.DataObject) -> None:
+    topic = rec.TopicRecord("passed over", small_uuid(9000))
+    at = data.draw(st.integers(0, len(log)))
+    assert digest(image_of([*log[:at], topic, *log[at:]])) != digest(image_of(log))
+
+
+def test_no_step_grows_with_the_cluster_and_what_is_shared_is_not_hashed() -> None:
+    topics = [rec.TopicRecord(f"t{number}", small_uuid(number)) for number in range(5 * ENTITIES_AT_ONCE)]
+    wide = [
+        rec.PartitionRecord(number, small_uuid(0), (1,), (1,), (), (), 1, 0, 0, 0)
+        for number in range(5 * ENTITIES_AT_ONCE)
+    ]
+    image = image_of([*topics, *wide])
+    assert len(list(digest_steps(EMPTY_IMAGE, image))) > 10
+    assert sum(digest_steps(image, image)) == 0
