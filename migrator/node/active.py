@@ -43,6 +43,7 @@ from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord
 from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME
 from migrator.wire.aside import DECISIONS
+from migrator.wire.big_requests import PLACE
 
 log = logging.getLogger(__name__)
 
@@ -195,10 +196,14 @@ class ActiveController:
             whatever the decision raises.
         """
         self.check_active()
+        place = PLACE.get()
         if administrative:
+            if place.has_rights:  # others keep their place while they wait: what was decoded of their requests is there
+                place.leave()
             await self._admit()
         async with self._turn:
             response, last_offset = await self._decide(operation, decide, epoch, aside=aside)
+        place.leave()
         try:
             await self._metadata.stable(last_offset)
         except NotLeadingError as error:

@@ -16,6 +16,7 @@ from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.image.model import MetadataImage
 from migrator.node.access.authorization import Authorization
+from migrator.node.access.callers import BEYOND_THEIR_SIZE, ClusterCallers
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.refused_brokers import RefusedBrokers
@@ -35,9 +36,6 @@ BROKER_REGISTRATION = 62
 RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
 ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
 """Reads that need what only an active controller keeps."""
-BEYOND_THEIR_SIZE = frozenset({19, 29, 31, 32, 33, 37, 43, 44, 46})
-"""APIs whose small requests can be about all partitions, all access control entries, or every configuration, or whose
-few elements can be long lists and regular expressions to check."""
 
 
 class ControllerEndpoint:
@@ -66,6 +64,7 @@ class ControllerEndpoint:
         self._controller = controller
         self._raft = raft
         self._authorization = Authorization(settings, metadata, on_failure)
+        self.callers = ClusterCallers(self._authorization.access_of)
         self._quorum_answers = quorum_answers
         self._read_context = read_context
         self._refused = refused or RefusedBrokers()
@@ -80,7 +79,7 @@ class ControllerEndpoint:
         """The request of a broker's client, which counts as the client's own."""
         try:
             check_access(self._call(context, body))
-            opened = partial(open_envelope, context, body)
+            opened = partial(open_envelope, context, body, self.callers)
             size = len(body.request_data) + len(body.request_principal or b"")
             forwarded = opened() if size <= INLINE_BYTES else await lane_of(size).run(opened)
         except RefusedError as error:

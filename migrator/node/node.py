@@ -388,6 +388,7 @@ def _listeners(
             security=named_security(settings, at.name, accounts),
             limits=listener_limits(settings, at.name),
             quotas=quotas,
+            callers=endpoint.callers,
             on_violation=failure,
         )
         for at in settings.parsed_listeners

@@ -39,13 +39,10 @@ from migrator.wire.schemas import (
 if TYPE_CHECKING:
     from migrator.wire.server import KafkaListener
 
-MAX_REQUEST_ELEMENTS = 2_000_000
-"""In the arrays of one request, whatever its size."""
+MAX_LOGIN_ELEMENTS = 100
+"""In the arrays and tagged fields of a login's request. It has no array; each unknown field costs time."""
 MAX_QUESTIONS = 3
 """ApiVersions before a login: one, and those of versions that we do not know."""
-ALTER_PARTITION = 56
-ALTER_PARTITION_ELEMENT_BYTES = 13
-"""A broker of an ISR with its epoch, the smallest element since version 3."""
 
 
 @value
@@ -127,16 +124,25 @@ class Connection:
         if self._sasl is not None and await self._belongs_to_login(self._sasl, frame):
             return
         self.busy = True
+        work = self._listener.callers.work(frame, self._principal, self.host, self)
+        if work is None:
+            await self._answer(frame, idle)
+        else:
+            with self._listener.quotas.big_requests.place(work) as begun:
+                await self._stream.until(begun)
+                await self._answer(frame, idle)
+        self.busy = False
+
+    async def _answer(self, frame: bytearray, idle: float | None) -> None:
         answer = Answer(self._listener.answers_to(self._stream), self._cut_off)
         ANSWER.set(answer)
         try:
-            chunks = await self._answer(frame)
+            chunks = await self._response(frame)
             await answer.reserve(sum(map(len, chunks)))
             async with asyncio.timeout(idle):
                 await self._stream.write(chunks, answer.progressed)
         finally:
             answer.end()
-        self.busy = False
 
     def _cut_off(self, reason: str) -> None:
         self._listener.say(self.host, reason)
@@ -198,7 +204,8 @@ class Connection:
         key, version, _ = peek_request(frame)
         if key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
             raise LoginError(f"the client sent API {key} before it had logged in", sasl.tried)
-        header, body = await self._decode(frame)
+        header, offset = decode_request_header(frame)
+        body = decode_body(request_type(key, version), frame, offset, MAX_LOGIN_ELEMENTS)
         proof = partial(sasl.handle, key, version, body)
         response = await PROOFS.run(proof) if sasl.takes_long(key, body) else proof()
         if sasl.failure is not None:
@@ -209,7 +216,7 @@ class Connection:
         if sasl.failure is not None:
             raise LoginError(str(sasl.failure), sasl.failure.tried or None)
 
-    async def _answer(self, frame: bytearray) -> Sequence[bytes | memoryview]:
+    async def _response(self, frame: bytearray) -> Sequence[bytes | memoryview]:
         key, version, correlation = peek_request(frame)
         self._listener.counters.requests[key] += 1
         if key == API_VERSIONS:
@@ -252,20 +259,10 @@ class Connection:
         if header.api_key in self._listener.raw_apis:
             return header, memoryview(frame)[offset:]
         entity_type = request_type(header.api_key, header.api_version)
-        most = max_elements(header.api_key, len(frame))
-        decode = partial(decode_body, entity_type, frame, offset, most)
-        return header, decode() if len(frame) <= INLINE_BYTES else await lane_of(len(frame)).run(decode)
-
-
-def max_elements(api_key: int, size: int) -> int:
-    """How many elements the arrays of a request of so many bytes may have.
-
-    A broker asks for every change of an ISR that waits in one AlterPartition, and asks for the same again when the
-    connection breaks. So that request is bound by its bytes alone, as in Kafka (``AlterPartitionManager``).
-    """
-    if api_key == ALTER_PARTITION:
-        return max(MAX_REQUEST_ELEMENTS, size // ALTER_PARTITION_ELEMENT_BYTES)
-    return MAX_REQUEST_ELEMENTS
+        if len(frame) <= INLINE_BYTES:
+            return header, decode_body(entity_type, frame, offset)
+        most = self._listener.callers.max_elements(header.api_key, len(frame), self._principal, self.host)
+        return header, await lane_of(len(frame)).run(partial(decode_body, entity_type, frame, offset, most))
 
 
 def _throttle_seconds(response: Any) -> float:

@@ -5,17 +5,19 @@ Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.values import value
-from migrator.wire.connection import MAX_REQUEST_ELEMENTS, RequestContext
-from migrator.wire.decode import TooManyElementsError, decode_body
+from migrator.wire.callers import Callers
+from migrator.wire.connection import RequestContext
+from migrator.wire.decode import TooManyElementsError, decode_body, read_unsigned_varint
 from migrator.wire.encode import encode_entity
 from migrator.wire.hosts import peer_host
-from migrator.wire.principal import decode_principal
+from migrator.wire.principal import Principal, decode_principal
 from migrator.wire.schemas import (
     CONTROLLER_APIS,
     DESCRIBE_QUORUM,
@@ -24,6 +26,7 @@ from migrator.wire.schemas import (
     build,
     decode_request_header,
     encode_response_header,
+    peek_request,
     request_type,
     response_type,
 )
@@ -31,6 +34,8 @@ from migrator.wire.shapes import shapes_of
 
 FORWARDABLE = frozenset({19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 67, 80, 81})
 """API keys that may be inside (``ApiKeys.forwardable``)."""
+PRINCIPAL_BYTES_MAX = 70_000
+"""Of a principal: its two names are strings of at most 32,767 bytes each."""
 
 
 @value
@@ -52,10 +57,11 @@ class EnvelopeError(PeerError):
         self.error = error
 
 
-def open_envelope(context: RequestContext, envelope: Any) -> Forwarded:
+def open_envelope(context: RequestContext, envelope: Any, callers: Callers) -> Forwarded:
     """The client's request.
 
     :param context: of the envelope, whose sender must have been authorized for CLUSTER_ACTION.
+    :param callers: knows how much the client may ask for.
     :raises EnvelopeError: with the error that Kafka answers: UNSUPPORTED_VERSION when the inner request does not
         parse (the broker then closes its client's connection), INVALID_REQUEST, which the client gets to see, when it
         may not be forwarded or asks for too much at once.
@@ -68,7 +74,8 @@ def open_envelope(context: RequestContext, envelope: Any) -> Forwarded:
         host = peer_host(envelope.client_host_address)
     except ValueError as error:
         raise EnvelopeError(ErrorCode.invalid_request, str(error)) from error
-    header, body = _client_request(envelope.request_data)
+    data = envelope.request_data
+    header, body = _client_request(data, lambda key: callers.max_elements(key, len(data), principal, host))
     inner = RequestContext(
         header.api_key,
         header.api_version,
@@ -81,7 +88,26 @@ def open_envelope(context: RequestContext, envelope: Any) -> Forwarded:
     return Forwarded(inner, body)
 
 
-def _client_request(data: bytes) -> tuple[RequestHeader, Any]:
+def peek_envelope(frame: bytes | bytearray) -> tuple[int, Principal, str] | None:
+    """Of the request inside: its API key, and who sent it from where. None if the envelope cannot be opened."""
+    try:
+        _, offset = decode_request_header(frame)
+        data, offset = _peek_bytes(frame, offset)
+        name, offset = _peek_bytes(frame, offset)
+        address, _ = _peek_bytes(frame, offset)
+        return peek_request(data)[0], decode_principal(name), peer_host(address)
+    except (PeerError, ValueError, IndexError):
+        return None
+
+
+def _peek_bytes(frame: bytes | bytearray, offset: int) -> tuple[bytes, int]:
+    """The compact bytes at ``offset``, no more of them than a principal can have."""
+    size, start = read_unsigned_varint(memoryview(frame), offset)
+    end = start + max(0, size - 1)
+    return bytes(memoryview(frame)[start : min(end, start + PRINCIPAL_BYTES_MAX)]), end
+
+
+def _client_request(data: bytes, max_elements: Callable[[int], int]) -> tuple[RequestHeader, Any]:
     try:
         header, offset = decode_request_header(data)
     except PeerError as error:
@@ -92,7 +118,7 @@ def _client_request(data: bytes) -> tuple[RequestHeader, Any]:
         raise EnvelopeError(ErrorCode.unsupported_version, f"version {header.api_version} is not served")
     body = request_type(header.api_key, header.api_version)
     try:
-        return header, decode_body(body, data, offset, MAX_REQUEST_ELEMENTS)
+        return header, decode_body(body, data, offset, max_elements(header.api_key))
     except TooManyElementsError as error:
         raise EnvelopeError(ErrorCode.invalid_request, str(error)) from error
     except PeerError as error:

@@ -84,8 +84,7 @@ class FrameStream(asyncio.BufferedProtocol):
         :raises PeerError: the peer sent a negative or too big size.
         :raises ConnectionError: the connection has ended.
         """
-        self._release(self._given)
-        self._given = 0
+        self.done()
         while not self._frames:
             if self._end is not None:
                 raise copy(self._end)  # raised itself it would keep what it passes through, for as long as this stream
@@ -100,6 +99,32 @@ class FrameStream(asyncio.BufferedProtocol):
             self._began = asyncio.get_running_loop().time()  # of what may have come before the reading stopped
             self._transport.resume_reading()
         return frame
+
+    def done(self) -> None:
+        """The reader works no longer on the frame that it got last. Until then the frame counts, even when the
+        connection has ended: its bytes, and what was made of them, are still in memory."""
+        self._release(self._given)
+        self._given = 0
+
+    def close_account(self) -> None:
+        """Nobody reads from this stream any more: it holds nothing."""
+        self._frames.clear()
+        self._given = 0
+        self._release(self._held)
+
+    async def until(self, begun: asyncio.Future[None]) -> None:
+        """Wait for ``begun``.
+
+        :raises ConnectionError: the connection has ended first.
+        """
+        if self._end is None and not begun.done():
+            self._rest = asyncio.get_running_loop().create_future()
+            try:
+                await asyncio.wait((begun, self._rest), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._rest = None
+        if self._end is not None:
+            raise ConnectionResetError(str(self._end))
 
     def draw_on(self, in_flight: BytesInFlight) -> None:
         """Hold from now on in this group what is held, and what comes.
@@ -119,8 +144,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def mute(self) -> None:
         """Read nothing more until the next frame is taken, and hold the last one no longer."""
-        self._release(self._given)
-        self._given = 0
+        self.done()
         if self._end is None and self._transport is not None:
             self._transport.pause_reading()
 
@@ -249,10 +273,10 @@ class FrameStream(asyncio.BufferedProtocol):
         self._in_flight.give_back(released)
 
     def _let_go(self) -> None:
-        """Of the whole room: this connection is over."""
+        """Of the frame that arrives: this connection is over. Frames that wait, or are worked on, still count."""
         self._in_flight.arriving.pop(self, None)
         self._body = None
-        self._release(self._held)
+        self._release(self._held - self._given - sum(map(len, self._frames)))
 
     def pause_writing(self) -> None:
         self._write_paused = True

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 
 from migrator.values import value
 from migrator.wire.answers import AnswerRoom
+from migrator.wire.big_requests import BigRequests
 
 UNLIMITED = 2_147_483_647
 RATE_SAMPLES = 11
@@ -191,6 +192,7 @@ class ConnectionQuotas:
         """To those whose name is known."""
         self.nameless_answers = AnswerRoom(self.limits.max_answer_bytes, NAMELESS_ANSWER_SECONDS)
         self.logins = Logins(self.limits.max_logins)
+        self.big_requests = BigRequests()
         self._ip_rate = ip_rate
         self._rate = ConnectionRate(self.limits.max_connection_rate)
         self._ip_rates: dict[str, tuple[float, ConnectionRate]] = {}

@@ -21,6 +21,7 @@ from migrator.values import value
 from migrator.wire.acceptor import Acceptor, tls_failure
 from migrator.wire.answers import AnswerRoom
 from migrator.wire.api_versions import NO_FEATURES, Features
+from migrator.wire.callers import Callers, Trusted
 from migrator.wire.connection import Connection, Handler, LoginError
 from migrator.wire.frames import FrameStream
 from migrator.wire.quotas import UNLIMITED, ConnectionQuotas
@@ -71,6 +72,7 @@ class KafkaListener:
     :param raw_apis: API keys whose bodies the handler decodes itself.
     :param features: asked at each ApiVersions request.
     :param quotas: shared by the listeners of a process.
+    :param callers: what each caller may cost; None: every caller is trusted.
     :param logins: where failed ones are written down.
     :param on_violation: told of an `InvariantViolation` inside the handler, so that the process can stop.
     """
@@ -86,6 +88,7 @@ class KafkaListener:
         security: ListenerSecurity = PLAINTEXT,
         limits: ListenerLimits | None = None,
         quotas: ConnectionQuotas | None = None,
+        callers: Callers | None = None,
         logins: LoginBook = LOGINS,
         on_violation: OnFailure | None = None,
     ) -> None:
@@ -97,6 +100,7 @@ class KafkaListener:
         self.security = security
         self.limits = limits or ListenerLimits()
         self.quotas = quotas or ConnectionQuotas()
+        self.callers = callers or Trusted()
         self.counters = ListenerCounters()
         self._logins = logins
         self._door = f"listener {name}"
@@ -185,6 +189,7 @@ class KafkaListener:
                 del self._connections[task]
         finally:
             self.quotas.logins.leave(stream)
+            stream.close_account()
         await gone.wait()
 
     def _stream(self, gone: asyncio.Event) -> FrameStream:

@@ -13,6 +13,7 @@ from migrator.errors import PeerError
 from migrator.wire.connection import RequestContext
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
+from migrator.wire.callers import Trusted
 from migrator.wire.envelope import (
     FORWARDABLE,
     EnvelopeError,
@@ -49,13 +50,17 @@ def envelope(inner: Any, **changes: Any) -> Any:
     return build(request_type(ENVELOPE, 0), **fields)
 
 
+def opened(request: Any) -> Any:
+    return open_envelope(OUTER, request, Trusted())
+
+
 def create_topics(version: int = 7) -> Any:
     return build(request_type(CREATE_TOPICS, version), topics=({"name": "orders", "num_partitions": 1},))
 
 
 @pytest.mark.parametrize("version", range(8))
 def test_the_clients_request_is_inside(version: int) -> None:
-    forwarded = open_envelope(OUTER, envelope(create_topics(version)))
+    forwarded = opened(envelope(create_topics(version)))
     assert forwarded.body == create_topics(version)
     context = forwarded.context
     assert (context.api_key, context.api_version, context.correlation_id) == (CREATE_TOPICS, version, 5)
@@ -64,7 +69,7 @@ def test_the_clients_request_is_inside(version: int) -> None:
 
 
 def test_an_ipv6_client() -> None:
-    inside = open_envelope(OUTER, envelope(create_topics(), client_host_address=bytes(15) + b"\x01"))
+    inside = opened(envelope(create_topics(), client_host_address=bytes(15) + b"\x01"))
     assert inside.context.peer_host == "0:0:0:0:0:0:0:1", "as Java spells it, and access control entries with it"
 
 
@@ -81,28 +86,28 @@ def test_an_ipv6_client() -> None:
 )
 def test_what_cannot_be_opened(changes: dict[str, Any], error: ErrorCode) -> None:
     with pytest.raises(EnvelopeError) as caught:
-        open_envelope(OUTER, envelope(create_topics(), **changes))
+        opened(envelope(create_topics(), **changes))
     assert caught.value.error == error
 
 
 def test_a_client_that_asks_for_too_much_at_once_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not with UNSUPPORTED_VERSION, at which the broker would close the client's connection without a word."""
-    monkeypatch.setattr("migrator.wire.envelope.MAX_REQUEST_ELEMENTS", 2)
+    monkeypatch.setattr("migrator.wire.callers.MAX_REQUEST_ELEMENTS", 2)
     topics = tuple({"name": f"orders-{number}", "num_partitions": 1} for number in range(3))
     with pytest.raises(EnvelopeError, match="ask for less") as caught:
-        open_envelope(OUTER, envelope(build(request_type(CREATE_TOPICS, 7), topics=topics)))
+        opened(envelope(build(request_type(CREATE_TOPICS, 7), topics=topics)))
     assert caught.value.error == ErrorCode.invalid_request
 
 
 def test_brokers_own_requests_may_not_be_forwarded() -> None:
     with pytest.raises(EnvelopeError) as caught:
-        open_envelope(OUTER, envelope(build(request_type(63, 1))))
+        opened(envelope(build(request_type(63, 1))))
     assert caught.value.error == ErrorCode.invalid_request
     assert set(CONTROLLER_APIS) >= FORWARDABLE
 
 
 def test_the_answer_is_the_clients() -> None:
-    context = open_envelope(OUTER, envelope(create_topics())).context
+    context = opened(envelope(create_topics())).context
     answer = build(response_type(CREATE_TOPICS, 7), topics=({"name": "orders", "error_code": ErrorCode.none},))
     outer = envelope_response(context, answer)
     assert outer.error_code == ErrorCode.none
@@ -112,7 +117,7 @@ def test_the_answer_is_the_clients() -> None:
 
 
 def test_a_moved_controller_is_told_to_the_broker_not_to_its_client() -> None:
-    context = open_envelope(OUTER, envelope(create_topics())).context
+    context = opened(envelope(create_topics())).context
     answer = build(response_type(CREATE_TOPICS, 7), topics=({"error_code": ErrorCode.not_controller},))
     assert envelope_response(context, answer) == envelope_error(ErrorCode.not_controller)
 
@@ -137,6 +142,6 @@ def test_text_form() -> None:
 
 def test_an_answer_that_the_clients_version_cannot_say_does_not_end_the_brokers_connection() -> None:
     """Other clients are served over it."""
-    inner = open_envelope(OUTER, envelope(create_topics(0))).context
+    inner = opened(envelope(create_topics(0))).context
     answer = build(response_type(CREATE_TOPICS, 0), topics=({"name": "x" * 2**15},))
     assert envelope_response(inner, answer) == envelope_error(ErrorCode.unknown_server_error)

@@ -18,7 +18,7 @@ from migrator.errors import InvariantViolation, PeerError
 from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.client import ClientLimits, KafkaClient
-from migrator.wire.connection import ALTER_PARTITION, MAX_REQUEST_ELEMENTS, RequestContext, max_elements
+from migrator.wire.connection import RequestContext
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.frames import FIRST_BUFFER
@@ -483,18 +483,3 @@ async def test_a_closed_client_stays_closed() -> None:
         await client.close()
         with pytest.raises(TransportError, match="closed"):
             await client.request(heartbeat(1), 10)
-
-
-@pytest.mark.parametrize("in_sync", [1, 2, 3, 5])
-def test_whatever_a_broker_asks_in_one_alter_partition_has_few_enough_elements(in_sync: int) -> None:
-    """It asks for all that waits, and for the same again when the connection breaks: a bound on elements would be for
-    ever. Of 2,000,000 partitions on three brokers, 667,000 lose one of theirs at once."""
-    partitions = 1_000
-    row = {"new_isr_with_epochs": tuple({"broker_id": number, "broker_epoch": 1} for number in range(in_sync))}
-    topics = ({"partitions": (row,) * partitions},)
-    version = CONTROLLER_APIS[ALTER_PARTITION].max
-    encoded = encode_entity(build(request_type(ALTER_PARTITION, version), topics=topics))
-    times = ListenerLimits().max_request_bytes // sum(map(len, encoded))
-    elements = times * (1 + partitions * (1 + in_sync))
-    assert elements > MAX_REQUEST_ELEMENTS
-    assert elements <= max_elements(ALTER_PARTITION, ListenerLimits().max_request_bytes)

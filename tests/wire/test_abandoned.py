@@ -1,0 +1,127 @@
+"""A caller that sends big requests and hangs up: what it set in motion counts until it is over, and begins no more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Hashable
+from typing import Any
+
+from migrator.observe.logins import LoginBook
+from migrator.wire.callers import Trusted
+from migrator.wire.client import KafkaClient
+from migrator.wire.encode import encode_entity
+from migrator.wire.frames import FIRST_BUFFER
+from migrator.wire.principal import Principal
+from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
+from migrator.wire.schemas import RequestHeader, build, encode_request_header, request_type, response_type
+from migrator.wire.server import KafkaListener
+from migrator.wire.shares import Caller, Share, Work
+from tests.patience import PATIENCE_SECONDS
+
+HEARTBEAT, ENVELOPE = 63, 58
+SIZE = 10 * FIRST_BUFFER
+
+
+class Held:
+    """Works on each request until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.go_on = asyncio.Event()
+
+    async def handle(self, context: Any, _: Any) -> Any:
+        self.begun += 1
+        await self.go_on.wait()
+        return build(response_type(context.api_key, context.api_version))
+
+
+class OneCaller(Trusted):
+    """All big requests are of one caller without rights."""
+
+    def work(self, frame: bytearray, principal: Principal, host: str, connection: Hashable) -> Work | None:
+        del principal, host, connection
+        return Work(Caller(Share.OTHERS, "app"), len(frame)) if len(frame) > FIRST_BUFFER else None
+
+
+def big_request() -> bytes:
+    """An Envelope of `SIZE` bytes."""
+    header = encode_request_header(RequestHeader(ENVELOPE, 0, 1, "app"))
+    body = build(request_type(ENVELOPE, 0), request_data=bytes(SIZE - 100), client_host_address=bytes(4))
+    frame = b"".join(header + encode_entity(body)).ljust(SIZE, b"\0")
+    return struct.pack(">i", len(frame)) + frame
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Held, callers: Trusted, room: int) -> Any:
+    limits = ProcessLimits(max_request_bytes=SIZE, max_bytes_in_flight=room)
+    listener = KafkaListener(
+        "CONTROLLER", handler, quotas=ConnectionQuotas(limits), callers=callers, logins=LoginBook()
+    )
+    port = await listener.start("127.0.0.1", 0)
+    try:
+        yield listener, port
+    finally:
+        handler.go_on.set()
+        await listener.close(grace=PATIENCE_SECONDS)
+
+
+async def send_and_hang_up(port: int) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.suppress(ConnectionError):
+        writer.write(big_request())
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_request_whose_caller_has_gone_counts_until_the_work_is_over() -> None:
+    """Its bytes were given back when the connection ended, and the next request of the same caller found room again."""
+    handler = Held()
+    async with serving(handler, Trusted(), room=4 * SIZE) as (listener, port):
+        room = listener.quotas.nameless
+        for number in range(3):
+            await send_and_hang_up(port)
+            await until(lambda number=number: handler.begun == number + 1)
+        await until(lambda: listener.quotas.total == 3)
+        assert room.held >= 3 * SIZE
+        await send_and_hang_up(port)
+        await until(lambda: listener.counters.malformed == 1)
+        assert handler.begun == 3, "there is no room for a fourth"
+        handler.go_on.set()
+        await until(lambda: listener.quotas.total == 0)
+        assert (room.held, listener.quotas.identified.held) == (0, 0)
+
+
+async def test_a_request_that_waits_is_never_begun_once_its_caller_has_gone() -> None:
+    handler = Held()
+    async with serving(handler, OneCaller(), room=40 * SIZE) as (listener, port):
+        queue = listener.quotas.big_requests.queue
+        await send_and_hang_up(port)
+        await until(lambda: handler.begun == 1)
+        for _ in range(5):
+            await send_and_hang_up(port)
+        await until(lambda: listener.quotas.total == 1)
+        assert (handler.begun, len(queue), len(queue.running)) == (1, 0, 1)
+        handler.go_on.set()
+        await until(lambda: not queue.running)
+
+
+async def test_a_small_request_waits_for_no_big_one() -> None:
+    handler = Held()
+    async with serving(handler, OneCaller(), room=40 * SIZE) as (_, port):
+        await send_and_hang_up(port)
+        await until(lambda: handler.begun == 1)
+        client = KafkaClient("127.0.0.1", port, "honest")
+        asked = asyncio.ensure_future(client.request(build(request_type(HEARTBEAT, 1)), PATIENCE_SECONDS))
+        await until(lambda: handler.begun == 2)
+        handler.go_on.set()
+        await asked
+        await client.close()
