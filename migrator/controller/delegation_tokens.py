@@ -23,6 +23,11 @@ from migrator.records.versions import MinLevel
 from migrator.values import value
 
 USER_PREFIX: Final = "User:"
+MAX_RENEWERS: Final = 100
+MAX_RENEWER_BYTES: Final = 16 * 1024
+"""Of the names of all renewers together. Whoever has logged in may create tokens, and a token is kept for days in the
+memory and on the disk of every controller and in ZooKeeper. Kafka has no bound; resource managers name one or two."""
+MAX_TOKENS_OF_OWNER: Final = 10_000
 LATEST_MS: Final = 253_402_300_799_999
 """No token lives longer than the year 9999, the last that a time of our messages has. With a lifetime near 2^63 ms,
 stock adds past the end of a long, and its tokens have expired before they are made."""
@@ -65,11 +70,13 @@ class TokenChange:
 def create_token(image: MetadataImage, request: CreateTokenRequest, context: Context) -> Decision[CreatedToken]:
     """Issue a token.
 
-    :raises RefusedError: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE.
+    :raises RefusedError: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION
+        for more renewers, or more tokens of the owner, than this controller keeps.
     """
     secret = _secret(image, context)
     if not all(renewer.startswith(USER_PREFIX) for renewer in request.renewers):
         raise RefusedError(ErrorCode.invalid_principal_type, "Only users can be renewers.")
+    _check_bounds(request, context)
     settings, now = context.settings, context.wall_ms
     lifetime = settings.delegation_token_max_lifetime_ms
     if request.max_lifetime_ms > 0:
@@ -85,6 +92,20 @@ def create_token(image: MetadataImage, request: CreateTokenRequest, context: Con
         expiration_timestamp=_moment(now + min(lifetime, settings.delegation_token_expiry_time_ms)),
     )
     return decided(CreatedToken(token, token_hmac(secret, token_id)), [token_record(token)])
+
+
+def _check_bounds(request: CreateTokenRequest, context: Context) -> None:
+    renewers = request.renewers
+    if len(renewers) > MAX_RENEWERS or sum(len(name.encode()) for name in renewers) > MAX_RENEWER_BYTES:
+        raise RefusedError(
+            ErrorCode.policy_violation,
+            f"A token has at most {MAX_RENEWERS} renewers, with {MAX_RENEWER_BYTES} bytes of names together.",
+        )
+    if context.index.tokens.count_of(request.owner) >= MAX_TOKENS_OF_OWNER:
+        raise RefusedError(
+            ErrorCode.policy_violation,
+            f"{request.owner} has {MAX_TOKENS_OF_OWNER} delegation tokens. Expire some of them first.",
+        )
 
 
 def renew_token(image: MetadataImage, request: TokenChange, context: Context) -> Decision[int]:

@@ -1,4 +1,4 @@
-"""Delegation tokens by HMAC, which is all that those who renew them say.
+"""Delegation tokens by HMAC, which is all that those who renew them say, and their number by owner.
 
 Anybody who has logged in may ask for a token, and ask to renew one: without the index each such request would cost the
 HMACs of all tokens there are. Source: ``DelegationTokenCache``.
@@ -7,6 +7,7 @@ HMACs of all tokens there are. Source: ``DelegationTokenCache``.
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from migrator.image.model import DelegationToken
@@ -23,11 +24,14 @@ class TokenIndex:
     :param secret: the cluster's secret key; without one nothing is found.
     """
 
-    __slots__ = ("_ids", "_secret")
+    __slots__ = ("_by_owner", "_ids", "_owners", "_secret")
 
     def __init__(self, secret: bytes | None = None) -> None:
         self._secret = secret
         self._ids: dict[bytes, str] = {}
+        self._owners: dict[str, str] = {}
+        """By token id."""
+        self._by_owner: Counter[str] = Counter()
 
     def follow(self, after: Mapping[str, DelegationToken], changed: Iterable[str]) -> None:
         """Take in what may have changed."""
@@ -35,14 +39,23 @@ class TokenIndex:
             return
         for token_id in changed:
             digest = token_hmac(self._secret, token_id)
-            if token_id in after:
+            token, before = after.get(token_id), self._owners.pop(token_id, None)
+            if before is not None:
+                self._by_owner[before] -= 1
+            if token is not None:
                 self._ids[digest] = token_id
+                self._owners[token_id] = token.owner
+                self._by_owner[token.owner] += 1
             else:
                 self._ids.pop(digest, None)
 
     def find(self, digest: bytes) -> str | None:
         """The id of the token with that HMAC."""
         return self._ids.get(digest)
+
+    def count_of(self, owner: str) -> int:
+        """How many tokens this principal owns."""
+        return self._by_owner[owner]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TokenIndex) and (self._secret, self._ids) == (other._secret, other._ids)

@@ -169,7 +169,6 @@ class Connection:
         key, _, _ = peek_request(frame)
         if sasl.begins_again(key):
             size = self._stream.max_frame_bytes
-            self._stream.max_frame_bytes = self._listener.login_bytes
             await self._log_in(sasl, frame)
             self._stream.max_frame_bytes = size
             return True
@@ -208,6 +207,7 @@ class Connection:
         body = decode_body(request_type(key, version), frame, offset, MAX_LOGIN_ELEMENTS)
         proof = partial(sasl.handle, key, version, body)
         response = await PROOFS.run(proof) if sasl.takes_long(key, body) else proof()
+        self._stream.max_frame_bytes = sasl.max_request_bytes(self._listener.login_bytes)
         if sasl.failure is not None:
             # As in Kafka, who guesses is not listened to for a while, and hears only then that it was wrong.
             self._stream.mute()

@@ -26,6 +26,7 @@ from migrator.wire.connection import Connection, Handler, LoginError
 from migrator.wire.frames import FrameStream
 from migrator.wire.quotas import UNLIMITED, ConnectionQuotas
 from migrator.wire.sasl import NotReadyError, SessionExpiredError
+from migrator.wire.sasl.server import SHORT_BYTES
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, shown_certificate
 
@@ -194,7 +195,7 @@ class KafkaListener:
 
     def _stream(self, gone: asyncio.Event) -> FrameStream:
         if self.security.sasl is not None:
-            size, room = self.login_bytes, self.quotas.strangers
+            size, room = min(self.login_bytes, SHORT_BYTES), self.quotas.strangers
         else:
             size, room = self.limits.max_request_bytes, self.quotas.nameless
         return FrameStream(size, self._connected, room, gone.set)

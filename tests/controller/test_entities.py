@@ -19,6 +19,8 @@ from migrator.controller.decision import RefusedError
 from migrator.controller.delegation_tokens import (
     LATEST_MS,
     CreatedToken,
+    MAX_RENEWER_BYTES,
+    MAX_RENEWERS,
     CreateTokenRequest,
     TokenChange,
     create_token,
@@ -275,6 +277,34 @@ def test_lifetimes_near_the_end_of_a_long_are_those_of_the_year_9999() -> None:
         controller.write(token_record(theirs))  # of a stock controller, or from ZooKeeper
         assert controller.decide(change, TokenChange("User:a", created.hmac, 2**62)) == LATEST_MS
         assert controller.image.tokens[token_id].expiration_timestamp == LATEST_MS
+
+
+@pytest.mark.parametrize(
+    "renewers",
+    [tuple(f"User:{number}" for number in range(MAX_RENEWERS + 1)), ("User:" + "r" * MAX_RENEWER_BYTES,)],
+    ids=["many", "long"],
+)
+def test_a_token_names_few_renewers(renewers: tuple[str, ...]) -> None:
+    """Whoever has logged in may create tokens: with 6 MB of renewers each, the log grew by 50 MB/s."""
+    controller = token_controller()
+    with pytest.raises(RefusedError) as refusal:
+        issued(controller, renewers=renewers)
+    assert refusal.value.error.code is ErrorCode.policy_violation
+    assert not controller.image.tokens
+    assert issued(controller, renewers=renewers[: MAX_RENEWERS - 1] if len(renewers) > 1 else ("User:r",))
+
+
+def test_an_owner_has_a_bounded_number_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.controller.delegation_tokens.MAX_TOKENS_OF_OWNER", 3)
+    controller = token_controller()
+    created = [issued(controller) for _ in range(3)]
+    controller.decide(renew_token, TokenChange("User:a", created[0].hmac, 5))
+    with pytest.raises(RefusedError, match="User:a has 3 delegation tokens") as refusal:
+        issued(controller, requester="User:admin")
+    assert refusal.value.error.code is ErrorCode.policy_violation
+    assert issued(controller, owner="User:b")
+    controller.decide(expire_token, TokenChange("User:a", created[1].hmac, -1))
+    assert issued(controller)
 
 
 def test_renew_and_expire() -> None:

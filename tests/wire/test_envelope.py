@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
+from migrator.wire.callers import Trusted
 from migrator.wire.connection import RequestContext
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
-from migrator.wire.callers import Trusted
 from migrator.wire.envelope import (
     FORWARDABLE,
     EnvelopeError,

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.values import value
 from migrator.wire.principal import Principal
-from migrator.wire.sasl.exchange import Authenticated, AuthenticationError, ServerExchange
+from migrator.wire.sasl.exchange import OAUTHBEARER, Authenticated, AuthenticationError, ServerExchange
 from migrator.wire.schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE, build, response_type
 
 MIN_SECONDS_BETWEEN = 1.0
@@ -22,6 +22,8 @@ MIN_SECONDS_BETWEEN = 1.0
 MAX_STEPS = 4
 """Tokens of one exchange; no mechanism takes more than two."""
 MAX_LIFETIME_MS = 2**53
+SHORT_BYTES = 16 * 1024
+"""Of any request of a login, but for the tokens of OAUTHBEARER: names and passwords are short."""
 
 
 @value
@@ -72,6 +74,14 @@ class SaslServer:
     def tried(self) -> str | None:
         """Whom the client claims to be, if it got so far; nothing is proved."""
         return (self._exchange.tried or None) if self._exchange is not None else None
+
+    def max_request_bytes(self, limit: int) -> int:
+        """Of the request that comes next.
+
+        :param limit: what the listener allows (``sasl.server.max.receive.size``).
+        """
+        is_long = self._exchange is not None and self._mechanism == OAUTHBEARER
+        return limit if is_long else min(limit, SHORT_BYTES)
 
     @property
     def is_complete(self) -> bool:
