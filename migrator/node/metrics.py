@@ -18,6 +18,7 @@ from migrator.node.metadata import APPLYING
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.propagation import FOLLOWING
 from migrator.node.reassignment import VoterReassignment
+from migrator.observe.health import NodeHealth
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
 from migrator.records.metadata import ZkMigrationState
@@ -91,6 +92,19 @@ def reader(
         )
 
     return read
+
+
+def node_health(core: NodeCore, health: LoopHealth) -> NodeHealth:
+    """What a load balancer hears; may be asked from any thread."""
+    applied = core.metadata.published.provenance.offset + 1
+    return NodeHealth(
+        role=core.quorum.role.value,
+        epoch=core.quorum.epoch,
+        leader_id=core.quorum.leader_id,
+        lag=max(0, core.quorum.high_watermark - applied),
+        is_caught_up=core.metadata.has_reached_high_watermark,
+        stall_ms=int(health.present_stall_ms),
+    )
 
 
 def migration_figures(record: ZkMigrationState, driver: DriverStatus | None, *, enabled: bool) -> MigrationFigures:

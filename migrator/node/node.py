@@ -30,7 +30,7 @@ from migrator.node.access.ip_rates import IpRates
 from migrator.node.access.own_principal import check_own_principal
 from migrator.node.core import NodeCore, OpenedDirectory, node_addresses
 from migrator.node.endpoint import ControllerEndpoint
-from migrator.node.metrics import reader
+from migrator.node.metrics import node_health, reader
 from migrator.node.migration.cluster import migrated_cluster
 from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.start_check import asks_later, check_start
@@ -52,6 +52,7 @@ from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
 from migrator.observe.beans import bean_reader
 from migrator.observe.doors import DoorCollector
+from migrator.observe.health import NodeHealth
 from migrator.observe.journal import Journal
 from migrator.observe.loop_health import LoopHealth, calm_garbage_collector
 from migrator.observe.metrics import Reading, ReadingCollector
@@ -189,7 +190,14 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     orders = VoterOrders(settings, core, reassignment, journal)
     roll = _roll_call(settings, core, signals, notes.votes)
     source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current, journal)
-    _serve_metrics(settings, reader(settings, core, insight, reassignment, health), times, insight.write_times, stack)
+    _serve_metrics(
+        settings,
+        reader(settings, core, insight, reassignment, health),
+        partial(node_health, core, health),
+        times,
+        insight.write_times,
+        stack,
+    )
 
     ports = await _serve_kafka(settings, cluster_id, core, notes, failure, stack)
     server = await _grpc(settings, core, gossip, notes, [OperatorService(source), VotersService(orders)], failure)
@@ -311,6 +319,7 @@ def _reassignment(
 def _serve_metrics(
     settings: Settings,
     read: Callable[[], Reading],
+    health: Callable[[], NodeHealth],
     times: PropagationTimes,
     writes: WriteTimes,
     stack: AsyncExitStack,
@@ -320,7 +329,8 @@ def _serve_metrics(
         address = parse_host_port(settings.migrator_metrics_listener)
         collectors = (ReadingCollector(read), times.histogram, writes, DoorCollector())
         beans = bean_reader(read, writes)
-        stack.callback(MetricsEndpoint(*address, collectors, access=access_files(settings), beans=beans).close)
+        access = access_files(settings)
+        stack.callback(MetricsEndpoint(*address, collectors, access=access, beans=beans, health=health).close)
 
 
 async def _bind(listener: KafkaListener, host: str, port: int) -> int:

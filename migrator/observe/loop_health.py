@@ -62,6 +62,7 @@ class LoopHealth:
         self._recent: deque[tuple[float, float]] = deque()
         self.longest_stall_ms = 0.0
         """Since the start, or since `reset`."""
+        self._due = self._loop.time()
 
     def start(self) -> None:
         """Begin to measure."""
@@ -77,6 +78,11 @@ class LoopHealth:
         self.longest_stall_ms = 0.0
 
     @property
+    def present_stall_ms(self) -> float:
+        """For how long the loop has not turned now; may be asked from any thread."""
+        return max(0.0, self._loop.time() - self._due) * 1000
+
+    @property
     def recent_stall_ms(self) -> float:
         """The longest stall of the last minute."""
         self._forget(self._loop.time())
@@ -84,9 +90,9 @@ class LoopHealth:
 
     async def _probe(self) -> None:
         while True:
-            due = self._loop.time() + PROBE_SECONDS
+            self._due = self._loop.time() + PROBE_SECONDS
             await asyncio.sleep(PROBE_SECONDS)
-            self._measured(max(0.0, self._loop.time() - due) * 1000)
+            self._measured(self.present_stall_ms)
 
     def _measured(self, stall_ms: float) -> None:
         now = self._loop.time()

@@ -1,10 +1,14 @@
-"""The HTTP endpoint for Prometheus, and for tools that poll beans: few paths, and bounds on all that a caller may ask.
+"""The HTTP endpoint for Prometheus, for tools that poll beans, and for load balancers: few paths, and bounds on what a
+caller may ask.
 
 The standard library's server has no bound on threads, none on the time of a connection, and answers on every path.
+Here a connection is a stranger until its request is read and admitted. When all places are taken, the oldest stranger
+gives way to who comes next, so nobody keeps an honest scrape out by being silent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import socket
@@ -26,6 +30,7 @@ from prometheus_client.registry import Collector
 from migrator.config.listen_errors import cannot_listen
 from migrator.observe.bean_answers import answer_for, takes_no_orders
 from migrator.observe.beans import Beans
+from migrator.observe.health import NodeHealth
 from migrator.observe.logins import LOGINS
 from migrator.observe.metrics_access import OPEN, AccessFiles, MetricsAccess
 
@@ -33,14 +38,19 @@ log = logging.getLogger(__name__)
 
 PATH: Final = "/metrics"
 METHODS: Final = ("GET", "HEAD")
-CONNECTIONS_MAX: Final = 16
-"""Each has a thread; who comes when there are so many is hung up on."""
+CONNECTIONS_MAX: Final = 64
+"""Each has a thread."""
+CONNECTIONS_OF_ADDRESS_MAX: Final = 32
 CONNECTION_SECONDS: Final = 10.0
 """From its begin to its end, TLS and the answer included."""
 SILENCE_SECONDS: Final = 5.0
 HEAD_BYTES_MAX: Final = 16_384
 """Of a request: its line and its headers. It has no body."""
 DOOR: Final = "metrics"
+HEALTH_PATHS: Final = ("/health", "/ready")
+"""Answered without a password, because load balancers have none. The answer is one line, and names no other host."""
+
+HealthOf = Callable[[], NodeHealth]
 
 
 class MetricsEndpoint:
@@ -60,9 +70,11 @@ class MetricsEndpoint:
         access: AccessFiles = OPEN,
         where: str = "migrator.metrics.listener",
         beans: Callable[[], Beans] | None = None,
+        health: HealthOf | None = None,
     ) -> None:
         """
         :param beans: for `migrator.observe.bean_answers`; None: those paths are not there.
+        :param health: for `HEALTH_PATHS`; None: those paths are not there.
         :raises OperatorError: the address can't be bound, or a file of ``access`` cannot be used.
         """
         registry = CollectorRegistry(auto_describe=False)
@@ -71,7 +83,7 @@ class MetricsEndpoint:
         checks = MetricsAccess(access)
         try:
             family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]  # noqa: S104
-            self._server = _Server(family, address, registry, checks, beans)
+            self._server = _Server(family, address, registry, checks, beans, health)
         except OSError as error:
             raise cannot_listen(error, host, port, where) from error
         self.port: int = self._server.server_address[1]
@@ -89,10 +101,18 @@ class MetricsEndpoint:
 
 @dataclass(slots=True)
 class _Open:
-    """A connection. ``connection``: what is to be shut when its time is over."""
+    """A connection. ``connection``: what is to be shut when its time is over. ``admitted``: its request may be
+    answered."""
 
     connection: socket.socket
+    address: str
     deadline: float
+    admitted: bool = False
+
+    def shut(self) -> None:
+        """End it; harmless when it has just ended."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -107,9 +127,11 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         registry: CollectorRegistry,
         access: MetricsAccess,
         beans: Callable[[], Beans] | None,
+        health: HealthOf | None,
     ) -> None:
         self.address_family = family
         self.beans = beans
+        self.health = health
         self.registry = registry
         self.access = access
         self.rendering = Lock()
@@ -118,12 +140,32 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().__init__(address, _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for one more."""
-        del client_address
-        if len(self._open) >= CONNECTIONS_MAX:
+        """Whether there is a place for one more, or a stranger that gives its own."""
+        address = client_address[0]
+        entries = list(self._open.values())
+        of_address = [entry for entry in entries if entry.address == address]
+        if len(of_address) >= CONNECTIONS_OF_ADDRESS_MAX:
+            entries = of_address
+        elif len(entries) < CONNECTIONS_MAX:
+            entries = []
+        stranger = next((entry for entry in entries if not entry.admitted and entry.deadline > 0), None)
+        if entries and (stranger is None or len(self._open) >= 2 * CONNECTIONS_MAX):
+            LOGINS.failed(
+                DOOR, address, f"{len(entries)} connections are being answered, and there is no place for more"
+            )
             return False
-        self._open[id(request)] = _Open(request, time.monotonic() + CONNECTION_SECONDS)
+        if stranger is not None:
+            LOGINS.failed(DOOR, stranger.address, "the client had asked nothing when others needed the connection")
+            stranger.deadline = 0  # it holds its place until its thread has seen the end, and gives it only once
+            stranger.shut()
+        self._open[id(request)] = _Open(request, address, time.monotonic() + CONNECTION_SECONDS)
         return True
+
+    def admitted(self, connection: socket.socket) -> None:
+        """This one is no stranger any more."""
+        for entry in list(self._open.values()):
+            if entry.connection is connection:
+                entry.admitted = True
 
     def service_actions(self) -> None:
         """Twice a second: the time of some connections is over; whatever their threads wait for ends."""
@@ -133,10 +175,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         """Those whose deadline was before that moment; else all."""
         for entry in list(self._open.values()):
             if before is None or entry.deadline < before:
-                try:
-                    socket.socket.shutdown(entry.connection, socket.SHUT_RDWR)
-                except OSError:
-                    continue  # it has just ended
+                entry.shut()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """In the connection's own thread."""
@@ -203,11 +242,16 @@ class _Handler(BaseHTTPRequestHandler):
         return lines
 
     def _answer(self) -> None:
+        path = self.path.partition("?")[0]
+        if self.server.health is not None and path in HEALTH_PATHS and self.command in METHODS:
+            self.server.admitted(self.request)
+            self._show_health(self.server.health, path)
+            return
         if not self.server.access.admits(self.headers.get("Authorization")):
             LOGINS.failed(DOOR, self.client_address[0], "no user and password that are known")
             self._refuse(HTTPStatus.UNAUTHORIZED, "WWW-Authenticate", 'Basic realm="metrics", charset="UTF-8"')
             return
-        path = self.path.partition("?")[0]
+        self.server.admitted(self.request)
         make = self._metrics if path == PATH else self._bean_answer(path)
         if make is None and not (self.server.beans and self.command not in METHODS and takes_no_orders(path)):
             self.send_error(HTTPStatus.NOT_FOUND, f"Metrics are at {PATH}")
@@ -215,6 +259,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "Allow", ", ".join(METHODS))
         else:
             self._show(make)
+
+    def _show_health(self, health: HealthOf, path: str) -> None:
+        found = health()
+        is_well = found.is_ready if path == "/ready" else found.is_alive
+        self._send(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE, found.as_json(), "application/json")
 
     def _metrics(self) -> tuple[bytes, str]:
         encode, kind = _encoder(" ".join(self.headers.get("Accept", "").split()))
@@ -234,7 +283,10 @@ class _Handler(BaseHTTPRequestHandler):
             log.exception("The metrics could not be read")
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
             return
-        self.send_response(HTTPStatus.OK)
+        self._send(HTTPStatus.OK, content, kind)
+
+    def _send(self, status: HTTPStatus, content: bytes, kind: str) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

@@ -27,7 +27,9 @@ class Place:
         self.has_rights = has_rights
 
 
-PLACE: ContextVar[Place] = ContextVar("PLACE", default=Place())
+NO_PLACE = Place()
+"""Of a small request."""
+PLACE: ContextVar[Place] = ContextVar("PLACE", default=NO_PLACE)
 """Of the request that this task works on. A request that only waits from now on should leave its place."""
 
 

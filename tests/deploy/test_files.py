@@ -19,6 +19,7 @@ from migrator.config.open_doors import open_doors
 from migrator.config.settings import Settings
 from migrator.errors import ExitCode
 from migrator.observe.metrics import METRICS
+from migrator.observe.metrics_endpoint import HEALTH_PATHS
 from migrator.parts.certificates import Authority, write_private
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +122,11 @@ def test_ports_are_those_of_the_listeners(kubernetes: Kubernetes, tmp_path: Path
     assert ports == {port["name"]: port["port"] for port in kubernetes.by_kind["Service"]["spec"]["ports"]}
     assert settings.listeners == f"CONTROLLER://:{ports['controller']}"
     assert settings.migrator_metrics_listener == f"0.0.0.0:{ports['metrics']}"
-    assert container["readinessProbe"]["tcpSocket"]["port"] in ports
+    for probe, path in (("readinessProbe", "/ready"), ("livenessProbe", "/health")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "metrics", "scheme": "HTTPS"}
+        assert path in HEALTH_PATHS
+    assert settings.migrator_metrics_tls_certificate_file
+    assert not settings.migrator_metrics_tls_ca_file, "the kubelet shows no certificate"
 
 
 def test_a_stopping_pod_has_time_to_drain(kubernetes: Kubernetes, tmp_path: Path) -> None:

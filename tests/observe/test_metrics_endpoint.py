@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +20,10 @@ from migrator.errors import OperatorError
 from migrator.observe import metrics_endpoint
 from migrator.observe.beans import CONTROLLER, STATE, Beans
 from migrator.observe.certificates import CERTIFICATES
+from migrator.observe.health import STALL_MS_MAX, NodeHealth
 from migrator.observe.logins import LOGINS
 from migrator.observe.metrics_access import OPEN, AccessFiles
-from migrator.observe.metrics_endpoint import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsEndpoint
+from migrator.observe.metrics_endpoint import HEAD_BYTES_MAX, MetricsEndpoint
 from migrator.parts.certificates import Authority, PemFiles
 from tests.patience import until
 
@@ -29,9 +33,13 @@ WAIT_SECONDS = 30.0
 
 
 @contextmanager
-def served(access: AccessFiles = OPEN, beans: Callable[[], Beans] | None = None) -> Iterator[int]:
+def served(
+    access: AccessFiles = OPEN,
+    beans: Callable[[], Beans] | None = None,
+    health: Callable[[], NodeHealth] | None = None,
+) -> Iterator[int]:
     gauge = Gauge("planted", "A figure", registry=None)
-    endpoint = MetricsEndpoint("127.0.0.1", 0, [gauge], access=access, beans=beans)
+    endpoint = MetricsEndpoint("127.0.0.1", 0, [gauge], access=access, beans=beans, health=health)
     try:
         yield endpoint.port
     finally:
@@ -250,16 +258,102 @@ def test_who_keeps_connections_open_is_hung_up_on(monkeypatch: pytest.MonkeyPatc
             until(has_ended, WAIT_SECONDS)
 
 
-def test_there_are_never_more_connections_than_the_bound() -> None:
+@pytest.mark.parametrize("of_address", [True, False])
+def test_a_silent_stranger_gives_way_to_who_comes_next(of_address: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty silent strangers kept 29 of 30 scrapes out."""
+    monkeypatch.setattr(metrics_endpoint, "CONNECTIONS_OF_ADDRESS_MAX" if of_address else "CONNECTIONS_MAX", 8)
     with served() as port:
-        waiting = [connected(port) for _ in range(CONNECTIONS_MAX)]
+        before = LOGINS.read()["metrics"]
+        waiting = [connected(port) for _ in range(20)]
         try:
-            with connected(port) as one_too_many:
-                assert rest(one_too_many) == b""
-            for connection in waiting:
-                connection.sendall(GET)
-                assert b"planted" in rest(connection), "those before it still have their threads"
+            for _ in range(30):
+                assert b"planted" in asked(port, GET)
+            ended = sum(has_ended(connection) for connection in waiting)
+            assert ended >= 12
+            assert LOGINS.read()["metrics"] - before >= ended, "each is counted"
         finally:
             for connection in waiting:
                 connection.close()
-        until(lambda: b"planted" in asked(port, GET), WAIT_SECONDS)
+
+
+def has_ended(connection: socket.socket) -> bool:
+    connection.settimeout(0.1)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_nobody_who_is_being_answered_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_endpoint, "CONNECTIONS_MAX", 3)
+    go_on = threading.Event()
+    asked_for: list[int] = []
+
+    def slow() -> NodeHealth:
+        asked_for.append(1)
+        assert go_on.wait(WAIT_SECONDS)
+        return HEALTHY
+
+    with served(health=slow) as port:
+        answered = [connected(port) for _ in range(3)]
+        try:
+            for connection in answered:
+                connection.sendall(READY)
+            until(lambda: len(asked_for) == 3, WAIT_SECONDS)
+            until(lambda: rest_of_newcomer(port) == b"", WAIT_SECONDS)
+            go_on.set()
+            assert [status(rest(connection)) for connection in answered] == [200] * 3
+        finally:
+            for connection in answered:
+                connection.close()
+
+
+def rest_of_newcomer(port: int) -> bytes | None:
+    """None: it has a place, and nobody answers it."""
+    with connected(port) as newcomer:
+        newcomer.settimeout(0.1)
+        try:
+            return newcomer.recv(1)
+        except TimeoutError:
+            return None
+        except OSError:
+            return b""
+
+
+READY = GET.replace(b"/metrics", b"/ready")
+ALIVE = GET.replace(b"/metrics", b"/health")
+HEALTHY = NodeHealth("follower", 7, 3, 0, is_caught_up=True, stall_ms=5)
+
+
+@pytest.mark.parametrize(
+    ("health", "alive", "ready"),
+    [
+        (HEALTHY, 200, 200),
+        (replace(HEALTHY, leader_id=None), 200, 503),
+        (replace(HEALTHY, is_caught_up=False, lag=9), 200, 503),
+        (replace(HEALTHY, stall_ms=STALL_MS_MAX), 503, 503),
+    ],
+    ids=["well", "no leader", "not caught up", "the loop does not turn"],
+)
+def test_a_load_balancer_hears_one_line_without_a_password(
+    health: NodeHealth, alive: int, ready: int, tmp_path: Path
+) -> None:
+    access = AccessFiles(passwords=password_file(tmp_path, f"prometheus:{SECRET}"))
+    with served(access, health=lambda: health) as port:
+        assert (status(asked(port, ALIVE)), status(asked(port, READY))) == (alive, ready)
+        line = asked(port, READY).partition(b"\r\n\r\n")[2]
+        assert json.loads(line) == {
+            "role": "follower",
+            "epoch": 7,
+            "leader": health.leader_id,
+            "lag": health.lag,
+            "caught_up": health.is_caught_up,
+            "ready": ready == 200,
+        }
+        assert line.count(b"\n") == 1
+        assert status(asked(port, GET)) == 401
+        assert status(asked(port, READY.replace(b"GET", b"POST"))) == 401
+    with served() as port:
+        assert status(asked(port, READY)) == 404, "a command has no health"
