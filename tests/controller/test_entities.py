@@ -18,9 +18,9 @@ from migrator.controller.acls import AclFilter, create_acls, delete_acls
 from migrator.controller.decision import RefusedError
 from migrator.controller.delegation_tokens import (
     LATEST_MS,
-    CreatedToken,
     MAX_RENEWER_BYTES,
     MAX_RENEWERS,
+    CreatedToken,
     CreateTokenRequest,
     TokenChange,
     create_token,

@@ -49,7 +49,7 @@ def entry(principal: Principal, operation: AclOperation) -> Acl:
 
 def callers() -> ClusterCallers:
     rights = {BROKER: AclOperation.CLUSTER_ACTION, ADMIN: AclOperation.ALTER, READER: AclOperation.DESCRIBE}
-    entries = Map({Uuid(number): entry(*right) for number, right in enumerate(rights.items())})
+    entries = Map({Uuid(bytes([number])): entry(*right) for number, right in enumerate(rights.items())})
     authorizer = Authorizer(AclIndex.of(entries), (), allow_if_no_acl=False)
     return ClusterCallers(lambda principal, host: authorizer.access_of(str(principal), host))
 
