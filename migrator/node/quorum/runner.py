@@ -370,9 +370,6 @@ class QuorumRunner:
         self._is_closed = True
         self._on_failure(error)
 
-    def _committed(self, effect: fx.AdvanceHighWatermark) -> None:
-        self._observer.committed(effect.offset)
-
     def _send(self, effect: fx.Send) -> None:
         self._supervisor.spawn(EXCHANGE, self._exchange(effect), f"an exchange with node {effect.peer}")
 
@@ -446,9 +443,6 @@ class QuorumRunner:
         self._storage.install_snapshot(effect.snapshot_id)
         self._observer.installed(effect.snapshot_id)
 
-    def _blame(self, effect: fx.BlamePeer) -> None:
-        self.refusals.refused(f"node {effect.peer} broke the protocol: {effect.reason}")
-
     def _perform(self, effect: fx.Effect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
         match effect:
             case fx.PersistElectionState():
@@ -472,7 +466,7 @@ class QuorumRunner:
             case fx.RequestSync():
                 self._request_sync(effect)
             case fx.AdvanceHighWatermark():
-                self._committed(effect)
+                self._observer.committed(effect.offset)
             case fx.QuorumIsNew():
                 self._storage.note_new_quorum()
             case fx.LogIsWhole():
@@ -490,7 +484,7 @@ class QuorumRunner:
             case fx.InstallSnapshot():
                 self._install_snapshot(effect)
             case fx.BlamePeer():
-                self._blame(effect)
+                self.refusals.refused(f"node {effect.peer} broke the protocol: {effect.reason}")
             case fx.ReadyToStop():
                 self._ready_to_stop.set()
             case never:
