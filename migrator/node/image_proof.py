@@ -207,8 +207,8 @@ class ImageComparison:
         self._ask = ask
         self.listeners: list[Callable[[str], object]] = []
         """Told in words when the controllers begin or cease to disagree."""
-        self._ahead = 1
-        """So far behind the end of the log lies the offset that is named: nobody must be there already."""
+        self._ahead = 0
+        """So far behind the end of the log lies the offset that is named: nobody must have passed it already."""
         self._found: tuple[int, ImagesStatus] | None = None
 
     @property
@@ -232,12 +232,18 @@ class ImageComparison:
         if epoch is None or self._leading.epoch != epoch or own.offset < 0:
             return
         passed = any(answer.offset > own.offset for answer in answers.values())
-        self._ahead = min(2 * self._ahead, AHEAD_MAX) if passed else max(1, self._ahead // 2)
+        self._ahead = min(2 * self._ahead + 1, AHEAD_MAX) if passed else self._ahead // 2
         at = {node_id: answer for node_id, answer in answers.items() if answer.offset == own.offset}
         different = tuple(node_id for node_id, answer in at.items() if answer.digest != own.digest)
         equal = tuple(node_id for node_id in at if node_id not in different)
-        found = ImagesStatus(own.offset, wall_ms(), equal, different, tuple(set(others) - at.keys()))
+        found = ImagesStatus(own.offset, wall_ms(), equal, different, tuple(sorted(set(others) - at.keys())))
         before = self.status
+        if before is not None and (silent := set(before.different) & set(found.unknown)):
+            # It may have stopped because it is wrong: it counts as different until it says something else.
+            different = tuple(sorted({*different, *silent}))
+            at_offset = found.offset if found.different else before.offset
+            unknown = tuple(sorted(set(found.unknown) - silent))
+            found = ImagesStatus(at_offset, found.time_ms, equal, different, unknown)
         self._found = (epoch, found)
         if different != (() if before is None else before.different):
             text = found.disagreement or f"the controllers agree again at offset {own.offset}"

@@ -26,6 +26,8 @@ NOT_SHOWN = {
     "migrator_migration_state_age_ms",  # the line of states has it
     "migrator_dual_writing",
     "migrator_migration_enabled",
+    "migrator_images_different",  # an alert says it at once
+    "migrator_images_age_ms",
     "migrator_voters",
     "migrator_voter_reassignment",
     "migrator_voter_reassignment_idle_ms",

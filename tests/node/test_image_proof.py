@@ -202,6 +202,10 @@ async def test_who_lost_a_record_is_found_and_stops_and_nobody_else_does(tmp_pat
         assert (found.equal, found.different, found.unknown) == ((3,), (2,), ())
         text = f"the controllers disagree at offset {found.offset}: controller 2 has other metadata than the leader"
         assert said == [found.disagreement] == [text]
+        forgetful.answers = False
+        silent = await compared(comparing, [leader, other])
+        assert (silent.different, silent.unknown, silent.offset) == ((2,), (), found.offset), "silence is no agreement"
+        assert len(said) == 1
         error = await until_stopped(forgetful)
         assert isinstance(error, OperatorError)
         assert "not what a replay of its own log gives" in str(error)
@@ -209,6 +213,31 @@ async def test_who_lost_a_record_is_found_and_stops_and_nobody_else_does(tmp_pat
         await leader.proof.replay()
         await other.proof.replay()
         assert leader.failures == other.failures == []
+
+
+async def test_on_a_quiet_cluster_nobody_waits_for_the_next_record(tmp_path: Path) -> None:
+    async with nodes(tmp_path, -1, -1) as (leader, follower):
+        for node in (leader, follower):
+            await node.take(HISTORY)
+        comparing = comparison(leader, [follower])
+        async with asyncio.timeout(30):
+            await comparing.compare()
+        assert comparing.status is not None
+        assert (comparing.status.offset, comparing.status.equal) == (ENDS[-1], (2,))
+
+
+async def test_on_a_busy_cluster_an_offset_further_ahead_is_named_next(tmp_path: Path) -> None:
+    async with nodes(tmp_path, -1, -1) as (leader, follower):
+        for node in (leader, follower):
+            await node.take(HISTORY)
+        comparing = comparison(leader, [follower])
+        await follower.take([[rec.NoOpRecord()]])  # told of more before it is asked
+        async with asyncio.timeout(30):
+            await comparing.compare()
+        assert comparing.status is not None
+        assert comparing.status.unknown == (2,)
+        await leader.take([[rec.NoOpRecord()]])
+        assert (await compared(comparing, [leader, follower])).equal == (2,)
 
 
 async def test_a_leader_that_lost_a_record_stops_itself(tmp_path: Path) -> None:
