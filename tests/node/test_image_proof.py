@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from migrator.node.image_proof import ImageComparison, ImageProof
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.storage import NodeStorage
 from migrator.node.snapshotter import Snapshotter
+from migrator.node.status_source import NodeStatusSource
 from migrator.observe.loop_health import TurnGauge
 from migrator.observe.status import ImagesStatus
 from migrator.raft.transport import TransportError
@@ -27,7 +29,7 @@ from migrator.records import metadata as rec
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.rpc.quorum_service import ImageDigest
-from tests.node.support.cluster import Cluster
+from tests.node.support.cluster import FOLLOWS, Cluster, running, until
 
 LEVEL = 21
 HISTORY: list[list[rec.MetadataRecord]] = [
@@ -307,3 +309,31 @@ async def test_a_snapshot_that_does_not_hold_its_image_is_taken_away_again(
         monkeypatch.undo()
         written = await snapshotter.write(node.images.published)
         assert node.log.store.ids() == [written]
+
+
+async def test_the_status_of_a_leader_says_who_disagrees(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        leader = await cluster.leader()
+        own = next(node_id for node_id, node in cluster.nodes.items() if node is leader)
+        wrong, right = sorted(set(cluster.nodes) - {own})
+
+        async def ask(peer: int, offset: int, *, replay: bool, timeout: float) -> ImageDigest:
+            found = cluster.nodes[peer].image_proof.image_digest(offset, replay=replay)
+            return replace(found, digest=found.digest + (peer == wrong))
+
+        leader.image_comparison._ask = ask
+        source = NodeStatusSource(cluster.settings(own), leader, FOLLOWS, lambda _after: [])
+        assert source.status().images is None
+        async with asyncio.timeout(30):
+            while leader.image_comparison.status is None or leader.image_comparison.status.unknown:
+                await leader.image_comparison.compare()
+        status = source.status()
+        assert status.images is not None
+        assert (status.images.equal, status.images.different) == ((right,), (wrong,))
+        (problem,) = status.problems
+        assert problem.who == "quorum"
+        disagree = f"the controllers disagree at offset {status.images.offset}: controller {wrong} has other metadata"
+        assert problem.what.startswith(disagree)
+        assert not problem.warning
+        await until(lambda: not any(node.image_proof._replay_wanted for node in cluster.nodes.values()), "replays")
+        assert not cluster.failures, "each of them is what its own log says"
