@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+JOURNAL_KIND = "images"
 DUTY = 0.05
 """The part of the time that all of this may take."""
 REPLAY_SECONDS = 3600.0

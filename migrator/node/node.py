@@ -30,6 +30,7 @@ from migrator.node.access.ip_rates import IpRates
 from migrator.node.access.own_principal import check_own_principal
 from migrator.node.core import NodeCore, OpenedDirectory, node_addresses
 from migrator.node.endpoint import ControllerEndpoint
+from migrator.node.image_proof import JOURNAL_KIND as IMAGES_KIND
 from migrator.node.metrics import node_health, reader
 from migrator.node.migration.cluster import migrated_cluster
 from migrator.node.migration.runtime import MigrationRuntime
@@ -292,7 +293,7 @@ def _migration(
     stack: AsyncExitStack,
 ) -> MigrationInsight:
     """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
-    core.image_comparison.listeners.append(lambda text: journal.append(wall_ms(), "images", text))
+    core.image_comparison.listeners.append(lambda text: journal.append(wall_ms(), IMAGES_KIND, text))
     cluster = migrated_cluster(settings, core, failure, partial(times.observe, PropagationMode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
     gate.measures(lambda: runtime.lag, lambda: runtime.must_follow)
