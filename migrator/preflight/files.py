@@ -18,7 +18,7 @@ from migrator.config.process_rights import ROOT, changed_by_others, read_by_othe
 from migrator.config.providers import PLACEHOLDER, resolve_placeholders
 from migrator.config.reading import log_directories
 from migrator.config.settings import Settings
-from migrator.config.types import split_list
+from migrator.config.types import entries_of, split_list
 from migrator.errors import MigratorError, OperatorError
 from migrator.log.bootstrap import read_bootstrap
 from migrator.log.lock import is_in_use
@@ -80,7 +80,7 @@ class FileGatherer:
         raw = self._read(path)
         if raw is None:
             return None
-        file = self._resolved(path, raw)
+        file = _unresolved(path, raw)
         if "controller" in file.get("process.roles"):
             what, remedy = (
                 "it is a controller's file, given as a broker's",
@@ -163,6 +163,23 @@ class FileGatherer:
     def _cannot_tell(self, error: MigratorError, where: str) -> None:
         trouble = _trouble(error, where)
         self.unknown.append(UnknownFact(trouble.where, trouble.what, trouble.remedy))
+
+
+def _unresolved(path: Path, raw: Mapping[str, str]) -> PropertyFile:
+    """A broker's file, which may be a copy from another host: a provider would read files of this host, as the user of
+    preflight, and what it finds would be in the report."""
+    names = entries_of(raw.get(_PROVIDERS, ""))
+    found = {
+        key: [match[0] for match in PLACEHOLDER.finditer(text) if match[1] in names]
+        for key, text in raw.items()
+        if not key.startswith(_PROVIDERS)
+    }
+    hidden = {
+        key: Trouble(f"{path}: {key}", f"it is {', '.join(parts)}: not examined here", "Look at it where it is")
+        for key, parts in found.items()
+        if parts
+    }
+    return PropertyFile(str(path), {key: text for key, text in raw.items() if key not in hidden}, hidden)
 
 
 def level_and_state(directory: Path) -> tuple[int | None, str | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.preflight.support.ready_cluster import ReadyCluster
 from tests.preflight.test_command import run
 
@@ -35,3 +37,16 @@ def test_neither_text_nor_json_shows_a_secret(cluster: ReadyCluster) -> None:
         assert "delegation.token.secret.key" in result.output
         assert MARK not in result.output
         assert MARK not in result.stderr
+
+
+def test_a_brokers_file_reads_no_file_of_this_host(cluster: ReadyCluster, tmp_path: Path) -> None:
+    """It may be a copy from another host: its provider would be asked here, and the report would show what it read."""
+    (tmp_path / "key.pem").write_text(MARK)
+    cluster.brokers[0] |= {
+        "config.providers": "d",
+        "config.providers.d.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+        "inter.broker.protocol.version": f"${{d:{tmp_path}:key.pem}}",
+    }
+    result = run(cluster)
+    assert f"it is ${{d:{tmp_path}:key.pem}}: not examined here" in result.output.replace("\n", " ")
+    assert MARK not in result.output

@@ -349,8 +349,8 @@ CHECKS = (
         "Run preflight where the value can be read", Concerns.STOCK,
     ),
     PreflightCheck(
-        "M316", Severity.WARNING, "Values of a broker that preflight could not look up", hidden_values_of_brokers,
-        "Run preflight where the value can be read: checks of this key had nothing to compare",
+        "M316", Severity.WARNING, "Values of a broker that preflight does not look up", hidden_values_of_brokers,
+        "See on the broker's host that the value is right: checks of this key had nothing to compare",
     ),
     PreflightCheck(
         "M317", Severity.BLOCKER, "Znodes that we may not read", may_not_read,

@@ -462,7 +462,7 @@ CASES = (
     Case("M314", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
     Case("M314", file_that_is_elsewhere, f"{FILE}: delegation.token.secret.key", "/no/such/file"),
     Case("M315", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
-    Case("M316", java_provider_of_a_broker, f"{BROKER}: password.encoder.secret", "com.example.Vault"),
+    Case("M316", java_provider_of_a_broker, f"{BROKER}: password.encoder.secret", "it is ${vault:kafka:secret}"),
     Case("M320", controller_with(ssl_engine_factory_class="com.example.F"), FILE, "cannot be obeyed here"),
     Case("M321", not_among_super_users, f"{FILE}: super.users", "for User:ANONYMOUS, which is no super user"),
     Case("M322", controller_with(authorizer_class_name=None), f"{FILE}: listeners", "there is no authorizer"),
