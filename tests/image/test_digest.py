@@ -77,3 +77,17 @@ def test_no_step_grows_with_the_cluster_and_what_is_shared_is_not_hashed() -> No
     image = image_of([*topics, *wide])
     assert len(list(digest_steps(EMPTY_IMAGE, image))) > 10
     assert sum(digest_steps(image, image)) == 0
+
+
+def test_controllers_of_two_releases_have_the_same_digest_of_the_same_metadata() -> None:
+    """Another number here means that controllers disagree while they are upgraded one by one."""
+    image = image_of(
+        [
+            rec.FeatureLevelRecord("metadata.version", 21),
+            rec.TopicRecord("orders", small_uuid(1)),
+            rec.PartitionRecord(0, small_uuid(1), (1, 2), (1,), (), (), 1, 0, 4, 7),
+            rec.ConfigRecord(2, "orders", "retention.ms", "5"),
+            rec.ProducerIdsRecord(1, 2, 3000),
+        ]
+    )
+    assert f"{digest(image):032x}" == "1315b47c856b14f8acfe692093a8cbfb"
