@@ -30,7 +30,8 @@ class Place:
 NO_PLACE = Place()
 """Of a small request."""
 PLACE: ContextVar[Place] = ContextVar("PLACE", default=NO_PLACE)
-"""Of the request that this task works on. A request that only waits from now on should leave its place."""
+"""Of the request that this task works on. A request that only waits from now on should leave its place. All do once
+their answers have room."""
 
 
 class BigRequests:

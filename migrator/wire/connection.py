@@ -19,6 +19,7 @@ from migrator.wire.api_versions import (
     unsupported_version_response,
 )
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, PROOFS, is_big, lane_of
+from migrator.wire.big_requests import PLACE
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import Chunks, encode_entity
 from migrator.wire.frames import FrameStream, slices
@@ -125,20 +126,26 @@ class Connection:
             return
         self.busy = True
         work = self._listener.callers.work(frame, self._principal, self.host, self)
+        frames = [frame]
+        del frame
         if work is None:
-            await self._answer(frame, idle)
+            await self._answer(frames, idle)
         else:
             with self._listener.quotas.big_requests.place(work) as begun:
                 await self._stream.until(begun)
-                await self._answer(frame, idle)
+                await self._answer(frames, idle)
         self.busy = False
 
-    async def _answer(self, frame: bytearray, idle: float | None) -> None:
+    async def _answer(self, frames: list[bytearray], idle: float | None) -> None:
+        """The answer to the only frame. A peer that reads slowly has room for its answer, and holds nothing else that
+        others need: neither the frame, which is taken out of the list, nor its place."""
         answer = Answer(self._listener.answers_to(self._stream), self._cut_off)
         ANSWER.set(answer)
         try:
-            chunks = await self._response(frame)
+            chunks = await self._response(frames.pop())
+            self._stream.done()
             await answer.reserve(sum(map(len, chunks)))
+            PLACE.get().leave()
             async with asyncio.timeout(idle):
                 await self._stream.write(chunks, answer.progressed)
         finally:

@@ -77,16 +77,27 @@ class BytesInFlight:
         """The highest that `held` ever was."""
 
     def take(self, count: int) -> bool:
-        """Hold so many more bytes; False, and nothing is held, when they would be too many."""
-        while self.held + count > self.limit or not (self._within is None or self._within.take(count)):
+        """Hold so many more bytes; False, and nothing is held, when they would be too many. Nobody of the bigger group
+        goes for one of this group."""
+        while not self.has_room(count):
             if not (self._oldest_goes and self.arriving):
                 return False
             self.arriving.pop(next(iter(self.arriving)))(
                 "the client was the slowest to send its request when other clients needed the memory"
             )
+        self.hold(count)
+        return True
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many more bytes find room as things are."""
+        return self.held + count <= self.limit and (self._within is None or self._within.has_room(count))
+
+    def hold(self, count: int) -> None:
+        """Hold so many more bytes, for which there is room."""
         self.held += count
         self.most = max(self.most, self.held)
-        return True
+        if self._within is not None:
+            self._within.hold(count)
 
     def give_back(self, count: int) -> None:
         """Hold so many fewer."""
@@ -182,7 +193,7 @@ class ConnectionQuotas:
     ) -> None:
         self.limits = limits or ProcessLimits()
         whole, frame = self.limits.max_bytes_in_flight, self.limits.max_request_bytes
-        self.identified = BytesInFlight(max(whole, frame))
+        self.identified = BytesInFlight(max(whole, frame), oldest_goes=True)
         """Of everybody, and so of those whose name is known."""
         self.nameless = BytesInFlight(max(whole * 3 // 4, frame), self.identified, oldest_goes=True)
         """Of those on listeners that ask nobody for a name: the rest stays for the others."""

@@ -1,7 +1,8 @@
 """Fair shares: which of the big requests that wait is worked on next.
 
 A big request takes a thread for a while and makes many objects of its bytes. So each waits here until it may begin, and
-holds a place until its answer has left. Pure: no clock, no thread. `migrator.wire.big_requests` is the shell around it.
+holds a place until its answer has room (`migrator.wire.answers`). Pure: no clock, no thread.
+`migrator.wire.big_requests` is the shell around it.
 
 Invariants:
 * At most `slots` requests are worked on, and one of each caller.
