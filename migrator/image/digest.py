@@ -9,9 +9,10 @@ terms. etcd compares its members in the same way (``HashKV``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, TopicImage
 from migrator.image.security import acl_record, scram_record, token_record
@@ -36,6 +37,7 @@ ENTITIES_AT_ONCE = 200
 
 _encode = encoder(DIGEST_LEVEL)
 _Records = Callable[[Any, Any], Iterable[rec.MetadataRecord]]
+_Registration = TypeVar("_Registration", rec.RegisterBrokerRecord, rec.RegisterControllerRecord)
 _Differing = tuple[int, Iterable[rec.MetadataRecord]]
 """1 for what the later image holds, -1 for what the earlier one held; 0 for an entity that is the same in both."""
 
@@ -90,6 +92,18 @@ def _partition(topic_id: Uuid, number: int, partition: Any) -> Iterable[rec.Meta
     return (partition_record(topic_id, number, partition, DIGEST_LEVEL),)
 
 
+def _in_order(record: _Registration) -> _Registration:
+    """The listeners, features and directories of a registration are sets. A snapshot of a stock controller has them in
+    another order than the log (``BrokerRegistration``, ``ControllerRegistration``)."""
+    arrays: dict[str, Any] = {
+        "end_points": tuple(sorted(record.end_points, key=lambda each: each.name)),
+        "features": tuple(sorted(record.features, key=lambda each: each.name)),
+    }
+    if isinstance(record, rec.RegisterBrokerRecord):
+        arrays["log_dirs"] = tuple(sorted(record.log_dirs))
+    return replace(record, **arrays)
+
+
 def _between(before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Records) -> Iterator[_Differing]:
     """Equal values are one object where an image was made of the other, else they cancel each other out."""
     if before is after:
@@ -118,8 +132,8 @@ def _singles(image: MetadataImage) -> Mapping[str, Iterable[rec.MetadataRecord]]
 
 _KINDS: tuple[tuple[Callable[[MetadataImage], Mapping[Any, Any]], _Records], ...] = (
     (lambda image: image.features.levels, lambda name, level: (rec.FeatureLevelRecord(name, level),)),
-    (lambda image: image.cluster.brokers, lambda _, broker: (broker_record(broker, DIGEST_LEVEL),)),
-    (lambda image: image.cluster.controllers, lambda _, item: (controller_record(item),)),
+    (lambda image: image.cluster.brokers, lambda _, broker: (_in_order(broker_record(broker, DIGEST_LEVEL)),)),
+    (lambda image: image.cluster.controllers, lambda _, item: (_in_order(controller_record(item)),)),
     (lambda image: image.configs, config_records),
     (lambda image: image.quotas, quota_records),
     (lambda image: image.acls, lambda acl_id, acl: (acl_record(acl_id, acl),)),
