@@ -65,11 +65,15 @@ def controllers_protocol(properties: Mapping[str, str]) -> str | None:
             return protocols[name]
         if name.upper() in PROTOCOL_NAMES:
             return name.upper()
-        named = {*listener_names(text_of(properties, CONTROLLERS)), *(listener_entries(properties) or ())}
-        secured = named & {*PROTOCOL_NAMES} - {"PLAINTEXT"}
-        if in_kraft(properties) and PROTOCOLS not in properties and not secured and name == name.upper():
+        if in_kraft(properties) and _is_plaintext_added(properties) and name == name.upper():
             return "PLAINTEXT"
     return None
+
+
+def _is_plaintext_added(properties: Mapping[str, str]) -> bool:
+    """Whether KRaft mode gives each listener of the controllers PLAINTEXT: there is no map, and nothing else in use."""
+    named = {*listener_names(text_of(properties, CONTROLLERS)), *(listener_entries(properties) or ())}
+    return PROTOCOLS not in properties and not named & {*PROTOCOL_NAMES} - {"PLAINTEXT"}
 
 
 def shared_names(properties: Mapping[str, str], controllers: tuple[str, ...]) -> list[str]:
@@ -135,6 +139,17 @@ def _controllers(properties: Mapping[str, str]) -> Iterator[Problem]:
     yield PROTOCOLS, what, f"Add {name}:PROTOCOL as on the controllers{own}"
 
 
+def _all_mapped(properties: Mapping[str, str]) -> Iterator[Problem]:
+    """KRaft mode wants a protocol for each name, also for those that it does not use, and for a name of a protocol."""
+    if controllers_protocol(properties) is None or _is_plaintext_added(properties):
+        return
+    known = parse_protocol_map(text_of(properties, PROTOCOLS), last_counts=True)
+    for name in listener_names(text_of(properties, CONTROLLERS)):
+        if name.upper() not in known:
+            what = f"the map has no protocol for {name!r}, which is in {CONTROLLERS}: in KRaft mode Kafka demands it"
+            yield PROTOCOLS, what, f"Add {name.strip().upper()}:PROTOCOL as on the controllers"
+
+
 def shared_listener(properties: Mapping[str, str]) -> Iterator[Problem]:
     """Also in migration mode: KRaft mode comes next."""
     for name in shared_names(properties, listener_names(text_of(properties, CONTROLLERS))):
@@ -178,6 +193,10 @@ _ALWAYS_WITH_CONTROLLERS: Rules = {
     shared_listener: (CONTROLLERS, "listeners"),
     _listeners: (CONTROLLERS, "listeners", "advertised.listeners", BETWEEN, BY_PROTOCOL),
 }
-_IN_KRAFT: Rules = {_control_plane: (), _not_a_voter: ("node.id", "broker.id", VOTERS)}
+_IN_KRAFT: Rules = {
+    _control_plane: (),
+    _not_a_voter: ("node.id", "broker.id", VOTERS),
+    _all_mapped: (CONTROLLERS, PROTOCOLS, "listeners"),
+}
 _IN_MIGRATION: Rules = {_generated_id: ("broker.id", "node.id", RESERVED, GENERATION)}
 """Each with the keys that it reads."""
