@@ -12,7 +12,7 @@ from migrator.wire.shares import FairQueue, Ticket, Work
 SLOTS = 4
 """Big requests that are worked on at a time. Python runs one thread at a time: more of them would only hold memory."""
 LIMIT_BYTES = 48 * 1024 * 1024
-"""What they may cost together. A broker's request that costs more is worked on alone."""
+"""What they may cost together. One of a broker that costs more is worked on without another of those with rights."""
 
 
 class Place:

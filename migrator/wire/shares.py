@@ -6,8 +6,9 @@ holds a place until its answer has room (`migrator.wire.answers`). Pure: no cloc
 
 Invariants:
 * At most `slots` requests are worked on, and one of each caller.
-* What they cost together is within the limit, or one of them is worked on alone.
-* Callers without rights have at most half of the slots, so a place for all others is free soon.
+* Callers without rights have at most half of the slots and of the limit, so a place for all others is free soon.
+* What those without rights cost together is within their half, or one of them is worked on and no other of them. The
+  same holds for those with rights, and for what the half of the others leaves them.
 * A share that has work gets its weight of it; no share waits for ever, whatever the others ask for.
 """
 
@@ -78,7 +79,7 @@ class FairQueue:
         self._passed = dict.fromkeys(Share, 0.0)
         """By share, what it has had, divided by its weight: the share with the least is next."""
         self._clock = 0.0
-        """What the share that was served last had had by then."""
+        """The most that a share had had when it was served."""
 
     def __len__(self) -> int:
         """How many wait."""
@@ -119,18 +120,31 @@ class FairQueue:
             tickets.popleft()
             if tickets:
                 callers[ticket.work.caller.key] = tickets  # behind the other callers of this share
-            self._clock = self._passed[ticket.work.caller.share]
+            self._clock = max(self._clock, self._passed[ticket.work.caller.share])
             self._passed[ticket.work.caller.share] += max(ticket.work.cost, 1) / ticket.work.caller.share.value
             self._running.add(ticket)
             yield ticket
 
     def _next(self) -> Ticket | None:
-        """The next one; nobody overtakes a request that waits for memory, or a big one would wait for ever."""
-        candidates = [first for share in Share if (first := self._first(share)) is not None]
-        if len(self._running) >= self._slots or not candidates:
+        """The next one. Nobody overtakes a request that waits for memory, or a big one would wait for ever; but those
+        with rights and those without wait for nothing that the other ones have."""
+        if len(self._running) >= self._slots:
             return None
-        ticket = min(candidates, key=lambda each: self._passed[each.work.caller.share])
-        return ticket if not self._running or self.cost + ticket.work.cost <= self._limit else None
+        heads = filter(None, (self._head(has_rights=True), self._head(has_rights=False)))
+        return min(heads, key=self._had, default=None)
+
+    def _head(self, *, has_rights: bool) -> Ticket | None:
+        """Who is next of those with rights, or of those without; None when there is nobody, or no room."""
+        firsts = [first for share in Share if share.has_rights is has_rights and (first := self._first(share))]
+        ticket = min(firsts, key=self._had, default=None)
+        same = [each.work.cost for each in self._running if each.work.caller.share.has_rights is has_rights]
+        if ticket is None or not same:
+            return ticket
+        others = min(self.cost - sum(same), self._limit // 2) if has_rights else self._limit - self._limit // 2
+        return ticket if sum(same) + ticket.work.cost <= self._limit - others else None
+
+    def _had(self, ticket: Ticket) -> float:
+        return self._passed[ticket.work.caller.share]
 
     def _first(self, share: Share) -> Ticket | None:
         if not share.has_rights and self._without_rights() >= max(1, self._slots // 2):
