@@ -256,6 +256,12 @@ SYNONYMS = {
 }
 """Keys that stand in for one another when only the second is set."""
 
+
+def names_of(key: str) -> tuple[str, ...]:
+    """The key and its synonym. A file may hold an empty key, as of a line with nothing but a backslash: it is none."""
+    return (key, SYNONYMS[key]) if key in SYNONYMS else (key,)
+
+
 _BY_ATTRIBUTE = {name.replace(".", "_"): key for name, key in KEYS.items()}
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from migrator.config.checks import check_settings
-from migrator.config.keys import SYNONYMS, Key, key_of_attribute
+from migrator.config.keys import Key, key_of_attribute, names_of
 from migrator.config.properties import parse_properties, read_decoded
 from migrator.config.providers import resolve_placeholders
 from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
@@ -83,7 +83,7 @@ def typed_settings(raw: dict[str, str], source: str) -> Settings:
 
 
 def _value(key: Key, explicit: dict[str, str], source: str) -> ConfigValue | Secret:
-    text = explicit.get(key.name, explicit.get(SYNONYMS.get(key.name, "")))
+    text = next((explicit[name] for name in names_of(key.name) if name in explicit), None)
     if text is None:
         return None if key.default is None else parse(key.kind, key.default)
     try:

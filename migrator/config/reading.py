@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from migrator.config.keys import KEYS, SYNONYMS
+from migrator.config.keys import KEYS, names_of
 from migrator.config.types import entries_of, parse, split_list, trimmed
 
 Properties = Mapping[str, str]
@@ -19,7 +19,7 @@ UNORDERED = frozenset(("controller.quorum.voters", "controller.quorum.bootstrap.
 
 def text_of(properties: Properties, key: str) -> str:
     """The text in force: what is set, what a synonym sets, Kafka's default; else empty."""
-    found = properties.get(key, properties.get(SYNONYMS.get(key, "")))
+    found = next((properties[name] for name in names_of(key) if name in properties), None)
     if found is None:
         found = KEYS[key].default if key in KEYS else None
     return trimmed(found or "")
@@ -27,7 +27,7 @@ def text_of(properties: Properties, key: str) -> str:
 
 def is_set(properties: Properties, key: str) -> bool:
     """Whether the file says something about it."""
-    return any(trimmed(properties.get(name, "")) for name in (key, SYNONYMS.get(key, "")))
+    return any(trimmed(properties.get(name, "")) for name in names_of(key))
 
 
 def is_on(properties: Properties, key: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from migrator.config.checks import Problem
 from migrator.config.endpoints import Listener, VoterAddress
-from migrator.config.keys import KEYS, SYNONYMS
+from migrator.config.keys import KEYS, names_of
 from migrator.config.open_doors import OpenDoor
 from migrator.config.reading import is_on, is_set, number_of, text_of
 from migrator.config.settings import Settings
@@ -70,7 +70,7 @@ class PropertyFile:
 
     def sets(self, key: str) -> bool:
         """Whether the file says something about it."""
-        return key in self.hidden or SYNONYMS.get(key, "") in self.hidden or is_set(self.values, key)
+        return any(name in self.hidden for name in names_of(key)) or is_set(self.values, key)
 
     def is_on(self, key: str) -> bool:
         """Of a boolean."""

@@ -147,6 +147,16 @@ def test_values_are_trimmed_and_synonyms_and_defaults_count() -> None:
     assert listener_names(" , ") == listener_names("") == ()
 
 
+@pytest.mark.parametrize("line", ["=true\n", ": true\n", "\\\n true", "\\"])
+def test_a_line_without_a_key_sets_no_other_key(line: str) -> None:
+    file = parse_properties(file_of(FILE) + line)
+    assert "" in file or "true" in file
+    assert not is_on(file, "zookeeper.metadata.migration.enable")
+    assert not is_set(file, "zookeeper.connect")
+    assert number_of(file, "reserved.broker.max.id") == 1000
+    assert settings_from(file, "f")[0] == dataclasses.replace(settings_from(FILE, "f")[0], explicit=file)
+
+
 @pytest.mark.parametrize(
     ("key", "one", "other", "same"),
     [
