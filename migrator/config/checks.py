@@ -51,7 +51,7 @@ def problems_of(settings: Settings) -> Iterator[Problem]:
             for problem in check(settings):
                 refused = True
                 yield problem
-        except ValueError:
+        except (ValueError, LookupError):
             if refused:
                 return
             raise
@@ -194,7 +194,7 @@ def _super_users(settings: Settings) -> Iterator[Problem]:
 def _scram_among_controllers(settings: Settings) -> Iterator[Problem]:
     """Credentials are in the metadata log, which has no leader before the controllers have logged in at each other.
     Stock controllers cannot do it either: their ``ScramPublisher`` begins behind the first known high watermark."""
-    if len(settings.voters) == 1 or settings.grpc_voters or not _uses_sasl(settings):
+    if len(settings.voters) == 1 or settings.migrator_grpc_voters or not _uses_sasl(settings):
         return
     mechanism = settings.sasl_mechanism_controller_protocol
     remedy = "Set PLAIN or OAUTHBEARER for controllers, or let them use client certificates or migrator.grpc.voters"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.config.checks import problems_of
 from migrator.config.keys import KEYS, key_of_attribute
-from migrator.config.load import load_settings, settings_from
+from migrator.config.load import load_settings, settings_from, typed_settings
 from migrator.config.reference import reference
 from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
 from migrator.config.types import Secret, parse
@@ -137,6 +138,22 @@ def test_a_wrong_value_is_refused_with_file_key_and_remedy(changes: dict[str, st
     assert caught.value.where == f"controller.properties: {key}"
     assert caught.value.remedy
     assert caught.value.exit_code == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({}, "process.roles"),
+        ({"controller.listener.names": ""}, "controller.listener.names"),
+        ({"controller.listener.names": ",A"}, "controller.listener.names"),
+        ({"migrator.grpc.voters": "1@h"}, "migrator.grpc.voters"),
+        ({"migrator.grpc.voters": "h:1,"}, "migrator.grpc.voters"),
+    ],
+)
+def test_all_problems_of_a_file_of_several_voters_are_told(changes: dict[str, str], key: str) -> None:
+    several = MINIMAL | {"controller.quorum.voters": "3000@h:1,3001@h:2,3002@h:3"}
+    problems = list(problems_of(typed_settings(several | changes if changes else {}, "f")))
+    assert key in [key for key, _, _ in problems]
 
 
 def test_a_byte_order_mark_before_a_key_is_refused_and_before_a_comment_is_none_of_our_business(tmp_path: Path) -> None:
