@@ -210,9 +210,9 @@ GRPC_ANSWERS: dict[str, tuple[str, set[str]]] = {
     "Quorum.DiscoverBrokers": (GOSSIP, {"leader_epoch"}),
     "Operator.Watch": (
         CLIENTS,
-        {"controller_epoch", "controller_epoch_version", "epoch", "leader_epoch", "leader_id"},
+        {"controller_epoch", "controller_epoch_version", "epoch", "leader_epoch", "leader_id", "stock_leader"},
     ),
-    "Voters.Describe": (CLIENTS, {"leader_epoch", "leader_id"}),
+    "Voters.Describe": (CLIENTS, {"leader_epoch", "leader_id", "stock_leader"}),
 }
 
 TELLING = re.compile("leader|epoch|controller_id|node_endpoints")

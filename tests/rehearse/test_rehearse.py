@@ -95,7 +95,7 @@ async def test_every_blocker_is_named_with_its_remedy(new_cluster: MakeCluster, 
     broken = {
         paths.topic(f"{PLAIN_TOPIC}000007"): b"{",
         paths.partition_state(f"{PLAIN_TOPIC}000008", 0): b"",
-        f"{paths.USER_CONFIGS}/slow": b'{"version":9}',
+        f"{paths.USER_CONFIGS}/slow": b'{"version":1',
     }
     client = connect(hosts)
     try:
