@@ -21,6 +21,10 @@ class Callers(Protocol):
         :raises PeerError: the frame is no request.
         """
 
+    def has_rights(self, principal: Principal, host: str) -> bool:
+        """Whether the cluster depends on this caller, or it may alter or describe the cluster; False, too, while nobody
+        can tell."""
+
     def max_elements(self, api_key: int, size: int, principal: Principal, host: str) -> int:
         """How many elements the arrays of a request of so many bytes may have."""
 
@@ -32,6 +36,11 @@ class Trusted:
         """Nobody waits."""
         del frame, principal, host, connection
         return None
+
+    def has_rights(self, principal: Principal, host: str) -> bool:
+        """All of them are trusted."""
+        del principal, host
+        return True
 
     def max_elements(self, api_key: int, size: int, principal: Principal, host: str) -> int:
         """As many as anybody may send."""

@@ -109,6 +109,7 @@ class Connection:
         :raises ConnectionError: it left.
         """
         await self._find_principal()
+        self._listener.weigh(self._stream, self._principal, self.host)
         idle_ms = self._listener.limits.max_idle_ms
         idle = idle_ms / 1000 if idle_ms >= 0 else None
         while not self._listener.closing:

@@ -194,9 +194,12 @@ class ConnectionQuotas:
         self.limits = limits or ProcessLimits()
         whole, frame = self.limits.max_bytes_in_flight, self.limits.max_request_bytes
         self.identified = BytesInFlight(max(whole, frame), oldest_goes=True)
-        """Of everybody, and so of those whose name is known."""
-        self.nameless = BytesInFlight(max(whole * 3 // 4, frame), self.identified, oldest_goes=True)
-        """Of those on listeners that ask nobody for a name: the rest stays for the others."""
+        """Of everybody, and so of those whose name is known, and who have rights on the cluster."""
+        guests = BytesInFlight(max(whole * 3 // 4, frame), self.identified)  # the rest stays for those with rights
+        self.without_rights = BytesInFlight(guests.limit, guests, oldest_goes=True)
+        """Of those whose name is known, and who have no rights on the cluster."""
+        self.nameless = BytesInFlight(guests.limit, guests, oldest_goes=True)
+        """Of those on listeners that ask nobody for a name."""
         self.strangers = BytesInFlight(self.limits.max_login_bytes_in_flight, self.identified, oldest_goes=True)
         """Of those who have not logged in yet."""
         self.answers = AnswerRoom(self.limits.max_answer_bytes, ANSWER_SECONDS)

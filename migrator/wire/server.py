@@ -24,6 +24,7 @@ from migrator.wire.api_versions import NO_FEATURES, Features
 from migrator.wire.callers import Callers, Trusted
 from migrator.wire.connection import Connection, Handler, LoginError
 from migrator.wire.frames import FrameStream
+from migrator.wire.principal import Principal
 from migrator.wire.quotas import UNLIMITED, ConnectionQuotas
 from migrator.wire.sasl import NotReadyError, SessionExpiredError
 from migrator.wire.sasl.server import SHORT_BYTES
@@ -164,9 +165,17 @@ class KafkaListener:
         stream.draw_on(self.quotas.identified)
         self.quotas.logins.leave(stream)
 
+    def weigh(self, stream: FrameStream, principal: Principal, host: str) -> None:
+        """It is known who the peer is: one without rights on the cluster has a part of the room of those with a name.
+
+        :raises PeerError: there is none.
+        """
+        if stream.draws_on(self.quotas.identified) and not self.callers.has_rights(principal, host):
+            stream.draw_on(self.quotas.without_rights)
+
     def answers_to(self, stream: FrameStream) -> AnswerRoom:
         """Where the answers of a connection find room."""
-        return self.quotas.answers if stream.draws_on(self.quotas.identified) else self.quotas.nameless_answers
+        return self.quotas.nameless_answers if stream.draws_on(self.quotas.nameless) else self.quotas.answers
 
     async def _serve(self, sock: socket.socket, host: str) -> None:
         """A connection's life, from its TLS handshake to the last byte that goes out."""

@@ -18,7 +18,7 @@ from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.server import KafkaListener
 from migrator.wire.shares import Caller, Share, Work
 from tests.patience import PATIENCE_SECONDS
-from tests.wire.test_abandoned import ENVELOPE, HEARTBEAT, SIZE, big_request, until
+from tests.wire.test_abandoned import ENVELOPE, HEARTBEAT, SIZE, Held, big_request, until
 
 ANSWER_BYTES = 48 * 1024 * 1024
 """More than all sockets between two processes take."""
@@ -54,7 +54,7 @@ class Named(KafkaListener):
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Answers, callers: Trusted, room: int) -> Any:
+async def serving(handler: Answers | Held, callers: Trusted, room: int) -> Any:
     limits = ProcessLimits(max_request_bytes=SIZE, max_bytes_in_flight=room)
     listener = Named("CONTROLLER", handler, quotas=ConnectionQuotas(limits), callers=callers, logins=LoginBook())
     port = await listener.start("127.0.0.1", 0)
@@ -105,6 +105,38 @@ async def test_frames_of_named_peers_that_do_not_end_keep_no_broker_out() -> Non
                 writer.write(struct.pack(">i", SIZE) + bytes(SIZE - 1))
             await until(lambda: listener.quotas.identified.held == 4 * SIZE)
             await heartbeat(port)
+
+
+class Ranked(Trusted):
+    """Who connects has rights or not, as is said at that moment."""
+
+    rights = False
+
+    def has_rights(self, principal: Principal, host: str) -> bool:
+        del principal, host
+        return self.rights
+
+
+async def test_requests_of_peers_without_rights_leave_room_for_those_with_rights() -> None:
+    """All that waits for its turn or is worked on counts. An account without rights could hold all room with that."""
+    callers, handler = Ranked(), Held()
+    async with serving(handler, callers, room=4 * SIZE) as (listener, port):
+        writers = []
+        for number in range(3):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+            writer.write(big_request())
+            await until(lambda number=number: handler.begun == number + 1)
+        with closing(writers):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(big_request())
+            await until(lambda: listener.counters.malformed == 1)
+            callers.rights = True
+            _, broker = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(broker)
+            broker.write(big_request())
+            await until(lambda: handler.begun == 4)
+            handler.go_on.set()
 
 
 def test_a_nameless_frame_costs_no_named_peer_its_own() -> None:

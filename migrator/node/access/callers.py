@@ -59,6 +59,10 @@ class ClusterCallers:
         elements = min(len(frame) // LEAST_ELEMENT_BYTES, _most(caller.share, key, len(frame)))
         return Work(caller, len(frame) + elements * ELEMENT_BYTES)
 
+    def has_rights(self, principal: Principal, host: str) -> bool:
+        """See `migrator.wire.callers.Callers`."""
+        return self._caller(principal, host, None).share.has_rights
+
     def max_elements(self, api_key: int, size: int, principal: Principal, host: str) -> int:
         """See `migrator.wire.callers.Callers`."""
         return _most(self._caller(principal, host, None).share, api_key, size)
