@@ -41,6 +41,7 @@ from migrator.observe.status import (
     WriteBehindStatus,
     silent_voters,
 )
+from migrator.raft.census import Word
 from migrator.raft.states import Role as RaftRole
 from migrator.records.versions import version_at
 from migrator.values import value
@@ -174,7 +175,9 @@ class NodeStatusSource:
 
     def _quorum_problems(self) -> tuple[Problem, ...]:
         quorum = self._core.quorum
-        leaderless = None if quorum.status().has_leader else _leaderless(self._core.addresses.voter_ids, self._roll)
+        seen = quorum.status()
+        voters = self._core.addresses.voter_ids
+        leaderless = None if seen.has_leader else _leaderless(voters, self._roll, seen.waits_for)
         refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
         found = (leaderless, refusing, self._other_version(), _disagreement(self._core.image_comparison.status))
         return tuple(problem for problem in found if problem is not None)
@@ -322,13 +325,23 @@ def _age(then_ms: int, now_ms: int) -> int:
     return -1 if then_ms < 0 else max(0, now_ms - then_ms)
 
 
-def _leaderless(voters: Collection[int], roll: Roll) -> Problem:
+def _leaderless(voters: Collection[int], roll: Roll, words: Mapping[int, Word]) -> Problem:
+    """
+    :param words: of a controller whose directory holds no whole log, what the others say of theirs.
+    """
     needed = f"An election needs {len(voters) // 2 + 1} of {len(voters)} voters"
     why = f"; {roll.why}" if roll.why else ""
     silent = sorted(voter for voter in voters if roll.answers.get(voter) is False)
     names = number_ranges("controller", silent) if silent else "the controllers that do not run"
     wait = "" if silent else "Wait a few seconds, because an election may be under way. If no controller leads then, "
     remedy = f"{wait}start {names}, and check that the machines reach each other at the addresses of the voters"
+    logs = sorted(voter for voter, word in words.items() if word is Word.HAS_LOG)
+    if logs and not silent:
+        remedy = (
+            f"{wait}and no other voter has a longer log than {number_ranges('controller', logs)}, stop this controller "
+            "and start it once with 'migrator controller --bootstrap -c FILE': then it votes for that log. What only "
+            "the lost directories held is lost (docs/quorum.md, Wiped disks)"
+        )
     return Problem(
         "quorum",
         f"no controller leads, so the migration does not continue. {needed}{why}",

@@ -15,11 +15,12 @@ from migrator.log.initial_voters import initial_voter
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.quorum_state import FILE_NAME
 from migrator.node.core import NodeCore
+from migrator.node.status_source import NodeStatusSource
 from migrator.raft.census import Word
 from migrator.raft.voter_set import VoterSet
 from migrator.records.control import VoterEndpoint
 from migrator.records.uuid import Uuid
-from tests.node.support.cluster import Cluster, until
+from tests.node.support.cluster import FOLLOWS, Cluster, until
 
 KEY = "migrator.quorum.require.bootstrap"
 
@@ -113,6 +114,11 @@ async def test_lost_disks_elect_no_empty_log_after_a_restart(tmp_path: Path) -> 
         whole = cluster.start(1)
         for node in lost:
             await until(lambda: node.quorum.status().waits_for.get(1) is Word.HAS_LOG, "the log is known")  # noqa: B023
+        (problem,) = (
+            NodeStatusSource(cluster.settings(2), cluster.nodes[2], FOLLOWS, lambda _after: []).status().problems
+        )
+        assert "no other voter has a longer log than controller 1" in problem.remedy
+        assert "migrator controller --bootstrap -c FILE" in problem.remedy
         assert [node.storage.log.end_offset() for node in (whole, *lost)] == [end, 0, 0]
         assert all(node.controller.epoch is None for node in cluster.nodes.values())
         await cluster.stop(2)

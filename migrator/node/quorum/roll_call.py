@@ -122,7 +122,8 @@ def why_not_elected(facts: ElectionFacts) -> str:
     if refusing:
         return (
             f"{number_ranges('controller', refusing)} refused this controller a vote: the reason is a newer log, "
-            f"another candidate or a leader that is still heard there"
+            "another candidate, a leader that is still heard there, or a directory that began empty "
+            "(migrator.quorum.require.bootstrap). The status there says which"
         )
     return "an election is under way"
 

@@ -35,6 +35,7 @@ ALL_THERE = ElectionFacts(1, frozenset({1, 2, 3}), {1: True, 2: True, 3: True}, 
         (replace(ALL_THERE, ends={2: (5, 90)}), "that of controller 2 at 90"),
         (replace(ALL_THERE, ends={2: (4, 100), 3: (3, 500)}), "an election is under way"),
         (replace(ALL_THERE, refusing=frozenset({3})), "controller 3 refused this controller a vote"),
+        (replace(ALL_THERE, refusing=frozenset({3})), "or a directory that began empty"),
         (replace(ALL_THERE, waits_for_log=True), "migrator.quorum.require.bootstrap is true"),
         (
             replace(ALL_THERE, waits_for_log=True, words={2: Word.SILENT, 3: Word.EMPTY}),
