@@ -25,6 +25,9 @@ from migrator.values import value
 
 GIVEN_UP = ErrorCode.inconsistent_voter_set
 """The error for replicas that were given up when the majority was lost (`migrator.raft.refused`)."""
+LEAP = EPOCH_STEP // 2
+"""So far the epoch goes only by a recovery. It seems less than `EPOCH_STEP` to whoever has read records of the lost
+replicas: they go on among themselves, in ever higher epochs of their own."""
 
 
 @value
@@ -61,5 +64,5 @@ def may_hear(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
     if asker.epoch == own_epoch:
         return True
     may_be_lost = asker.directory_id == ZERO_UUID and recovered.has_lost(asker.node_id)
-    may_lack_a_recovery = own_epoch - recovered.read_epoch >= EPOCH_STEP
+    may_lack_a_recovery = own_epoch - recovered.read_epoch >= LEAP
     return not may_be_lost and not may_lack_a_recovery

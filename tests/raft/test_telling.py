@@ -114,12 +114,14 @@ def test_a_fetch_that_waits_while_its_replica_is_given_up_is_told_nothing() -> N
     assert answers == [fx.Reply("it", nothing(request, GIVEN_UP))]
 
 
+@pytest.mark.parametrize("read_epoch", [3, 900])
 @pytest.mark.parametrize("kind", BY, ids=lambda kind: kind.__name__)
-def test_who_has_not_read_of_the_recovery_yet_tells_its_epoch_to_nobody_new(kind: type) -> None:
-    """A controller that joins hears the epoch long before it has the list of those who were given up."""
+def test_who_has_not_read_of_the_recovery_yet_tells_its_epoch_to_nobody_new(kind: type, read_epoch: int) -> None:
+    """A controller that joins hears the epoch long before it has the list of those who were given up. These may have
+    led it before: then it has read records of theirs, in epochs that the survivor has never seen."""
     cluster = Cluster(3, 1, dynamic=True)
     member, epoch = cluster[4], EPOCH_STEP + 7
-    known = Recovered(read_epoch=3)
+    known = Recovered(read_epoch=read_epoch)
     member.config = replace(member.config, recovered=lambda: known)
     member.boot()
     member.step(ev.RequestReceived("leader", m.BeginQuorumEpochRequest(CLUSTER_ID, 4, 3, epoch)))
