@@ -155,9 +155,10 @@ def parse_zookeeper_connect(text: str) -> ZooKeeperAddress:
     if not servers:
         raise ValueError(f"{text!r} names no server: write host:port")
     if ":" in chroot or "," in chroot:
-        ends = [part.partition("/") for part in text.split(",")]
-        right = ",".join(server for server, *_ in ends)
-        raise ValueError(f"the chroot stands once, at the end: write {right}{slash}{ends[-1][2]}")
+        ends = [trimmed(part).partition("/") for part in text.split(",")]
+        right = ",".join(filter(None, (trimmed(server) for server, *_ in ends)))
+        last = next((path for *_, path in reversed(ends) if path), "")
+        raise ValueError(f"the chroot stands once, at the end: write {right}{slash}{last}")
     if chroot and any(part in ("", ".", "..") for part in chroot.split("/")):
         raise ValueError(f"{slash + chroot!r} is no path of ZooKeeper: write /name, without a slash at the end")
     return ZooKeeperAddress(tuple(servers), f"/{chroot}" if chroot else "")

@@ -202,6 +202,8 @@ def test_a_file_that_is_not_what_its_writer_meant(file: dict[str, str], what: st
     [
         ("http://localhost:2181/kafka", "is an address of the web"),
         ("zk1:2181/kafka,zk2:2181/kafka", "the chroot stands once, at the end: write zk1:2181,zk2:2181/kafka"),
+        ("zk1:2181/kafka,zk2:2181", "the chroot stands once, at the end: write zk1:2181,zk2:2181/kafka"),
+        ("zk1/kafka , zk2,", "the chroot stands once, at the end: write zk1,zk2/kafka"),
         ("zk1:port/kafka", "'zk1:port' is not host:port"),
         (" , ", "',' names no server"),
         ("zk1:2181/kafka/", "is no path of ZooKeeper"),
