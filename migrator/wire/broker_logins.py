@@ -46,6 +46,9 @@ def doubts_of(broker: Mapping[str, str], controller: Settings, listener: str) ->
         section = f"{listener.lower()}.KafkaServer or KafkaServer"
         remedy = f"Set this key; or see that the JAAS file of the broker's process has a login in a section {section}"
         yield Doubt(key, f"the file has no login for the controllers' listener {listener}", remedy, is_certain=False)
+    elif fault := _fault(broker[key]):
+        what = f"the login for the controllers' listener {listener} cannot be read: {fault}"
+        yield Doubt(key, what, 'Write: MODULE required name="value" ... ;', is_certain=False)
     elif mechanism == PLAIN and not is_set(controller.explicit, f"listener.name.{listener.lower()}.{SERVER_HANDLER}"):
         yield from _unknown_user(key, _entry(broker, key), _entry(controller.explicit, key), controller.node_id)
 
@@ -61,6 +64,16 @@ def _unknown_user(key: str, own: LoginModule | None, theirs: LoginModule | None,
         yield Doubt(key, f"controller {node_id} does not know the user {name!r}", remedy)
     elif known != own.options.get("password", ""):
         yield Doubt(key, f"controller {node_id} has another password for the user {name!r}", remedy)
+
+
+def _fault(text: str) -> str:
+    """Why a text is not one entry; "" where it is, or is elsewhere. Nothing of the text is in it."""
+    try:
+        if PLACEHOLDER not in text:
+            parse_entry(text)
+    except JaasSyntaxError as error:
+        return str(error)
+    return ""
 
 
 def _entry(keys: Mapping[str, str], key: str) -> LoginModule | None:

@@ -81,4 +81,10 @@ CASES = (
         f"{BROKER}: {PLAIN_JAAS}",
         "broker 2: the file has no login for the controllers' listener CONTROLLER",
     ),
+    Case(
+        "M131",
+        plain_logins(**{PLAIN_JAAS: f'{PLAIN_MODULE} username="b" password="b"'}),
+        f"{BROKER}: {PLAIN_JAAS}",
+        "broker 2: the login for the controllers' listener CONTROLLER cannot be read: ",
+    ),
 )
