@@ -6,6 +6,7 @@ Source: ``KafkaConfig.validateValues`` and ``CoreUtils.listenerListToEndPoints``
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -13,7 +14,7 @@ from contextlib import suppress
 from migrator.config.checks import Problem
 from migrator.config.endpoints import LISTENER
 from migrator.config.reading import is_set, number_of, text_of
-from migrator.config.types import entries_of, pairs_of
+from migrator.config.types import entries_of, pairs_of, parse
 
 IDLE, DELAY = "connections.max.idle.ms", "connection.failed.authentication.delay.ms"
 PER_IP, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
@@ -24,6 +25,8 @@ JITTER = (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000))
 CLEANER, THREADS = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
 FETCH_WAIT, LONGER = "replica.fetch.wait.max.ms", ("replica.socket.timeout.ms", "replica.lag.time.max.ms")
 MIB = 1 << 20
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
+"""``Utils.validHostPattern``"""
 PLACEHOLDER = "${"
 """A text with a value of another file is taken for a good one."""
 
@@ -52,15 +55,31 @@ def _idle(properties: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _connections(properties: Mapping[str, str]) -> Iterator[Problem]:
-    if number_of(properties, PER_IP) == 0 and not is_set(properties, OVERRIDES):
-        yield PER_IP, f"it is 0, and nobody is in {OVERRIDES}", f"Remove the key, or set {OVERRIDES}"
-    with suppress(ValueError):
-        for host, _ in pairs_of(text_of(properties, OVERRIDES)):
-            if "[" in host or "]" in host:
-                yield OVERRIDES, f"{host} has brackets, which Kafka does not take there", "Write the address without"
+    yield from _per_ip(properties, text_of(properties, OVERRIDES))
     queued, request = number_of(properties, QUEUED), number_of(properties, REQUEST)
     if queued is not None and request is not None and 0 < queued < request:
         yield QUEUED, f"{queued} is less than {REQUEST}, {request}", f"Set at least {request}, or remove the key"
+
+
+def _per_ip(properties: Mapping[str, str], text: str) -> Iterator[Problem]:
+    if PLACEHOLDER in text:
+        return
+    try:
+        overrides = pairs_of(text)
+        wrong = [f"{host}:{number}" for host, number in overrides if not (_HOST.fullmatch(host) and _is_int(number))]
+    except ValueError as error:
+        yield OVERRIDES, str(error), "Write host:number, separated by commas"
+        return
+    if wrong:
+        yield OVERRIDES, f"{wrong[0]} is not host:number for Kafka", "Write it so, an IPv6 address without brackets"
+    if number_of(properties, PER_IP) == 0 and not overrides:
+        yield PER_IP, f"it is 0, and nobody is in {OVERRIDES}", f"Remove the key, or set {OVERRIDES}"
+
+
+def _is_int(text: str) -> bool:
+    with suppress(ValueError):
+        return parse("int", text) is not None
+    return False
 
 
 def _log(properties: Mapping[str, str]) -> Iterator[Problem]:
