@@ -39,10 +39,18 @@ def requests() -> st.SearchStrategy[Any]:
     return st.one_of(
         st.builds(VoteRequest, cluster, node, int32, node, int32, int64, directory, directory),
         st.builds(BeginQuorumEpochRequest, cluster, node, node, int32, directory),
-        st.builds(EndQuorumEpochRequest, cluster, node, int32, st.lists(node, max_size=4).map(tuple)),
+        st.builds(_end_request, cluster, node, int32, st.lists(st.tuples(node, directory), max_size=4)),
         st.builds(FetchRequest, cluster, maybe_node, int32, int64, int32, int32, int32, directory),
         st.builds(FetchSnapshotRequest, cluster, maybe_node, int32, epoch_offset, int64, int32, directory),
     )
+
+
+def _end_request(
+    cluster_id: str | None, leader: int, epoch: int, successors: list[tuple[int, Uuid]]
+) -> EndQuorumEpochRequest:
+    """A leader names each successor with its directory."""
+    nodes, directories = [node for node, _ in successors], [directory for _, directory in successors]
+    return EndQuorumEpochRequest(cluster_id, leader, epoch, tuple(nodes), tuple(directories))
 
 
 def responses() -> st.SearchStrategy[Any]:
@@ -68,6 +76,7 @@ _NO_DIRECTORY = {"replica_directory_id": ZERO_UUID}
 LOSSY_FIELDS: dict[tuple[type, int], dict[str, Any]] = {
     (VoteRequest, 0): {"voter_id": -1, "candidate_directory_id": ZERO_UUID, "voter_directory_id": ZERO_UUID},
     (BeginQuorumEpochRequest, 0): {"voter_id": -1, "voter_directory_id": ZERO_UUID},
+    (EndQuorumEpochRequest, 0): {"successor_directories": ()},
     (FetchSnapshotRequest, 0): _NO_DIRECTORY,
     **{(FetchRequest, version): _NO_DIRECTORY for version in range(12, 17)},
 }
