@@ -178,8 +178,10 @@ class NodeStatusSource:
         seen = quorum.status()
         voters = self._core.addresses.voter_ids
         leaderless = None if seen.has_leader else _leaderless(voters, self._roll, seen.waits_for)
-        refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
-        found = (leaderless, refusing, self._other_version(), _disagreement(self._core.image_comparison.status))
+        own = self._settings.node_id
+        refusing = quorum.refusals.problem(own, quorum.leader_id)
+        given_up, other = quorum.given_up.problem(own), self._other_version()
+        found = (leaderless, given_up, refusing, other, _disagreement(self._core.image_comparison.status))
         return tuple(problem for problem in found if problem is not None)
 
     def _other_version(self) -> Problem | None:

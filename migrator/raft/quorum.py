@@ -218,7 +218,8 @@ class Quorum:
         """Answer a request: every answer leaves through here, and tells only what its asker may hear."""
         asker = telling.asker_of(request)
         if not self.may_hear(asker):
-            error = telling.GIVEN_UP if self.refuses(asker) else effect.response.error
+            is_lost = telling.is_given_up(self.config.recovered(), self.voters, asker)
+            error = telling.GIVEN_UP if is_lost else effect.response.error
             effect = fx.Reply(effect.context, responses.nothing(request, error))
         self.emit(effect)
 

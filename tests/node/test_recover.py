@@ -25,6 +25,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.recovery_file import FILE_NAME
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.quorum.voter_change_apis import UPDATE_RAFT_VOTER, VoterChangeApis
+from migrator.node.status_source import NodeStatusSource
 from migrator.node.survivor import JOURNAL_KIND, Survivor
 from migrator.observe.journal import Journal
 from migrator.raft.messages import VoteRequest
@@ -40,7 +41,7 @@ from migrator.records.metadata import BeginTransactionRecord, ClientQuotaRecord,
 from migrator.records.uuid import Uuid
 from migrator.verify.kraft.files import membership_of, read_image
 from tests.apis.support.asking import call
-from tests.node.support.cluster import until
+from tests.node.support.cluster import FOLLOWS, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 
 STEPS = 5
@@ -212,6 +213,31 @@ async def test_those_who_were_given_up_come_back_and_are_refused(
             assert "later" not in names(cluster.nodes[node_id].metadata.image), end
         with pytest.raises(VotersNotChangedError, match="was given up"):
             survivor.quorum.change_voters(AddVoter(cluster.voter(1)))
+
+
+async def test_both_sides_say_that_there_are_two_quorums_whoever_starts_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lost ones lead each other already when the survivor comes. Their leader only announces itself to it."""
+    async with stopped(tmp_path) as cluster:
+        recover(cluster)
+        lost_ones = [cluster.start(it).quorum for it in (1, 2)]
+        await until(lambda: Role.LEADER in {it.role for it in lost_ones}, "the lost ones elect one of them")
+        leader = next(it for it in lost_ones if it.role is Role.LEADER)
+        survivor = cluster.start(SURVIVOR).quorum
+        await until(lambda: survivor.role is Role.LEADER, "the survivor leads")
+        await until(lambda: leader.given_up.problem(1) is not None, "the lost leader is told")
+        await until(lambda: survivor.given_up.problem(SURVIVOR) is not None, "the survivor knows")
+        theirs, ours = leader.given_up.problem(leader.leader_id or 0), survivor.given_up.problem(SURVIVOR)
+        assert theirs is not None
+        assert ours is not None
+        assert f"controller {SURVIVOR} refused this controller" in theirs.what
+        assert str(leader.leader_id) in ours.who
+        assert "refuses this controller" in caplog.text
+        assert "was given up when the majority of the voters was lost" in caplog.text
+        assert leader.epoch < EPOCH_STEP, "and nobody has told it our epoch"
+        source = NodeStatusSource(cluster.settings(SURVIVOR), cluster.nodes[SURVIVOR], FOLLOWS, lambda _after: [])
+        assert ours.what in {problem.what for problem in source.status().problems}
 
 
 async def asks_to_be_updated(node: NodeCore, voter: DynamicVoter, epoch: int) -> Any:

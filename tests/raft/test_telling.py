@@ -94,7 +94,7 @@ def test_the_same_id_on_another_disk_is_answered_as_anybody(kind: type) -> None:
 def test_an_id_of_a_lost_one_without_a_disk_may_be_the_lost_one(kind: type) -> None:
     cluster, member = survivor()
     answer = cluster.ask(3, BY[kind](ReplicaKey(LOST, ZERO_UUID), member.raft.epoch - 1))
-    assert (answer.error, answer.leader_id, answer.leader_epoch) == (ErrorCode.fenced_leader_epoch, -1, 0)
+    assert (answer.error, answer.leader_id, answer.leader_epoch) == (GIVEN_UP, -1, 0)
 
 
 def test_a_fetch_that_waits_while_its_replica_is_given_up_is_told_nothing() -> None:

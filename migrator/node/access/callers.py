@@ -19,7 +19,7 @@ from migrator.wire.shares import Caller, Share, Work
 
 MAX_READ_WITHOUT_RIGHTS: Final = 100_000
 """Elements of one request of a caller without rights on the cluster. An owner of many topics may ask for as many."""
-MAX_WRITTEN_WITHOUT_RIGHTS: Final = 20_000
+MAX_WRITTEN_WITHOUT_RIGHTS: Final = 60_000
 """The same of a request that writes: while it is decided, all other writers wait. Kafka refuses more than 10,000
 records of one request (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
 ELEMENT_BYTES: Final = 150

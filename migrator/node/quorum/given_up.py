@@ -1,9 +1,17 @@
-"""Says once who was given up when the majority was lost and asks all the same; nobody else would tell the operator."""
+"""Says who was given up when the majority was lost, and runs all the same; nobody else would tell the operator.
+
+Such replicas may have a leader of their own, and brokers that follow it. The log says it once, the status for as long
+as it goes on.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 
+from migrator.observe.names import number_ranges
+from migrator.observe.status import Problem
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.raft.telling import GIVEN_UP, asker_of
 from migrator.raft.voter_set import ReplicaKey
@@ -11,14 +19,20 @@ from migrator.raft.voter_set import ReplicaKey
 log = logging.getLogger(__name__)
 
 REMEDY = "Stop that controller, empty its metadata directory, and format it again: with a new directory id it can join"
+LASTS_SECONDS = 60.0
+"""After the last word of the other side, the status no longer speaks of it."""
 
 
 class GivenUpNotes:
     """What was said so far; as many entries as replicas were given up."""
 
-    def __init__(self) -> None:
-        self._asked: set[ReplicaKey] = set()
-        self._told_by: set[int] = set()
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._said: set[ReplicaKey] = set()
+        self._asked: dict[int, float] = {}
+        """By replica, when it asked last."""
+        self._told_by: dict[int, float] = {}
+        """By node, when it told this one last that it was given up."""
 
     def refused(self, request: RaftRequest, response: RaftResponse) -> None:
         """This node has answered a request."""
@@ -26,19 +40,43 @@ class GivenUpNotes:
             return
         asker = asker_of(request)
         key = ReplicaKey(asker.node_id, asker.directory_id)
-        if key not in self._asked:
-            self._asked.add(key)
+        self._asked[asker.node_id] = self._now()
+        if key not in self._said:
+            self._said.add(key)
             log.warning(
                 "Controller %s was given up when the majority of the voters was lost, and is refused. %s", key, REMEDY
             )
 
     def told(self, peer: int, response: RaftResponse) -> None:
         """A peer has answered this node."""
-        if response.error is GIVEN_UP and peer not in self._told_by:
-            self._told_by.add(peer)
+        if response.error is not GIVEN_UP:
+            return
+        if peer not in self._told_by:
             log.error(
                 "Node %d refuses this controller: its directory was given up when the majority of the voters was "
                 "lost. %s",
                 peer,
                 REMEDY,
             )
+        self._told_by[peer] = self._now()
+
+    def problem(self, node_id: int) -> Problem | None:
+        """For the status; None when there is none."""
+        since = self._now() - LASTS_SECONDS
+        by = sorted(peer for peer, at in self._told_by.items() if at >= since)
+        lost = sorted(peer for peer, at in self._asked.items() if at >= since)
+        if by:
+            return Problem(
+                f"controller {node_id}",
+                f"{number_ranges('controller', by)} refused this controller: its directory was given up when the "
+                "majority of the voters was lost, and there is another quorum now",
+                "Stop this controller, empty its metadata directory, and format it again. No broker may follow it",
+            )
+        if lost:
+            return Problem(
+                number_ranges("controller", lost),
+                "it was given up when the majority of the voters was lost, and runs with its old directory: it may "
+                "lead a quorum of its own, and brokers may follow it",
+                REMEDY,
+            )
+        return None

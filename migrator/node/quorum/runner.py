@@ -115,7 +115,7 @@ class QuorumRunner:
         """Peers of another cluster, as far as that was said in the log."""
         self._last_epoch_said = -1
         self.refusals = Refusals()
-        self._given_up = GivenUpNotes()
+        self.given_up = GivenUpNotes()
         self._gauge = gauge
         self._checked: CheckedRecords | None = None
         """The records of the response that is being stepped."""
@@ -185,7 +185,7 @@ class QuorumRunner:
             if isinstance(found, fx.ReadSnapshot):
                 return await self._snapshot_read(found)
             response: RaftResponse = found
-            self._given_up.refused(request, response)
+            self.given_up.refused(request, response)
             return response
         finally:
             self._replies.pop(context, None)
@@ -378,7 +378,7 @@ class QuorumRunner:
         try:
             response = await self._transport.send(effect.peer, effect.request, self._request_timeout_seconds)
             self._note_cluster(effect.peer, is_ours=response.top_error is not ErrorCode.inconsistent_cluster_id)
-            self._given_up.told(effect.peer, response)
+            self.given_up.told(effect.peer, response)
             checked = await self._check(effect.request, response, deadline)
         except TransportError as error:
             if isinstance(error, ForeignClusterError):
