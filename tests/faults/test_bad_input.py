@@ -33,7 +33,7 @@ async def test_what_does_not_decode_is_named_and_mending_it_is_enough(
         assignment = json.loads(client.get(paths.topic(names[1]))[0])
         wrong = {
             paths.partition_state(names[0], 0): b'{"leader":1,',
-            paths.topic(names[1]): json.dumps({**assignment, "version": 9}).encode(),
+            paths.topic(names[1]): json.dumps({**assignment, "partitions": 7}).encode(),
             paths.topic(names[2]): json.dumps(
                 {"version": 1, "partitions": json.loads(client.get(paths.topic(names[2]))[0])["partitions"]}
             ).encode(),

@@ -26,11 +26,13 @@ from migrator.migration.machine.states import State
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import free_port
 from migrator.records import metadata as m
+from migrator.records.metadata import Endpoint
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import parse_version, record_version
 from migrator.values import value
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.broker_ids import decode_broker
 from tests.conftest import ZooKeeperSpace
 from tests.interop.support.controller_logs import Records, highest_versions, records_of
 from tests.interop.support.zookeeper_of_everything import BROKERS, CLUSTER_ID, fill_everything
@@ -139,7 +141,7 @@ async def by_stock(kafka: StockKafka, directory: Path, hosts: str, release: str)
     format_directory(directory / "data", release)
     try:
         controller.launch()
-        async with played_brokers(port, parse_version(release).level):
+        async with played_brokers(port, hosts, parse_version(release).level):
             await asyncio.to_thread(
                 controller.process.wait_for_output, "to DUAL_WRITE state", timeout_seconds=PATIENCE_SECONDS
             )
@@ -156,7 +158,7 @@ async def by_us(kafka: StockKafka, directory: Path, hosts: str, release: str) ->
     format_directory(controller.metadata_directory, release)
     try:
         controller.start()
-        async with asyncio.timeout(PATIENCE_SECONDS), played_brokers(port, parse_version(release).level):
+        async with asyncio.timeout(PATIENCE_SECONDS), played_brokers(port, hosts, parse_version(release).level):
             while not await dual_writes(controller):
                 await asyncio.sleep(0.05)
     finally:
@@ -175,10 +177,12 @@ def format_directory(directory: Path, release: str) -> None:
 
 
 @asynccontextmanager
-async def played_brokers(port: int, level: int) -> AsyncIterator[None]:
-    """Registered, and heard of again and again as brokers that want to stay fenced: nobody changes a partition."""
+async def played_brokers(port: int, hosts: str, level: int) -> AsyncIterator[None]:
+    """Registered with the addresses that ZooKeeper has of them, and heard of again and again as brokers that want to
+    stay fenced: nobody changes a partition."""
     channel = ControllerChannel([("127.0.0.1", port)], "brokers")
-    beating = asyncio.create_task(register_and_beat(channel, level))
+    at = await asyncio.to_thread(addresses, hosts)
+    beating = asyncio.create_task(register_and_beat(channel, at, level))
     try:
         yield
     finally:
@@ -187,8 +191,15 @@ async def played_brokers(port: int, level: int) -> AsyncIterator[None]:
         await channel.close()
 
 
-async def register_and_beat(channel: ControllerChannel, level: int) -> None:
-    epochs = {broker: await registered(channel, broker, level) for broker in BROKERS}
+def addresses(hosts: str) -> dict[int, Endpoint]:
+    """Of the brokers' listeners, by broker."""
+    with zookeeper_client(hosts) as client:
+        znodes = {broker: client.get(paths.broker(broker))[0] for broker in BROKERS}
+    return {broker: decode_broker(paths.broker(broker), data).endpoints[0] for broker, data in znodes.items()}
+
+
+async def register_and_beat(channel: ControllerChannel, at: Mapping[int, Endpoint], level: int) -> None:
+    epochs = {broker: await registered(channel, broker, at[broker], level) for broker in BROKERS}
     while True:
         for broker, epoch in epochs.items():
             beat = build(
@@ -203,14 +214,14 @@ async def register_and_beat(channel: ControllerChannel, level: int) -> None:
         await asyncio.sleep(0.3)
 
 
-async def registered(channel: ControllerChannel, broker: int, level: int) -> int:
+async def registered(channel: ControllerChannel, broker: int, at: Endpoint, level: int) -> int:
     """Gives the broker's epoch."""
     request = build(
         request_type(BROKER_REGISTRATION, 4),
         broker_id=broker,
         cluster_id=CLUSTER_ID,
         incarnation_id=UUID(int=(broker << 64) + 1),
-        listeners=[{"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9090 + broker, "security_protocol": 0}],
+        listeners=[{"name": "PLAINTEXT", "host": at.host, "port": at.port, "security_protocol": 0}],
         features=[{"name": "metadata.version", "min_supported_version": level, "max_supported_version": level}],
         is_migrating_zk_broker=True,
         log_dirs=(UUID(int=(broker << 64) + 2),),

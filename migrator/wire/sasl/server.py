@@ -22,8 +22,8 @@ MIN_SECONDS_BETWEEN = 1.0
 MAX_STEPS = 4
 """Tokens of one exchange; no mechanism takes more than two."""
 MAX_LIFETIME_MS = 2**53
-SHORT_BYTES = 16 * 1024
-"""Of any request of a login, but for the tokens of OAUTHBEARER: names and passwords are short."""
+SHORT_BYTES = 40 * 1024
+"""Of any request of a login, but for the tokens of OAUTHBEARER. A string of the protocol has at most 32,767 bytes."""
 
 
 @value
