@@ -63,7 +63,7 @@ ODD_FORMS: dict[str, object] = {
     f"{paths.USER_CONFIGS}/emptied": _quota(),
     f"{paths.USER_CONFIGS}/emptied/clients/{_DEFAULT}": _quota(),
     f"{paths.CLIENT_CONFIGS}/%25": _quota(consumer_byte_rate="4096"),
-    f"{paths.IP_CONFIGS}/%3A%3A1": _quota(connection_creation_rate="7"),
+    f"{paths.IP_CONFIGS}/10.0.0.9": _quota(connection_creation_rate="7"),
     # Entries twice, none, no data; types that only a newer or an older Kafka knows.
     "/kafka-acl/Topic/twice": {"version": 1, "acls": [_ALLOW, _ALLOW, _ALLOW | {"principal": "Group:b:c"}]},
     "/kafka-acl/Topic/none": {"version": 1, "acls": []},
