@@ -218,7 +218,7 @@ class Quorum:
         """Answer a request: every answer leaves through here, and tells only what its asker may hear."""
         asker = telling.asker_of(request)
         if not self.may_hear(asker):
-            is_lost = telling.is_given_up(self.config.recovered(), self.voters, asker)
+            is_lost = telling.is_given_up(self.config.recovered(), self.epoch, asker)
             error = telling.GIVEN_UP if is_lost else effect.response.error
             effect = fx.Reply(effect.context, responses.nothing(request, error))
         self.emit(effect)

@@ -6,7 +6,6 @@ epoch, they would elect a leader above it (docs/adr/0024-a-lost-majority.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import assert_never
 
 from kio.schema.errors import ErrorCode
@@ -54,11 +53,11 @@ def asker_of(request: RaftRequest) -> Asker:
             assert_never(request)
 
 
-def is_given_up(recovered: Recovered, voters: Collection[int], asker: Asker) -> bool:
+def is_given_up(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
     """Whether the asker was given up when the majority was lost, as far as its message says who it is. Where it names
-    no directory its id tells, unless a replica on another disk votes under this id today."""
-    is_named = asker.directory_id != ZERO_UUID
-    without_disk = not is_named and recovered.has_lost(asker.node_id) and asker.node_id not in voters
+    no directory, its id and an epoch from before the recovery tell: a replica on a new disk has a later one."""
+    is_old = own_epoch - asker.epoch >= LEAP
+    without_disk = asker.directory_id == ZERO_UUID and recovered.has_lost(asker.node_id) and is_old
     return without_disk or recovered.refuses(asker.node_id, asker.directory_id)
 
 

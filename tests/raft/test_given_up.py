@@ -20,7 +20,6 @@ from migrator.raft.messages import (
 )
 from migrator.raft.refused import NOTHING_RECOVERED, Recovered, merged
 from migrator.raft.states import Role
-from migrator.raft.telling import GIVEN_UP
 from migrator.raft.voter_changes import AddVoter
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.control import KRaftVoters
@@ -110,11 +109,11 @@ def test_a_sole_voter_follows_none_of_them() -> None:
     cluster, member = survivor()
     epoch = member.raft.epoch
     answer: Any = cluster.ask(3, BeginQuorumEpochRequest(CLUSTER_ID, 3, 1, epoch + HIGHER))
-    assert answer.error is GIVEN_UP
+    assert answer.error is ErrorCode.invalid_voter_key
     assert answer.leader_epoch == 0
     assert (member.raft.role, member.raft.epoch) == (Role.LEADER, epoch)
     answer = cluster.ask(3, BeginQuorumEpochRequest(CLUSTER_ID, 3, 1, 1))
-    assert (answer.error, answer.leader_epoch) == (GIVEN_UP, 0)
+    assert (answer.error, answer.leader_epoch) == (ErrorCode.fenced_leader_epoch, 0)
 
 
 def test_a_sole_voter_that_does_not_lead_yet_follows_none_of_them() -> None:
@@ -124,7 +123,7 @@ def test_a_sole_voter_that_does_not_lead_yet_follows_none_of_them() -> None:
     member = recovered_from(cluster, 3, 1, 2)
     assert member.raft.role is Role.UNATTACHED
     answer: Any = cluster.ask(3, BeginQuorumEpochRequest(CLUSTER_ID, 3, 1, member.raft.epoch + HIGHER))
-    assert answer.error is GIVEN_UP
+    assert answer.error is ErrorCode.invalid_voter_key
     assert member.raft.leader_id in {None, 3}
 
 

@@ -22,7 +22,7 @@ from migrator.raft.recovery import EPOCH_STEP
 from migrator.raft.refused import Recovered
 from migrator.raft.responses import nothing
 from migrator.raft.states import Role
-from migrator.raft.telling import GIVEN_UP, asker_of
+from migrator.raft.telling import GIVEN_UP, Asker, asker_of, is_given_up
 from migrator.raft.voter_changes import AddVoter
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.uuid import ZERO_UUID
@@ -94,7 +94,17 @@ def test_the_same_id_on_another_disk_is_answered_as_anybody(kind: type) -> None:
 def test_an_id_of_a_lost_one_without_a_disk_may_be_the_lost_one(kind: type) -> None:
     cluster, member = survivor()
     answer = cluster.ask(3, BY[kind](ReplicaKey(LOST, ZERO_UUID), member.raft.epoch - 1))
-    assert (answer.error, answer.leader_id, answer.leader_epoch) == (GIVEN_UP, -1, 0)
+    assert (answer.error, answer.leader_id, answer.leader_epoch) == (ErrorCode.fenced_leader_epoch, -1, 0)
+
+
+def test_an_id_of_a_lost_one_in_an_epoch_before_the_recovery_is_the_lost_one() -> None:
+    """A replica on a new disk under this id has heard of the recovery: nobody takes the next leader for a lost one."""
+    recovered, own = Recovered(frozenset({ReplicaKey(LOST, NEW_DISK)})), EPOCH_STEP + 5
+    assert is_given_up(recovered, own, Asker(LOST, ZERO_UUID, 5))
+    assert not is_given_up(recovered, own, Asker(LOST, ZERO_UUID, own + 1))
+    assert not is_given_up(recovered, own, Asker(LOST, ZERO_UUID, own - 1))
+    assert not is_given_up(recovered, own, Asker(LOST + 1, ZERO_UUID, 5))
+    assert is_given_up(recovered, own, Asker(LOST, NEW_DISK, own + 1))
 
 
 def test_a_fetch_that_waits_while_its_replica_is_given_up_is_told_nothing() -> None:
