@@ -14,6 +14,7 @@ from migrator.controller.context import KRAFT_VERSION, Context, supports, zk_bro
 from migrator.controller.decision import Decision, RefusedError, decided
 from migrator.controller.partition_change import leader_and_isr_changes
 from migrator.image.model import BrokerRegistration, MetadataImage
+from migrator.observe.printable import quoted
 from migrator.records.metadata import (
     Endpoint,
     FeatureRange,
@@ -111,7 +112,7 @@ def _check_identity(request: RegistrationRequest, context: Context, existing: Br
     if request.cluster_id != context.cluster_id:
         raise RefusedError(
             ErrorCode.inconsistent_cluster_id,
-            f"This is cluster {context.cluster_id}, the broker belongs to {request.cluster_id}.",
+            f"This is cluster {context.cluster_id}, the broker belongs to {quoted(request.cluster_id)}.",
         )
     if existing is None or existing.incarnation_id == request.incarnation_id:
         return
@@ -191,7 +192,7 @@ def _checked_features(image: MetadataImage, request: RegistrationRequest, contex
         if not feature.min_version <= level <= feature.max_version:
             raise RefusedError(
                 ErrorCode.unsupported_version,
-                f"The cluster is at level {level} of {feature.name}; broker {request.broker_id} supports "
+                f"The cluster is at level {level} of {quoted(feature.name)}; broker {request.broker_id} supports "
                 f"{feature.min_version} to {feature.max_version}.",
             )
     return features

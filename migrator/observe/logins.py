@@ -9,14 +9,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from migrator.observe.printable import printable, quoted
+
 log = logging.getLogger(__name__)
 
 BURST = 20
 """Lines that one door may log at once."""
 PER_SECOND = 0.2
 """Lines that it may log in the long run."""
-NAME_CHARACTERS = 100
-"""Of what a peer says, in one line."""
+REASON_CHARACTERS = 400
 
 
 class LineRate:
@@ -65,8 +66,8 @@ class LoginBook:
         left_out = self._rates.setdefault(door, LineRate(self._clock)).take()
         if left_out is None:
             return
-        who = "" if principal is None else f" as {shown(principal)}"
-        log.warning("%s: login from %s%s failed: %s", door, peer, who, shown(reason, quoted=False))
+        who = "" if principal is None else f" as {quoted(principal)}"
+        log.warning("%s: login from %s%s failed: %s", door, peer, who, reason_of(reason))
         if left_out:
             log.warning("%s: %d more failed logins were not logged", door, left_out)
 
@@ -83,10 +84,9 @@ class LoginBook:
         return dict(self._failed)
 
 
-def shown(text: str, *, quoted: bool = True) -> str:
-    """What a peer said, fit for a line of a log: short, and without characters that steer a terminal."""
-    safe = text[: NAME_CHARACTERS if quoted else 4 * NAME_CHARACTERS].encode("unicode_escape").decode("ascii")
-    return f"'{safe}'" if quoted else safe
+def reason_of(text: str) -> str:
+    """Why a peer is turned away, fit for a line of a log: short, on one line. What the peer said in it is `quoted`."""
+    return printable(text[:REASON_CHARACTERS])
 
 
 LOGINS = LoginBook()

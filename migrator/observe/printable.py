@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+NAME_CHARACTERS = 100
+"""Of a name that somebody else has chosen, in one line."""
 _INDENT = "    "
 _BEYOND_ASCII = re.compile(r"[^\n -~]")
 
@@ -24,6 +26,17 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def quoted(text: str, most: int = NAME_CHARACTERS) -> str:
+    """What others sent, within a sentence: in quotes that nothing in it can end. A longer text is cut; dots behind
+    the quotes say so.
+
+    >>> print(quoted("eve' failed"), quoted("a" * 200, 3))
+    'eve\\' failed' 'aaa'...
+    """
+    inside = printable(text[:most].replace("\\", "\\\\").replace("'", "\\'"))
+    return f"'{inside}'{'...' if len(text) > most else ''}"
 
 
 def printable_lines(text: str) -> str:

@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from migrator.observe.printable import quoted
 from migrator.rpc.doors import DOORS, REMEDIES, Door
 from migrator.rpc.identity import CALLER, Caller, Identities
 
@@ -136,7 +137,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
 
     def _refuse(self, caller: Caller, method: str, why: str) -> CallRefused:
         call = method.rpartition("/")[2]
-        text = f"{caller.name} may not call {call}: {why}"
+        text = f"{quoted(caller.name)} may not call {call}: {why}"
         self._refusals.tell(caller, call, text)
         return CallRefused(grpc.StatusCode.PERMISSION_DENIED, text)
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from migrator.errors import PeerError
+from migrator.observe.printable import quoted
 from migrator.values import value
 from migrator.wire.answers import ANSWER, Answer
 from migrator.wire.api_versions import (
@@ -182,7 +183,7 @@ class Connection:
             return True
         if sasl.has_expired:
             raise SessionExpiredError(
-                f"the session of {self._principal} has expired, and the client has not logged in again"
+                f"the session of {quoted(str(self._principal))} has expired, and the client has not logged in again"
             )
         return False
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from migrator.errors import PeerError
-from migrator.observe.logins import LOGINS, LineRate, LoginBook, shown
+from migrator.observe.logins import LOGINS, LineRate, LoginBook, reason_of
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.acceptor import Acceptor, tls_failure
@@ -272,7 +272,7 @@ class KafkaListener:
         left_out = self._lines.take()
         if left_out is not None:
             more = f" ({left_out} more were not logged)" if left_out else ""
-            log.warning("%s: connection from %s closed: %s%s", self.name, host, shown(reason, quoted=False), more)
+            log.warning("%s: connection from %s closed: %s%s", self.name, host, reason_of(reason), more)
 
     async def _watch(self) -> None:
         """Cut off who is slow, and look at the files of certificates: a broken one is to be known before it is used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 
 import pytest
@@ -16,7 +17,8 @@ from migrator.observe.doors import (
     RELOAD_FAILURES,
     DoorCollector,
 )
-from migrator.observe.logins import BURST, NAME_CHARACTERS, PER_SECOND, LoginBook
+from migrator.observe.logins import BURST, PER_SECOND, LoginBook
+from migrator.observe.printable import NAME_CHARACTERS, quoted
 from tests.wire.support.odd_certificates import make
 
 DAY = 86_400
@@ -51,6 +53,18 @@ def test_what_a_peer_calls_itself_does_not_steer_a_terminal(caplog: pytest.LogCa
     (line,) = caplog.messages
     assert line.isprintable()
     assert len(line) < 4 * NAME_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    "name", ["'", "\\", "\\'", "eve' failed: x; listener A: login from 10.0.0.9 as 'admin", "a\nb", "é"]
+)
+def test_a_name_cannot_end_its_own_quotes(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    LoginBook(Clock()).failed("listener A", "10.0.0.1", "wrong password", name)
+    (line,) = caplog.messages
+    inside = line.removeprefix("listener A: login from 10.0.0.1 as '").removesuffix("' failed: wrong password")
+    assert re.fullmatch(r"(?:[^'\\]|\\.)*", inside)
+    assert line == f"listener A: login from 10.0.0.1 as {quoted(name)} failed: wrong password"
+    assert inside.encode("latin-1", "backslashreplace").decode("unicode_escape") == name
 
 
 def test_the_end_of_a_chain_is_its_first_and_the_end_of_trust_its_last() -> None:

@@ -175,7 +175,7 @@ async def test_whoever_is_refused_reads_why_in_his_own_log(tmp_path: Path, caplo
         finally:
             await transport.close()
     (said,) = [record.message for record in caplog.records if record.name == raft_transport.__name__]
-    assert said.startswith(f"No gRPC with node {PEER}: User:CN=broker-7 may not call Vote")
+    assert said.startswith(f"No gRPC with node {PEER}: 'User:CN=broker-7' may not call Vote")
     assert "migrator.grpc.voter.principals" in said
 
 
@@ -216,7 +216,7 @@ async def test_the_log_names_who_was_refused_and_does_not_fill(
                 _, why = await call(channel, "/migrator.operator.v1.Operator/Force", b"")
     assert "migrator.grpc.operator.principals" in why
     (record,) = [record for record in caplog.records if record.name == doorkeeper.__name__]
-    assert "User:CN=broker-7 may not call Force" in record.message
+    assert "'User:CN=broker-7' may not call Force" in record.message
     assert "127.0.0.1" in record.message
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from migrator.observe.printable import quoted
 from migrator.values import value
 from migrator.wire.principal import Principal
 from migrator.wire.sasl.exchange import OAUTHBEARER, Authenticated, AuthenticationError, ServerExchange
@@ -138,7 +139,7 @@ class SaslServer:
         elif self._exchange is not None:
             error = self._fail(ErrorCode.illegal_sasl_state, "the client sent a second SaslHandshake")
         elif mechanism not in self._mechanisms:
-            error = self._fail(ErrorCode.unsupported_sasl_mechanism, f"mechanism {mechanism[:40]!r} is not enabled")
+            error = self._fail(ErrorCode.unsupported_sasl_mechanism, f"mechanism {quoted(mechanism)} is not enabled")
         elif self.principal is not None and mechanism != self._mechanism:
             error = self._fail(
                 ErrorCode.unsupported_sasl_mechanism, f"the client changed from {self._mechanism} to {mechanism}"
