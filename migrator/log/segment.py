@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from migrator.log.errors import NoSpaceError, StorageError, storage_errors
@@ -20,6 +20,8 @@ from migrator.records.runs import INDEX_INTERVAL_BYTES, BatchRun
 
 SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
+WINDOW_BYTES = INDEX_INTERVAL_BYTES + HEADER_SIZE
+"""How much of the file one search for a batch reads at once."""
 COMPANION_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 """Disposable files that stock Kafka keeps beside a segment."""
 
@@ -107,8 +109,8 @@ class Segment:
         del self._offsets[kept:], self._positions[kept:]
         if position == 0:
             self.first_timestamp_ms = None
-        self.next_offset = self._end_before(position)
         self.size = position
+        self.next_offset = self._end_offset()
 
     def sync(self) -> None:
         """Make all that was written durable; callable from another thread.
@@ -120,14 +122,13 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Byte position of the batch that holds an offset; the size for the end offset."""
+        if offset >= self.next_offset:
+            return self.size
         index = bisect_right(self._offsets, offset) - 1
-        position = self._positions[index] if index >= 0 else 0
-        while position < self.size:
-            header = self._header_at(position)
+        for position, header in self._headers(self._positions[index] if index >= 0 else 0):
             if offset < header.next_offset:
                 return position
-            position += header.size
-        return position
+        return self.size
 
     def header_of(self, offset: int) -> BatchHeader:
         """The header of the batch that holds an offset of this segment.
@@ -166,16 +167,15 @@ class Segment:
         if limit >= self.size and end_offset >= self.next_offset:
             return self.size, self.next_offset
         index = min(bisect_right(self._positions, limit), bisect_right(self._offsets, end_offset)) - 1
-        position, reached = start, offset
+        stop, reached = start, offset
         if index >= 0 and self._positions[index] > start:
-            position, reached = self._positions[index], self._offsets[index]
-        while position < self.size:
-            header = self._header_at(position)
+            stop, reached = self._positions[index], self._offsets[index]
+        for position, header in self._headers(stop):
             too_far = position + header.size > limit and position > start
             if too_far or header.next_offset > end_offset:
                 break
-            position, reached = position + header.size, header.next_offset
-        return position, reached
+            stop, reached = position + header.size, header.next_offset
+        return stop, reached
 
     def _read_all(self, position: int, size: int) -> bytes:
         data = self._read(position, size)
@@ -206,13 +206,22 @@ class Segment:
     def _header_at(self, position: int) -> BatchHeader:
         return read_header(self._read(position, HEADER_SIZE))
 
-    def _end_before(self, position: int) -> int:
-        """The offset behind the last batch that ends at or before a position."""
-        index = bisect_right(self._positions, position - 1) - 1
-        at, end = self._positions[index] if index >= 0 else 0, self.base_offset
-        while at < position:
-            header = self._header_at(at)
-            at, end = at + header.size, header.next_offset
+    def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Every header from a batch's position on, with its own position. One read serves all batches up to about the
+        next mark of the index: those of a controller are small, and a read for each header was 26 a look-up."""
+        begun, window = position, b""
+        while position < self.size:
+            if position - begun + HEADER_SIZE > len(window):
+                begun, window = position, self._read(position, WINDOW_BYTES)
+            header = read_header(window, position - begun)
+            yield position, header
+            position += header.size
+
+    def _end_offset(self) -> int:
+        """The offset behind the last batch."""
+        end = self.base_offset
+        for _, header in self._headers(self._positions[-1] if self._positions else 0):
+            end = header.next_offset
         return end
 
 

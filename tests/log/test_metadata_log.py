@@ -70,6 +70,35 @@ def test_what_is_appended_is_read_back_across_segments_and_boots(log: MetadataLo
     again.close()
 
 
+def test_a_batch_is_found_with_few_reads_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some 57 small batches lie between two marks of the index."""
+    log = MetadataLog.open(tmp_path)
+    for offset in range(500):
+        log.append(batch(offset))
+    reads: list[int] = []
+    read = segment.Segment._read
+
+    def counted(at: segment.Segment, position: int, size: int) -> bytes:
+        reads.append(position)
+        return read(at, position, size)
+
+    monkeypatch.setattr(segment.Segment, "_read", counted)
+    for offset in range(500):
+        reads.clear()
+        header = log.header_at(offset)
+        assert header is not None
+        assert header.base_offset == offset
+        assert len(reads) <= 2
+        reads.clear()
+        assert log.read(offset, 300, offset + 1) == batch(offset)
+        assert len(reads) <= 3
+    reads.clear()
+    log.truncate_to(499)
+    assert log.end_offset() == 499
+    assert len(reads) <= 3
+    log.close()
+
+
 def test_read_gives_whole_batches_within_the_bounds(tmp_path: Path) -> None:
     log = MetadataLog.open(tmp_path)
     batches = [batch(offset, count=3) for offset in range(0, 30, 3)]
