@@ -7,7 +7,6 @@ costs the same whether there are ten entries or a million.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Final
 
 from immutables import Map
@@ -15,9 +14,8 @@ from immutables import Map
 from migrator.image.model import Acl
 from migrator.records.acl_codes import PatternType
 from migrator.records.uuid import Uuid
+from migrator.turns import parts
 
-SLICE: Final = 500
-"""Entries that are taken in between two yields of `AclIndex.follow`."""
 WILDCARD: Final = "*"
 
 Pattern = tuple[int, int, str]
@@ -54,11 +52,11 @@ class AclIndex:
 
         :param changed: ids of entries that may differ; ids that do not are passed over.
         """
-        index, remaining = self, iter(changed)
-        while part := tuple(islice(remaining, SLICE)):
-            index = index._with(before, after, part)
-            if len(part) == SLICE:
+        index = self
+        for number, part in enumerate(parts(changed)):
+            if number:
                 yield
+            index = index._with(before, after, part)
         return index
 
     def at(self, pattern: Pattern) -> ByPrincipal | None:

@@ -19,13 +19,8 @@ from migrator.controller.token_index import TokenIndex
 from migrator.image.model import Acl, Changes, MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
+from migrator.turns import Turn
 from migrator.zookeeper.znodes.acls import entry_bytes_bound
-
-SLICE: Final = 10_000
-"""Partitions that `ControllerIndex.fill` takes in between two yields."""
-
-TOKENS_SLICE: Final = 500
-"""Delegation tokens likewise: each costs an HMAC."""
 
 TopicPartition = tuple[Uuid, int]
 """A partition, by topic id and number."""
@@ -109,24 +104,21 @@ class ControllerIndex:
         return index
 
     def fill(self, image: MetadataImage) -> Iterator[None]:
-        """Make an empty index that of an image, in slices of some milliseconds: the caller may do other things at each
-        yield, as long as nobody uses the index before the end."""
-        seen = 0
+        """Make an empty index that of an image; yields where a turn is over. It is of use only at the end."""
+        turn = Turn()
         for topic in image.topics.by_id.values():
             self._add_topic(topic)
-            seen += len(topic.partitions)
-            if seen >= SLICE:
-                seen = 0
+            if turn.is_over(1 + len(topic.partitions)):
                 yield
         self.acls = yield from self.acls.follow(Map(), image.acls, image.acls)
-        for number, acl in enumerate(image.acls.values()):
-            if number % SLICE == 0:
-                yield
+        for acl in image.acls.values():
             self._count_bytes(acl, 1)
-        for number, token_id in enumerate(image.tokens):
-            if number % TOKENS_SLICE == 0:
+            if turn.is_over():
                 yield
+        for token_id in image.tokens:
             self.tokens.follow(image.tokens, (token_id,))
+            if turn.is_over():
+                yield
 
     def in_sync(self, broker_id: int) -> PartitionSet:
         """Partitions whose ISR names the broker."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+
+from immutables import Map
 
 from migrator.image.model import Changes, MetadataImage, TopicImage
 from migrator.image.tracked import Interner
 from migrator.records.uuid import Uuid
+from migrator.turns import Turn
 
 NO_CHANGES = Changes()
-TOPICS_AT_ONCE = 500
-"""Compared in one slice: some milliseconds, unless topics have very many partitions."""
 
 
 def merge_changes(parts: Iterable[Changes]) -> Changes:
@@ -59,54 +60,75 @@ def undo_changes(parts: Iterable[Changes], image: MetadataImage) -> Changes:
 
 
 def compare_images(before: MetadataImage, after: MetadataImage) -> Iterator[Changes | None]:
-    """Exactly what differs between two images, in slices: yields None after every so many topics, at last the changes.
+    """Exactly what differs between two images: yields None where a turn is over, at last the changes.
 
     For a snapshot that replaces an image, where no records lead from the one to the other.
     """
-    old, new = before.topics.by_id, after.topics.by_id
-    topics = [topic_id for topic_id in {*old, *new} if old.get(topic_id) is not new.get(topic_id)]
-    partitions: dict[Uuid, frozenset[int]] = {}
-    intern = Interner()
-    for start in range(0, len(topics), TOPICS_AT_ONCE):
-        yield None
-        for topic_id in topics[start : start + TOPICS_AT_ONCE]:
-            changed = _differing_partitions(old.get(topic_id), new.get(topic_id))
-            if changed:
-                partitions[topic_id] = intern(changed)
-    yield None
+    turn = Turn()
+    topics, partitions = yield from _differing_topics(before.topics.by_id, after.topics.by_id, turn)
     yield Changes(
         features=before.features.levels != after.features.levels,
         zk_migration_state=_migration(before) != _migration(after),
-        brokers=_differing(before.cluster.brokers, after.cluster.brokers),
-        controllers=_differing(before.cluster.controllers, after.cluster.controllers),
-        topics=frozenset(topic_id for topic_id in topics if topic_id not in old or topic_id not in new),
+        brokers=(yield from _differing(before.cluster.brokers, after.cluster.brokers, turn)),
+        controllers=(yield from _differing(before.cluster.controllers, after.cluster.controllers, turn)),
+        topics=topics,
         partitions=partitions,
-        configs=_differing(before.configs, after.configs),
-        quotas=_differing(before.quotas, after.quotas),
+        configs=(yield from _differing(before.configs, after.configs, turn)),
+        quotas=(yield from _differing(before.quotas, after.quotas, turn)),
         producer_ids=before.producer_ids_next != after.producer_ids_next,
-        acls=_differing(before.acls, after.acls),
-        scram=_differing(before.scram, after.scram),
-        tokens=_differing(before.tokens, after.tokens),
+        acls=(yield from _differing(before.acls, after.acls, turn)),
+        scram=(yield from _differing(before.scram, after.scram, turn)),
+        tokens=(yield from _differing(before.tokens, after.tokens, turn)),
     )
 
 
-def _differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> frozenset[Any]:
+def _differing(
+    before: Mapping[Any, Any], after: Mapping[Any, Any], turn: Turn
+) -> Generator[None, None, frozenset[Any]]:
     if before is after:
         return frozenset()
-    changed = {key for key, value in after.items() if before.get(key) != value}
-    changed.update(key for key in before if key not in after)
+    changed = set()
+    for key, value in after.items():
+        if before.get(key) != value:
+            changed.add(key)
+        if turn.is_over():
+            yield
+    for key in before:
+        if key not in after:
+            changed.add(key)
+        if turn.is_over():
+            yield
     return frozenset(changed)
 
 
-def _migration(image: MetadataImage) -> tuple[object, ...]:
-    return image.features.zk_migration_state, image.features.migration_hold
+def _differing_topics(
+    before: Map[Uuid, TopicImage], after: Map[Uuid, TopicImage], turn: Turn
+) -> Generator[None, None, tuple[frozenset[Uuid], Mapping[Uuid, frozenset[int]]]]:
+    """The topics of only one of the two, and the partitions that are new or differ."""
+    intern, one_sided, partitions = Interner(), set(), {}
+    for topic_id, topic in after.items():
+        old = before.get(topic_id)
+        if old is None:
+            one_sided.add(topic_id)
+        changed = frozenset[int]() if old is topic else _differing_partitions(old, topic)
+        if changed:
+            partitions[topic_id] = intern(changed)
+        if turn.is_over(1 if old is topic else 1 + len(topic.partitions)):
+            yield
+    for topic_id in before:
+        if topic_id not in after:
+            one_sided.add(topic_id)
+        if turn.is_over():
+            yield
+    return frozenset(one_sided), partitions
 
 
-def _differing_partitions(before: TopicImage | None, after: TopicImage | None) -> frozenset[int]:
-    """Of the topic as it is after; none for one that is gone."""
-    if after is None:
-        return frozenset()
+def _differing_partitions(before: TopicImage | None, after: TopicImage) -> frozenset[int]:
     if before is None:
         return frozenset(after.partitions)
     old = before.partitions
     return frozenset(number for number, state in after.partitions.items() if old.get(number) != state)
+
+
+def _migration(image: MetadataImage) -> tuple[object, ...]:
+    return image.features.zk_migration_state, image.features.migration_hold

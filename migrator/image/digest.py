@@ -26,14 +26,13 @@ from migrator.image.snapshot import (
 from migrator.records import metadata as rec
 from migrator.records.codec import encoder
 from migrator.records.uuid import Uuid
+from migrator.turns import Turn
 
 HASH_BYTES = 16
 MODULUS = 1 << 8 * HASH_BYTES
 DIGEST_LEVEL = 29
 """The level of metadata.version whose records are hashed. It does not follow the newest one that this program knows:
 during an upgrade, controllers of two releases compare their digests. A change of it needs a field in the request."""
-ENTITIES_AT_ONCE = 200
-"""In one step: a millisecond or two when every one of them differs."""
 
 _encode = encoder(DIGEST_LEVEL)
 _Records = Callable[[Any, Any], Iterable[rec.MetadataRecord]]
@@ -43,19 +42,21 @@ _Differing = tuple[int, Iterable[rec.MetadataRecord]]
 
 
 def digest_steps(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
-    """The digest of ``after`` minus that of ``before``, in parts to be added, each a bounded piece of work.
+    """The digest of ``after`` minus that of ``before``, in parts to be added, one for each turn of the event loop.
 
     What both images share costs no more than a look.
     """
-    total = looked = 0
+    total, turn = 0, Turn()
     for sign, records in _differing(before, after):
-        for record in records:
-            total += sign * int.from_bytes(blake2b(_encode(record), digest_size=HASH_BYTES).digest(), "big")
-            looked += 1
-        looked += 1
-        if looked >= ENTITIES_AT_ONCE:
+        if turn.is_over():
             yield total
-            total = looked = 0
+            total = 0
+        for record in records:
+            encoded = _encode(record)
+            total += sign * int.from_bytes(blake2b(encoded, digest_size=HASH_BYTES).digest(), "big")
+            if turn.is_over(size=len(encoded)):
+                yield total
+                total = 0
     yield total
 
 

@@ -6,6 +6,7 @@ Source: ``RecordsIterator``, which gives a batch's max timestamp as its append t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from migrator.image.loader import ImageLoader
@@ -17,6 +18,8 @@ from migrator.records.metadata import MetadataRecord
 
 Decode = Callable[[Batch], Sequence[MetadataRecord]]
 """The records of a data batch; one for each record of the batch, so that offsets stay what they are."""
+DecodeSized = Callable[[Batch], Iterable[tuple[MetadataRecord, int]]]
+"""The same, each record with its bytes."""
 
 
 def every_record(batch: Batch) -> Sequence[MetadataRecord]:
@@ -24,12 +27,7 @@ def every_record(batch: Batch) -> Sequence[MetadataRecord]:
 
     :raises CorruptRecordsError: a record does not decode.
     """
-    return list(each_record(batch))
-
-
-def each_record(batch: Batch) -> Iterator[MetadataRecord]:
-    """As `every_record`, one after the other: a batch of a stock controller may hold 10,000 of them."""
-    return (record for record, _ in batch.iter_records())
+    return [record for record, _ in batch.iter_records()]
 
 
 def append_records(loader: ImageLoader, header: BatchHeader, records: Sequence[MetadataRecord]) -> None:
@@ -49,9 +47,9 @@ def replay(loader: ImageLoader, batch: Batch, decode: Decode = every_record) -> 
 
 
 def replay_snapshot(
-    offset: int, epoch: int, batches: Iterable[Batch], decode: Callable[[Batch], Iterable[MetadataRecord]] = each_record
+    offset: int, epoch: int, batches: Iterable[Batch], decode: DecodeSized = Batch.sized_records
 ) -> Iterator[MetadataImage | None]:
-    """Build the image of a snapshot in slices: yields None after each, at last the image.
+    """Build the image of a snapshot: yields None where a turn is over, at last the image.
 
     :param offset: the snapshot's end offset (exclusive), as in its name; with ``epoch`` its id.
     :param batches: all of it, control batches included; the header says up to when its records were appended.
@@ -66,14 +64,17 @@ def replay_snapshot(
     yield from load_snapshot(records, Provenance(offset - 1, epoch, timestamp_ms))
 
 
-def snapshot_image(
-    offset: int, epoch: int, batches: Iterable[Batch], decode: Callable[[Batch], Iterable[MetadataRecord]] = each_record
-) -> MetadataImage:
+def snapshot_image(offset: int, epoch: int, batches: Iterable[Batch], decode: Decode = every_record) -> MetadataImage:
     """As `replay_snapshot`, at once."""
     image = None
-    for image in replay_snapshot(offset, epoch, batches, decode):  # noqa: B007 - the last one is the image
+    sized = partial(_unweighed, decode)
+    for image in replay_snapshot(offset, epoch, batches, sized):  # noqa: B007 - the last one is the image
         pass
     return image or EMPTY_IMAGE
+
+
+def _unweighed(decode: Decode, batch: Batch) -> Iterator[tuple[MetadataRecord, int]]:
+    return ((record, 0) for record in decode(batch))
 
 
 def _append_time(first: Batch) -> int:

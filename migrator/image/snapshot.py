@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import TypeVar
 
 from migrator.errors import InvariantViolation, require
 from migrator.image.builder import ImageBuilder
@@ -21,24 +22,27 @@ from migrator.image.security import acl_record, scram_record, token_record
 from migrator.records import metadata as rec
 from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid
 from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MinLevel
+from migrator.turns import Turn, in_order
 
-BATCH_RECORDS = 1024
+K = TypeVar("K")
+V = TypeVar("V")
+Step = rec.MetadataRecord | None
+"""None: a turn of the event loop is over before the next record is there."""
 
 
-def snapshot_batches(image: MetadataImage, batch_records: int = BATCH_RECORDS) -> Iterator[list[rec.MetadataRecord]]:
-    """The records that make the image out of nothing, some at a time, the same for equal images.
+def snapshot_records(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
+    """The records that make the image out of nothing, the same for equal images.
 
     They are meant for the image's own metadata.version. No image holds part of a transaction, so no snapshot does.
 
     :raises InvariantViolation: when the image holds what its metadata.version has no record for.
     """
-    records = snapshot_records(image)
-    while batch := list(islice(records, batch_records)):
-        yield batch
+    return (record for record in snapshot_steps(image) if record is not None)
 
 
-def snapshot_records(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
-    """Like `snapshot_batches`, record by record."""
+def snapshot_steps(image: MetadataImage) -> Iterator[Step]:
+    """As `snapshot_records`. To put a million topics in order takes many turns of the event loop, so there are steps
+    without a record."""
     level = image.features.metadata_version
     yield from _features(image, level)
     yield from _cluster(image, level)
@@ -47,20 +51,23 @@ def snapshot_records(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
     yield from _security(image, level)
 
 
-def load_snapshot(records: Iterable[rec.MetadataRecord], provenance: Provenance) -> Iterator[MetadataImage | None]:
-    """Build the image of a snapshot in slices: yields None after every so many records, at last the image.
+def load_snapshot(
+    records: Iterable[tuple[rec.MetadataRecord, int]], provenance: Provenance
+) -> Iterator[MetadataImage | None]:
+    """Build the image of a snapshot: yields None where a turn is over, at last the image.
 
+    :param records: each with its bytes.
     :param provenance: the last offset and epoch that the snapshot contains, and its last contained append time.
     :raises InvariantViolation: when a record does not fit, or is the marker of a transaction.
     """
-    builder = ImageBuilder(EMPTY_IMAGE)
-    for number, record in enumerate(records, 1):
+    builder, turn = ImageBuilder(EMPTY_IMAGE), Turn()
+    for number, (record, size) in enumerate(records, 1):
         try:
             builder.replay(record)
         except InvariantViolation as error:
             kind = type(record).__name__
             raise InvariantViolation(f"record {number} of the snapshot, a {kind}, does not fit: {error}") from error
-        if number % BATCH_RECORDS == 0:
+        if turn.is_over(size=size):
             yield None
     yield builder.build(provenance)[0]
 
@@ -115,11 +122,15 @@ def broker_record(broker: BrokerRegistration, level: int) -> rec.RegisterBrokerR
     )
 
 
-def _topics(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
-    for name, topic_id in sorted(image.topics.ids.items()):
+def _topics(image: MetadataImage, level: int) -> Iterator[Step]:
+    for topic in in_order(image.topics.ids.items()):
+        if topic is None:
+            yield None
+            continue
+        name, topic_id = topic
         yield rec.TopicRecord(name, topic_id)
-        for number, partition in sorted(image.topics.by_id[topic_id].partitions.items()):
-            yield partition_record(topic_id, number, partition, level)
+        for item in in_order(image.topics.by_id[topic_id].partitions.items(), key=itemgetter(0)):
+            yield None if item is None else partition_record(topic_id, *item, level)
 
 
 def partition_record(topic_id: Uuid, number: int, partition: PartitionRegistration, level: int) -> rec.PartitionRecord:
@@ -146,12 +157,11 @@ def partition_record(topic_id: Uuid, number: int, partition: PartitionRegistrati
     )
 
 
-def _settings(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
-    for resource, config in sorted(image.configs.items(), key=lambda item: (item[0].resource_type, item[0].name)):
-        yield from config_records(resource, config)
-    entities = [(_sorted_entity(key), key, quotas) for key, quotas in image.quotas.items()]
-    for _, key, quotas in sorted(entities, key=lambda item: [_entity_order(part) for part in item[0]]):
-        yield from quota_records(key, quotas)
+def _settings(image: MetadataImage) -> Iterator[Step]:
+    configs = in_order(image.configs.items(), key=lambda item: (item[0].resource_type, item[0].name))
+    yield from _each(configs, config_records)
+    quotas = in_order(image.quotas.items(), key=lambda item: [_entity_order(part) for part in _sorted_entity(item[0])])
+    yield from _each(quotas, quota_records)
     if image.producer_ids_next >= 0:
         yield rec.ProducerIdsRecord(-1, -1, image.producer_ids_next)
 
@@ -176,15 +186,23 @@ def _entity_order(entity: rec.QuotaEntity) -> tuple[str, bool, str]:
     return entity.entity_type, entity.entity_name is not None, entity.entity_name or ""
 
 
-def _security(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
-    for acl_id, acl in sorted(image.acls.items()):
-        yield acl_record(acl_id, acl)
+def _security(image: MetadataImage, level: int) -> Iterator[Step]:
+    yield from _each(in_order(image.acls.items(), key=itemgetter(0)), lambda acl_id, acl: (acl_record(acl_id, acl),))
     _exists("SCRAM credentials", level, MinLevel.SCRAM, used=bool(image.scram))
-    for key, item in sorted(image.scram.items(), key=lambda item: (item[0].mechanism, item[0].user)):
-        yield scram_record(key, item)
+    scram = in_order(image.scram.items(), key=lambda item: (item[0].mechanism, item[0].user))
+    yield from _each(scram, lambda key, item: (scram_record(key, item),))
     _exists("delegation tokens", level, MinLevel.DELEGATION_TOKENS, used=bool(image.tokens))
-    for _, token in sorted(image.tokens.items()):
-        yield token_record(token)
+    yield from _each(in_order(image.tokens.items(), key=itemgetter(0)), lambda _, token: (token_record(token),))
+
+
+def _each(
+    items: Iterator[tuple[K, V] | None], records: Callable[[K, V], Iterable[rec.MetadataRecord]]
+) -> Iterator[Step]:
+    for item in items:
+        if item is None:
+            yield None
+        else:
+            yield from records(*item)
 
 
 def _exists(what: str, level: int, since: MinLevel, *, used: bool) -> bool:

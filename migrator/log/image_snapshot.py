@@ -1,4 +1,4 @@
-"""Writes the snapshot of an image, a batch at a time between other turns of the event loop."""
+"""Writes the snapshot of an image, a batch in each turn of the event loop."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 from migrator.clock import wall_ms
 from migrator.image.model import MetadataImage
-from migrator.image.snapshot import snapshot_batches
+from migrator.image.snapshot import snapshot_steps
 from migrator.log.snapshots import SnapshotWriter
 from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_set import NO_MEMBERSHIP, Membership
-from migrator.records.codec import encode_all
+from migrator.records.codec import encoder
+from migrator.turns import Turn, give_back
 
 
 async def write_snapshot(
@@ -30,6 +31,7 @@ async def write_snapshot(
     provenance, level = image.provenance, image.features.metadata_version
     snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
     loop, now_ms = asyncio.get_running_loop(), wall_ms()
+    encode, turn = encoder(level), Turn()
     with SnapshotWriter(
         directory,
         snapshot_id,
@@ -37,8 +39,14 @@ async def write_snapshot(
         now_ms=now_ms,
         membership=membership_at(snapshot_id.offset),
     ) as writer:
-        for records in snapshot_batches(image):
-            writer.append(encode_all(records, level), now_ms=now_ms)
-            await asyncio.sleep(0)
+        values: list[bytes] = []
+        for record in snapshot_steps(image):
+            if record is not None:
+                values.append(encode(record))
+            if record is None or turn.is_over(size=len(values[-1])):
+                writer.append(values, now_ms=now_ms)
+                values.clear()
+                await give_back()
+        writer.append(values, now_ms=now_ms)
         await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
     return snapshot_id

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
 from random import Random
 from typing import Any, TypeVar
 
@@ -42,6 +41,7 @@ from migrator.records.errors import TooLongError
 from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
 from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME
+from migrator.turns import TURN_RECORDS, give_back, in_turns, parts
 from migrator.wire.aside import DECISIONS
 from migrator.wire.big_requests import PLACE
 
@@ -51,9 +51,6 @@ R = TypeVar("R")
 Admit = Callable[[], Awaitable[None]]
 Check = Callable[[MetadataImage, ControllerIndex, Sequence[MetadataRecord]], None]
 Decide = Callable[[MetadataImage, Context], Decision[R]]
-
-BATCH_RECORDS = 1_000
-"""Records in one batch of a decision that may be cut."""
 
 NOT_ACTIVE = "This node is not the active controller."
 NOTHING_APPENDED = "epoch {epoch} ended, or the disk is full, while records were appended"
@@ -77,8 +74,8 @@ class IndexKeeper:
         :param current: the image at the log's end, which must not move until this is done.
         """
         index, image = ControllerIndex(self._token_secret), current()
-        for _ in index.fill(image):
-            await asyncio.sleep(0)
+        async for _ in in_turns(index.fill(image)):
+            pass
         require(current() is image, "the image moved while it was indexed")
         self.index = index
         self.sessions = Sessions(self._session_timeout_ms)
@@ -375,9 +372,9 @@ class ActiveController:
             if decision.atomic:
                 await self._append_whole(epoch, tuple(decision.records))
             else:
-                for records in _groups(decision.records):
+                for records in parts(decision.records):
                     self._append(epoch, records)
-                    await asyncio.sleep(0)
+                    await give_back()
                     self._check_still(epoch)
         except NotLeadingError as error:
             raise RefusedError(ErrorCode.not_controller, str(error)) from error
@@ -388,7 +385,7 @@ class ActiveController:
         """One batch; a big one is encoded beside the event loop and applied over several of its turns."""
         if not records:
             return
-        if len(records) <= BATCH_RECORDS:
+        if len(records) <= TURN_RECORDS:
             self._append(epoch, records)
             return
         batch = await DECISIONS.run(partial(_batch, self._metadata.image, records))
@@ -440,9 +437,3 @@ def _level(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:
     named = (r.feature_level for r in records if isinstance(r, FeatureLevelRecord) and r.name == FEATURE_NAME)
     level = image.features.metadata_version
     return level if image.features.levels else next(named, level)
-
-
-def _groups(records: Iterable[MetadataRecord]) -> Iterator[tuple[MetadataRecord, ...]]:
-    iterator = iter(records)
-    while group := tuple(islice(iterator, BATCH_RECORDS)):
-        yield group

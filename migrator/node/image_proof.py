@@ -17,12 +17,13 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.image.digest import MODULUS, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
-from migrator.image.replay import append_records, each_record, replay_snapshot
+from migrator.image.replay import append_records, replay_snapshot
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.storage import NodeStorage
 from migrator.observe.status import ImagesStatus
 from migrator.raft.transport import TransportError
 from migrator.rpc.quorum_service import ImageDigest
+from migrator.turns import Turn
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,6 @@ ASK_SECONDS = 1.0
 REQUEST_SECONDS = 5.0
 PATIENCE_SECONDS = 600.0
 """For the first digest of a large cluster, which is one of every entity."""
-SLICE_RECORDS = 200
 AHEAD_MAX = 1 << 20
 
 NOT_YET = ImageDigest(-1)
@@ -137,19 +137,19 @@ class ImageProof:
         if oldest is not None:
             for image in replay_snapshot(oldest.offset, oldest.epoch, self._storage.snapshot(oldest)):  # noqa: B007
                 yield None
-        loader = ImageLoader(image or EMPTY_IMAGE)
+        loader, turn = ImageLoader(image or EMPTY_IMAGE), Turn()
         at = start if oldest is None else oldest.offset
         while at < end and metadata_log.start_offset() == start:
             for batch in self._storage.some_batches(at):
                 at = batch.header.next_offset
                 if not batch.header.is_control:
                     records = []
-                    for record in each_record(batch):
+                    for record, size in batch.sized_records():
                         records.append(record)
-                        if len(records) % SLICE_RECORDS == 0:
+                        if turn.is_over(size=size):
                             yield None
                     append_records(loader, batch.header, records)
-                    while loader.apply(SLICE_RECORDS):
+                    while loader.apply(turn.records_left):
                         yield None
                     loader.commit(min(at, end), end)
                     yield None

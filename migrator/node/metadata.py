@@ -1,8 +1,8 @@
 """The images of one node, kept in step with its log: applies in slices, publishes to subscribers, wakes who waits.
 
 The log itself is the queue: what it has appended is read from there in order, so that a big copy, a follower that is
-far behind, or a snapshot that takes the log's place is applied a few milliseconds and some records at a time while
-heartbeats go on, and no memory is needed for what is still to come.
+far behind, or a snapshot that takes the log's place is applied a `Turn` at a time while heartbeats go on, and no memory
+is needed for what is still to come.
 """
 
 from __future__ import annotations
@@ -16,20 +16,14 @@ from migrator.errors import MigratorError, require
 from migrator.image.changes import compare_images
 from migrator.image.loader import ImageLoader, Step
 from migrator.image.model import Changes, ImageDelta, MetadataImage
-from migrator.image.replay import append_records, each_record, replay_snapshot, snapshot_image
+from migrator.image.replay import append_records, replay, replay_snapshot, snapshot_image
 from migrator.observe.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, read_header
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
+from migrator.turns import TURN_RECORDS, Turn, give_back
 
-SLICE_SECONDS = 0.01
-"""How long one turn of the event loop applies records."""
-TURN_RECORDS = 4_000
-"""How many records at most that is, on a fast machine."""
-SLICE_RECORDS = 500
-SNAPSHOT_SLICE_RECORDS = 1_024
-"""Records between two steps of `migrator.image.replay.replay_snapshot`."""
 FREEZE_RECORDS = 20_000
 """After so many records the garbage collector is told that what there is now stays."""
 
@@ -84,17 +78,19 @@ class _Decoding:
     def __init__(self, batch: Batch) -> None:
         self.header = batch.header
         self._records: list[MetadataRecord] = []
-        self._source = each_record(batch)
+        self._source = batch.sized_records()
 
     @property
-    def is_done(self) -> bool:
-        return len(self._records) == self.header.count
+    def decoded(self) -> int:
+        return len(self._records)
 
-    def go_on(self, max_records: int) -> int:
-        """Decode some more; how many."""
-        some = list(itertools.islice(self._source, max_records))
-        self._records += some
-        return len(some)
+    def go_on(self, turn: Turn) -> bool:
+        """Decode some more; whether the turn is over before the batch is."""
+        for record, size in self._source:
+            self._records.append(record)
+            if turn.is_over(size=size):
+                return True
+        return False
 
     def hand_over(self, loader: ImageLoader) -> None:
         """Give a decoded batch to the loader."""
@@ -203,8 +199,7 @@ class MetadataRuntime:
         if snapshot is not None:
             self._reset(snapshot_image(snapshot.offset, snapshot.epoch, self._read_snapshot(snapshot)))
         for batch in batches:
-            self._take(batch)
-            self._loader.apply()
+            replay(self._loader, batch)
         self._go_on_from(self._log_end())
 
     def appended(self) -> None:
@@ -215,7 +210,7 @@ class MetadataRuntime:
         """The log has appended one batch of these records, decided on `image`; it is applied at once."""
         header = read_header(batches)
         while self._applied < header.base_offset:  # the record that opened the epoch
-            self._advance()
+            self._advance(Turn())
         append_records(self._loader, header, records)
         self._loader.apply()
         self._go_on_from(header.next_offset)
@@ -299,49 +294,54 @@ class MetadataRuntime:
 
     async def _drain(self) -> None:
         """Whoever waits for the end waits on when an error ends this: the process stops then."""
-        clock = asyncio.get_running_loop().time
         while not self.is_caught_up:
-            until, left = clock() + SLICE_SECONDS, TURN_RECORDS
-            while clock() < until and left > 0 and not self.is_caught_up:
-                left -= self._advance()
+            turn = Turn()
+            while not (self._advance(turn) or self.is_caught_up):
+                pass
             self._publish()
-            await asyncio.sleep(0)
+            await give_back()
         self._idle.set()
 
-    def _advance(self) -> int:
-        """One small piece of work; how many records it was, about."""
-        records = self._install_on() if self._installing is not None else self._apply_on()
-        self._gauge.count(Work.RECORDS, records)
-        return records
+    def _advance(self, turn: Turn) -> bool:
+        """One piece of work, no more than the turn has left; whether the turn is over."""
+        if self._installing is not None:
+            self._gauge.count(Work.RECORDS, TURN_RECORDS)
+            self._install_on()
+            return True
+        backlog = self._loader.backlog
+        if backlog:
+            applied = backlog - self._loader.apply(turn.records_left)
+            self._gauge.count(Work.RECORDS, applied)
+            return turn.is_over(applied)
+        return self._decode_on(turn)
 
-    def _install_on(self) -> int:
+    def _install_on(self) -> None:
+        """What `replay_snapshot` does in one turn."""
         delta = None if self._installing is None else next(self._installing)
         if delta is not None:
             self._installing = None
             self._reset(delta.after)
             self._tell(delta)
-        self._settle(SNAPSHOT_SLICE_RECORDS)
-        return SNAPSHOT_SLICE_RECORDS
+        self._settle(TURN_RECORDS)
 
-    def _apply_on(self) -> int:
-        """Apply what the loader has, or decode what comes next in the log."""
-        backlog = self._loader.backlog
-        if backlog:
-            return backlog - self._loader.apply(SLICE_RECORDS)
+    def _decode_on(self, turn: Turn) -> bool:
+        """Decode what comes next in the log; whether the turn is over."""
         decoding = self._decoding
         if decoding is None:
             batch = self._next_batch()
             if batch is None or batch.header.is_control:
-                return 1
+                return turn.is_over()
             decoding = self._decoding = _Decoding(batch)
-        decoded = decoding.go_on(SLICE_RECORDS)
-        if decoding.is_done:
+        before = decoding.decoded
+        is_over = decoding.go_on(turn)
+        self._gauge.count(Work.RECORDS, decoding.decoded - before)
+        if decoding.decoded == decoding.header.count:
             self._decoding = None
             self._taken = decoding.header.next_offset
             decoding.hand_over(self._loader)
             if self._loader.transaction_start is not None:
                 self._settle(decoding.header.count)
-        return decoded
+        return is_over
 
     def _next_batch(self) -> Batch | None:
         """From the log; a control batch holds nothing for the image and is passed over."""
@@ -364,13 +364,6 @@ class MetadataRuntime:
         if self._unfrozen >= FREEZE_RECORDS:
             self._unfrozen = 0
             freeze_live_objects()
-
-    def _take(self, batch: Batch) -> None:
-        """Decode a whole batch at once."""
-        if not batch.header.is_control:
-            decoding = _Decoding(batch)
-            decoding.go_on(batch.header.count)
-            decoding.hand_over(self._loader)
 
     def _publish(self) -> None:
         if self._installing is not None:

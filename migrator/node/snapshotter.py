@@ -1,7 +1,7 @@
 """Makes snapshots of the published image, by bytes and by time as Kafka does, and lets old ones go.
 
-The image is immutable, so a snapshot takes as long as it takes: it is encoded a batch at a time between other turns of
-the event loop, and fsynced in a thread.
+The image is immutable, so a snapshot takes as long as it takes: it is encoded over many turns of the event loop, and
+fsynced in a thread.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from migrator.log.retention import HELD_BACK, Retention
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.storage import NodeStorage
 from migrator.raft.messages import EpochOffset
+from migrator.turns import in_turns
 
 log = logging.getLogger(__name__)
 
@@ -99,12 +100,12 @@ class Snapshotter:
         return snapshot_id
 
     async def _read_back(self, snapshot_id: EpochOffset, image: MetadataImage) -> None:
-        read, difference = None, 0
-        for read in replay_snapshot(snapshot_id.offset, snapshot_id.epoch, self._storage.snapshot(snapshot_id)):  # noqa: B007 - the last one counts
-            await asyncio.sleep(0)
-        for part in digest_steps(image, read or EMPTY_IMAGE):
+        read, difference = EMPTY_IMAGE, 0
+        batches = self._storage.snapshot(snapshot_id)
+        async for step in in_turns(replay_snapshot(snapshot_id.offset, snapshot_id.epoch, batches)):
+            read = step or read
+        async for part in in_turns(digest_steps(image, read)):
             difference += part
-            await asyncio.sleep(0)
         if difference % MODULUS:
             remove_file(self._storage.log.store.path(snapshot_id))
             raise InvariantViolation(

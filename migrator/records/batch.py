@@ -135,13 +135,23 @@ class Batch:
 
     def iter_records(self, wanted: Callable[[bytes, int], bool] | None = None) -> Iterator[tuple[MetadataRecord, int]]:
         """As `records`, one after the other: a batch of a stock leader may hold 10,000 of them."""
+        buffer = bytes(self.data)
+        for start, end in self._values(buffer):
+            yield decode_at(buffer, start, end) if wanted is None or wanted(buffer, start) else _PASSED_OVER
+
+    def sized_records(self) -> Iterator[tuple[MetadataRecord, int]]:
+        """Every metadata record with the number of its bytes, one after the other; errors as `records`."""
+        buffer = bytes(self.data)
+        for start, end in self._values(buffer):
+            yield decode_at(buffer, start, end)[0], end - start
+
+    def _values(self, buffer: bytes) -> Iterator[tuple[int, int]]:
         if self.header.is_control:
             raise CorruptRecordsError(f"the batch at offset {self.header.base_offset} holds control records")
-        buffer = bytes(self.data)
         for key, start, end in _walk(buffer, self.header):
             if key is not None:
                 raise CorruptRecordsError("a metadata record has a key", start)
-            yield decode_at(buffer, start, end) if wanted is None or wanted(buffer, start) else _PASSED_OVER
+            yield start, end
 
 
 Bounds = tuple[int, int]

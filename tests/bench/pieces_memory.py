@@ -14,7 +14,7 @@ import psutil
 from migrator.controller.index import ControllerIndex
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage
-from migrator.image.snapshot import load_snapshot, snapshot_batches
+from migrator.image.snapshot import load_snapshot, snapshot_records
 from migrator.log.snapshots import SnapshotWriter, iter_snapshot
 from migrator.migration.broker_rpcs.requests import RequestPlan, Terms, plan_takeover
 from migrator.raft.messages import EpochOffset
@@ -215,8 +215,7 @@ def _snapshot_write(sample: Sample) -> Callable[[], str]:
 def _write_snapshot(image: MetadataImage, directory: Path) -> Path:
     snapshot_id = EpochOffset(1, image.provenance.offset + 1)
     with SnapshotWriter(directory, snapshot_id, last_contained_log_timestamp_ms=_NOW_MS, now_ms=_NOW_MS) as writer:
-        for records in snapshot_batches(image):
-            writer.append(encode_all(records, LEVEL), now_ms=_NOW_MS)
+        writer.append(encode_all(snapshot_records(image), LEVEL), now_ms=_NOW_MS)
         return writer.freeze(now_ms=_NOW_MS)
 
 
@@ -224,10 +223,10 @@ def _snapshot_load(sample: Sample) -> Callable[[], str]:
     path = _write_snapshot(sample.image, sample.directory)
     provenance = sample.image.provenance
 
-    def records() -> Iterator[m.MetadataRecord]:
+    def records() -> Iterator[tuple[m.MetadataRecord, int]]:
         for batch in iter_snapshot(path):
             if not batch.header.is_control:
-                yield from (record for record, _ in batch.records())
+                yield from batch.sized_records()
 
     def run() -> str:
         image = EMPTY_IMAGE

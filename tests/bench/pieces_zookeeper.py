@@ -18,7 +18,7 @@ from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, zookeeper_client
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
-from migrator.image.snapshot import snapshot_batches
+from migrator.image.snapshot import snapshot_records
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import SnapshotWriter
 from migrator.migration.copying.compare import WriteChunk, compare
@@ -189,8 +189,7 @@ def _log_directory(directory: Path, image: MetadataImage) -> Path:
     folder.mkdir(parents=True)
     snapshot_id = EpochOffset(1, image.provenance.offset + 1)
     with SnapshotWriter(folder, snapshot_id, last_contained_log_timestamp_ms=0, now_ms=0) as writer:
-        for records in snapshot_batches(image):
-            writer.append(encode_all(records, LEVEL), now_ms=0)
+        writer.append(encode_all(snapshot_records(image), LEVEL), now_ms=0)
         writer.freeze(now_ms=0)
     return directory
 

@@ -8,12 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.image.digest import ENTITIES_AT_ONCE, MODULUS, digest, digest_steps
+from migrator.image.digest import MODULUS, digest, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.image.snapshot import load_snapshot, snapshot_records
 from migrator.records import metadata as rec
 from migrator.records.versions import LATEST_KNOWN
+from migrator.turns import TURN_RECORDS
 from tests.image.support.rows import image_rows
 from tests.image.support.strategies import image_of, images, record_sequences, small_uuid, transactional_sequences
 from tests.image.test_snapshot import at_level
@@ -45,7 +46,7 @@ def test_the_digest_by_steps_is_that_of_the_image_of_its_snapshot_and_of_a_repla
     image = loader.published
     assert (known + sum(digest_steps(at, image))) % MODULUS == digest(image) == digest(replayed(log, image))
     newest = at_level(image, LATEST_KNOWN)
-    *_, read = load_snapshot(snapshot_records(newest), newest.provenance)
+    *_, read = load_snapshot(((record, 0) for record in snapshot_records(newest)), newest.provenance)
     assert read is not None
     assert digest(read) == digest(newest)
 
@@ -87,10 +88,9 @@ def test_registrations_in_the_order_of_a_stock_snapshot_are_the_same_metadata() 
 
 
 def test_no_step_grows_with_the_cluster_and_what_is_shared_is_not_hashed() -> None:
-    topics = [rec.TopicRecord(f"t{number}", small_uuid(number)) for number in range(5 * ENTITIES_AT_ONCE)]
+    topics = [rec.TopicRecord(f"t{number}", small_uuid(number)) for number in range(5 * TURN_RECORDS)]
     wide = [
-        rec.PartitionRecord(number, small_uuid(0), (1,), (1,), (), (), 1, 0, 0, 0)
-        for number in range(5 * ENTITIES_AT_ONCE)
+        rec.PartitionRecord(number, small_uuid(0), (1,), (1,), (), (), 1, 0, 0, 0) for number in range(5 * TURN_RECORDS)
     ]
     image = image_of([*topics, *wide])
     assert len(list(digest_steps(EMPTY_IMAGE, image))) > 10

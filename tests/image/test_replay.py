@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE
-from migrator.image.replay import every_record, replay, replay_snapshot, snapshot_image
+from migrator.image.replay import replay, replay_snapshot, snapshot_image
 from migrator.records.batch import Batch, build_batch, iter_batches
 from migrator.records.codec import encode_all
 from migrator.records.control import SnapshotFooter, SnapshotHeader, build_control_batch
@@ -46,7 +46,7 @@ def test_a_snapshot_carries_its_append_time_and_its_topics() -> None:
     ]
     image = snapshot_image(50, 3, batches)
     assert (image.provenance.offset, image.provenance.epoch, image.provenance.timestamp_ms) == (49, 3, 99)
-    assert [*replay_snapshot(50, 3, batches, every_record)][-1] == image
+    assert [*replay_snapshot(50, 3, batches)][-1] == image
     assert sorted(image.topics.ids) == ["topic-1", "topic-2", "topic-3"]
 
 

@@ -8,7 +8,7 @@ from immutables import Map
 
 from migrator.errors import InvariantViolation
 from migrator.image.model import EMPTY_IMAGE, FeaturesImage, MetadataImage
-from migrator.image.snapshot import load_snapshot, snapshot_batches, snapshot_records
+from migrator.image.snapshot import load_snapshot, snapshot_records
 from migrator.records import metadata as rec
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import FEATURE_NAME, LATEST_KNOWN, record_version
@@ -25,14 +25,12 @@ def at_level(image: MetadataImage, level: int) -> MetadataImage:
 def test_an_image_out_of_its_snapshot_is_the_same(image: MetadataImage) -> None:
     image = at_level(image, LATEST_KNOWN)
     records = list(snapshot_records(image))
-    *pauses, loaded = load_snapshot(records, image.provenance)
+    *pauses, loaded = load_snapshot(((record, 0) for record in records), image.provenance)
     assert loaded is not None
     assert image_rows(loaded) == image_rows(image)
     assert loaded.provenance == image.provenance
     assert pauses == [None] * (len(records) // 1024)
     assert list(snapshot_records(loaded)) == records, "equal images make equal snapshots"
-    assert [record for batch in snapshot_batches(image, 7) for record in batch] == records
-    assert all(len(batch) <= 7 for batch in snapshot_batches(image, 7))
 
 
 def test_records_come_in_the_order_of_stock_controllers() -> None:
@@ -104,9 +102,9 @@ def test_what_the_metadata_version_cannot_hold_is_never_dropped_silently(
 
 def test_a_transaction_in_a_snapshot_is_refused() -> None:
     with pytest.raises(InvariantViolation, match="record 2 of the snapshot, a BeginTransactionRecord, does not fit"):
-        list(load_snapshot([rec.NoOpRecord(), rec.BeginTransactionRecord()], EMPTY_IMAGE.provenance))
+        list(load_snapshot([(rec.NoOpRecord(), 0), (rec.BeginTransactionRecord(), 0)], EMPTY_IMAGE.provenance))
 
 
 def test_an_empty_image_has_an_empty_snapshot() -> None:
-    assert list(snapshot_batches(EMPTY_IMAGE)) == []
+    assert list(snapshot_records(EMPTY_IMAGE)) == []
     assert EMPTY_IMAGE.features.levels == Map()

@@ -13,9 +13,8 @@ from kio.schema.errors import ErrorCode
 from migrator.config.settings import Settings
 from migrator.log.metadata_log import MetadataLog
 from migrator.node.core import NodeCore
-from migrator.node.metadata import TURN_RECORDS
 from migrator.node.quorum import reads
-from migrator.node.quorum.intake import TURN_BATCHES, TURN_BYTES, check_records
+from migrator.node.quorum.intake import TURN_BATCHES, check_records
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse, RaftResponse
@@ -24,6 +23,7 @@ from migrator.records.codec import encode, encode_all
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
+from migrator.turns import TURN_BYTES, TURN_RECORDS
 from tests.node.support.cluster import FOLLOWS, Cluster, until
 
 AWAY = 3

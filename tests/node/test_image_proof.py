@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from migrator import turns
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader
-from migrator.image.snapshot import snapshot_batches
+from migrator.image.snapshot import snapshot_steps
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
-from migrator.node import image_proof, metadata
+from migrator.node import image_proof
 from migrator.node.image_proof import ImageComparison, ImageProof
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.storage import NodeStorage
@@ -161,8 +162,7 @@ async def test_the_digest_is_of_the_first_place_outside_transactions(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether what is committed comes in one piece or in several."""
-    monkeypatch.setattr(metadata, "TURN_RECORDS", 1)
-    monkeypatch.setattr(metadata, "SLICE_RECORDS", 1)
+    monkeypatch.setattr(turns, "TURN_RECORDS", 1)
     async with nodes(tmp_path, -1, -1) as (one, other):
         for node in (one, other):
             node.proof.image_digest(at, replay=False)
@@ -272,7 +272,7 @@ async def test_a_replay_begins_at_the_oldest_snapshot_and_ends_where_the_image_e
 async def test_a_log_that_is_replaced_during_a_replay_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_proof, "SLICE_RECORDS", 1)
+    monkeypatch.setattr(turns, "TURN_RECORDS", 1)
     async with nodes(tmp_path, -1) as (node,):
         await node.take(HISTORY)
         ahead = ImageLoader(node.images.published)
@@ -301,7 +301,7 @@ async def test_a_snapshot_that_does_not_hold_its_image_is_taken_away_again(
         other.append(ENDS[-1], 1, 1, [rec.ConfigRecord(4, "5", "x", "5")])
         other.apply()
         other.commit(ENDS[-1] + 1)
-        monkeypatch.setattr("migrator.log.image_snapshot.snapshot_batches", lambda _: snapshot_batches(other.published))
+        monkeypatch.setattr("migrator.log.image_snapshot.snapshot_steps", lambda _: snapshot_steps(other.published))
         with pytest.raises(InvariantViolation, match="does not hold the image that it is of"):
             await snapshotter.write(node.images.published)
         assert not node.log.store.ids()

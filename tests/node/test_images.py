@@ -11,13 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from migrator import turns
 from migrator.errors import require
-from migrator.image import changes, snapshot
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, ImageDelta, MetadataImage
 from migrator.image.replay import replay, snapshot_image
-from migrator.image.snapshot import snapshot_batches
-from migrator.node import metadata
+from migrator.image.snapshot import snapshot_records
 from migrator.node.metadata import MetadataRuntime
 from migrator.observe.loop_health import TurnGauge
 from migrator.raft.messages import EpochOffset
@@ -32,14 +31,6 @@ from tests.lanes import examples
 
 LEVEL = 21
 BEGIN, END, ABORT = rec.BeginTransactionRecord(), rec.EndTransactionRecord(), rec.AbortTransactionRecord()
-SMALL_SLICES = {
-    (metadata, "SLICE_RECORDS"): 1,
-    (metadata, "TURN_RECORDS"): 1,
-    (metadata, "SNAPSHOT_SLICE_RECORDS"): 1,
-    (snapshot, "BATCH_RECORDS"): 1,
-    (changes, "TOPICS_AT_ONCE"): 1,
-}
-"""One turn of the event loop is one small piece of work."""
 OLD_RECORDS = 30
 """In every snapshot, so that it takes many turns to apply one."""
 
@@ -102,8 +93,8 @@ class Log:
         at = image.provenance
         header = build_control_batch([SnapshotHeader(at.timestamp_ms)], timestamp_ms=1, leader_epoch=at.epoch)
         self.held = list(iter_batches(header))
-        for records in snapshot_batches(image):
-            self.held += iter_batches(build_batch(encode_all(records, LEVEL), timestamp_ms=1, leader_epoch=at.epoch))
+        for record in snapshot_records(image):
+            self.held += iter_batches(build_batch(encode_all([record], LEVEL), timestamp_ms=1, leader_epoch=at.epoch))
         self.base, self.batches = EpochOffset(at.epoch, at.offset + 1), []
         return self.base
 
@@ -123,8 +114,7 @@ class ImagesMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.small = pytest.MonkeyPatch()
-        for (module, name), value in SMALL_SLICES.items():
-            self.small.setattr(module, name, value)
+        self.small.setattr(turns, "TURN_RECORDS", 1)
         self.loop = asyncio.new_event_loop()
         self.log = Log()
         self.failures: list[BaseException] = []

@@ -26,6 +26,7 @@ from migrator.records.codec import encode_all
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, NoOpRecord, RegisterBrokerRecord
 from migrator.records.versions import LATEST_SUPPORTED
+from migrator.turns import TURN_RECORDS
 from tests.controller.support.leading_controller import some_uuid
 from tests.node.support.cluster import Cluster, running, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
@@ -33,7 +34,7 @@ from tests.patience import PATIENCE_SECONDS
 
 COUNTER = ConfigResource(ConfigResourceType.TOPIC, "counter")
 TURNS = 5
-MANY = active.BATCH_RECORDS + 1
+MANY = TURN_RECORDS + 1
 """Records that are encoded beside the event loop."""
 
 

@@ -26,6 +26,7 @@ from migrator.migration.broker_rpcs.requests import Addressed
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.turns import in_turns
 from migrator.values import value
 from migrator.wire.decode import decode_body
 from migrator.wire.legacy.encode import RequestEncoder
@@ -379,11 +380,7 @@ class _Channel:
 
 async def _in_slices(parts: Iterable[bytes]) -> list[bytes]:
     """Take an encoder's parts, with a turn for others between any two."""
-    chunks = []
-    for part in parts:
-        chunks.append(part)
-        await asyncio.sleep(0)
-    return chunks
+    return [part async for part in in_turns(parts)]
 
 
 def _partition_errors(answer: Any) -> Iterable[ErrorCode]:

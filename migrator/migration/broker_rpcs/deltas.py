@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from migrator.image.model import ImageDelta, MetadataImage, PartitionRegistration, TopicImage
 from migrator.migration.broker_rpcs.requests import (
-    SLICE_PARTITIONS,
     Outbox,
     RequestPlan,
     Terms,
@@ -31,6 +30,7 @@ from migrator.migration.broker_rpcs.requests import (
     without,
 )
 from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.turns import Turn
 from migrator.wire.legacy.messages import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -57,7 +57,7 @@ def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[RequestPlan]
     waiting = _waiting(delta, told)
 
     if fresh and terms.confirmed:
-        outbox.add(fresh, closing_update(outbox))
+        outbox.add(fresh, (yield from closing_update(outbox)))
     yield from _deletions(delta, outbox)
     if any(before.cluster.brokers.get(key) != after.cluster.brokers.get(key) for key in changes.brokers):
         outbox.add(known, outbox.update_metadata(UpdateType.UNKNOWN, ()))
@@ -76,7 +76,7 @@ def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[RequestPlan]
 def _changed_partitions(delta: ImageDelta) -> Work[list[TopicPartitions]]:
     """The partitions that are new or differ, by topic."""
     result: list[TopicPartitions] = []
-    seen = 0
+    turn = Turn()
     for topic_id, numbers in delta.changes.partitions.items():
         topic = delta.after.topics.by_id.get(topic_id)
         if topic is None:
@@ -85,9 +85,7 @@ def _changed_partitions(delta: ImageDelta) -> Work[list[TopicPartitions]]:
         differing = [number for number in sorted(numbers) if old.get(number) != topic.partitions.get(number)]
         if differing:
             result.append(TopicPartitions(topic, differing))
-        seen += len(numbers)
-        if seen >= SLICE_PARTITIONS:
-            seen = 0
+        if turn.is_over(1 + len(numbers)):
             yield
     return result
 
@@ -166,7 +164,7 @@ def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Colle
     """
     outbox = Outbox(image, terms)
     if terms.confirmed:
-        outbox.add(broker_ids, closing_update(outbox))
+        outbox.add(broker_ids, (yield from closing_update(outbox)))
     later = yield from _inform_fresh(outbox, broker_ids, told.waiting)
     return outbox.plan(Told(told.waiting, told.uninformed | later))
 
@@ -174,7 +172,7 @@ def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Colle
 def _removals(before: MetadataImage, changed: Iterable[TopicPartitions], outbox: Outbox) -> Work[None]:
     """Replicas that are no longer assigned are deleted (KAFKA-16120)."""
     stops: dict[int, list[StoppedTopic]] = {}
-    seen = 0
+    turn = Turn()
     for part in changed:
         old = _partitions(before, part.topic.topic_id)
         gone: dict[int, list[StoppedPartition]] = {}
@@ -185,9 +183,7 @@ def _removals(before: MetadataImage, changed: Iterable[TopicPartitions], outbox:
                     gone.setdefault(broker_id, []).append(StoppedPartition(number, state.leader_epoch, delete=True))
         for broker_id, partitions in gone.items():
             stops.setdefault(broker_id, []).append(StoppedTopic(part.topic.name, tuple(partitions)))
-        seen += len(part)
-        if seen >= SLICE_PARTITIONS:
-            seen = 0
+        if turn.is_over(1 + len(part)):
             yield
     for broker_id, topics in sorted(stops.items()):
         outbox.add([broker_id], StopReplica(tuple(topics)))

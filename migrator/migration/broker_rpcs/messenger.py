@@ -34,6 +34,7 @@ from migrator.migration.broker_rpcs.requests import (
     recipients,
 )
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.turns import give_back
 from migrator.wire.legacy.encode import RequestEncoder
 from migrator.wire.legacy.messages import LeaderAndIsr, LegacyRequest, SendingController
 
@@ -278,4 +279,4 @@ async def _finish(work: Work[RequestPlan]) -> RequestPlan:
         except StopIteration as end:
             plan: RequestPlan = end.value
             return plan
-        await asyncio.sleep(0)
+        await give_back()

@@ -23,6 +23,7 @@ from immutables import Map
 
 from migrator.image.model import BrokerRegistration, MetadataImage, TopicImage
 from migrator.records.uuid import Uuid
+from migrator.turns import Turn
 from migrator.values import value
 from migrator.wire.legacy.messages import (
     LeaderAndIsr,
@@ -35,7 +36,6 @@ from migrator.wire.legacy.messages import (
 
 PART_BYTES: Final = 10 * 2**20
 """About how big a part of a split UpdateMetadata is. Each part costs a broker a copy of its metadata cache."""
-SLICE_PARTITIONS: Final = 5_000
 
 T = TypeVar("T")
 Work = Generator[None, None, T]
@@ -148,7 +148,12 @@ def plan_takeover(
     for part in (yield from metadata_parts(outbox)):
         outbox.add(outbox.recipients, part)
     offset = image.provenance.offset
-    waiting = {topic_id: offset for name, topic_id in image.topics.ids.items() if name not in has_config}
+    waiting, turn = {}, Turn()
+    for name, topic_id in image.topics.ids.items():
+        if name not in has_config:
+            waiting[topic_id] = offset
+        if turn.is_over():
+            yield
     ready = yield from hosted(outbox.recipients, without(image, waiting))
     new = {broker.broker_id for broker in outbox.recipients.values() if broker.epoch > predecessor_offset}
     uninformed = yield from partly_hosting(new, image, waiting)
@@ -172,7 +177,7 @@ def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Wo
     assigned = yield from hosted(outbox.recipients, without(image, waiting))
     for broker_id, topics in assigned.items():
         outbox.add([broker_id], outbox.leader_and_isr(outbox.full_type(broker_id), topics))
-    outbox.add(outbox.recipients, closing_update(outbox))
+    outbox.add(outbox.recipients, (yield from closing_update(outbox)))
     return outbox.plan(Told(waiting))
 
 
@@ -229,15 +234,14 @@ def partly_hosting(broker_ids: Iterable[int], image: MetadataImage, topic_ids: I
 def by_broker(broker_ids: Iterable[int], topics: Iterable[TopicPartitions]) -> Work[dict[int, list[TopicPartitions]]]:
     """Divide partitions up among those of the brokers that host a replica."""
     result: dict[int, list[TopicPartitions]] = {broker_id: [] for broker_id in sorted(broker_ids)}
-    seen = 0
+    turn = Turn()
     for part in topics:
         numbers: dict[int, list[int]] = {}
         for number, state in part.states():
             for replica in state.replicas:
                 if replica in result:
                     numbers.setdefault(replica, []).append(number)
-            seen += 1
-            if seen % SLICE_PARTITIONS == 0:
+            if turn.is_over():
                 yield
         for replica, hosted_numbers in numbers.items():
             result[replica].append(TopicPartitions(part.topic, hosted_numbers))
@@ -249,24 +253,25 @@ def metadata_parts(outbox: Outbox) -> Work[list[UpdateMetadata]]:
     least one, for it also names the brokers."""
     parts: list[UpdateMetadata] = []
     topics: list[TopicPartitions] = []
-    size = seen = 0
+    size, turn = 0, Turn()
     for topic in outbox.image.topics.by_id.values():
         topics.append(TopicPartitions(topic))
         size += 32 + len(topic.name) + sum(30 + 8 * len(state.replicas) for state in topic.partitions.values())
-        seen += len(topic.partitions)
         if size >= PART_BYTES:
             parts.append(outbox.update_metadata(UpdateType.UNKNOWN, topics))
             topics, size = [], 0
-        if seen >= SLICE_PARTITIONS:
-            seen = 0
+        if turn.is_over(1 + len(topic.partitions)):
             yield
     if topics or not parts:
         parts.append(outbox.update_metadata(UpdateType.UNKNOWN, topics))
     return parts
 
 
-def closing_update(outbox: Outbox) -> UpdateMetadata:
+def closing_update(outbox: Outbox) -> Work[UpdateMetadata]:
     """The UpdateMetadata of type 2: every topic id, no partitions."""
-    return outbox.update_metadata(
-        UpdateType.FULL, (TopicPartitions(topic, ()) for topic in outbox.image.topics.by_id.values())
-    )
+    topics, turn = [], Turn()
+    for topic in outbox.image.topics.by_id.values():
+        topics.append(TopicPartitions(topic, ()))
+        if turn.is_over():
+            yield
+    return outbox.update_metadata(UpdateType.FULL, topics)

@@ -15,10 +15,10 @@ from migrator.raft.messages import FetchResponse
 from migrator.records.contents import check_contents
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, RunChecker
+from migrator.turns import TURN_BYTES, give_back
 from migrator.values import value
 
 TURN_BATCHES = 1_000
-TURN_BYTES = 64 * 1024
 
 
 @value
@@ -54,7 +54,7 @@ async def check_records(
     checker = RunChecker(records, fetch_offset, partial_tail=True, max_epoch=response.leader_epoch)
     try:
         while _check_part(checker, gauge) and not (checker.checked_batches and clock() >= deadline):
-            await asyncio.sleep(0)
+            await give_back()
     except CorruptRecordsError as error:
         return CheckedRecords(records, None, error)
     run, fault = checker.run(), None

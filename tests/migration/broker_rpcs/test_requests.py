@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migrator import turns
 from migrator.image.builder import ImageBuilder
 from migrator.image.model import EMPTY_IMAGE, ImageDelta, MetadataImage, PartitionRegistration, Provenance
 from migrator.migration.broker_rpcs import requests as broker_rpcs
@@ -431,7 +432,7 @@ def test_what_ends_as_it_began_is_nothing_to_tell() -> None:
 
 
 def test_big_metadata_is_split_and_planned_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_rpcs, "SLICE_PARTITIONS", 10)
+    monkeypatch.setattr(turns, "TURN_RECORDS", 10)
     monkeypatch.setattr(broker_rpcs, "PART_BYTES", 2_000)
     records: list[rec.MetadataRecord] = [broker(0, 1)]
     for number in range(20):

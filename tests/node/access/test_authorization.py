@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.acl_index import SLICE
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.migration_gate import Operation
@@ -17,6 +16,7 @@ from migrator.node.access.authorization import Authorization
 from migrator.node.core import NodeCore
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import MetadataRecord, RemoveAccessControlEntryRecord
+from migrator.turns import TURN_RECORDS
 from migrator.wire.principal import Principal
 from tests.calls import CallCounter
 from tests.controller.support.leading_controller import some_uuid
@@ -81,7 +81,7 @@ async def test_a_change_is_followed_at_the_price_of_a_change(tmp_path: Path) -> 
     """Each used to arrange all entries anew."""
     async with running(tmp_path, 1, **AUTHORIZER) as cluster:
         node = await cluster.leader()
-        count = 10 * SLICE
+        count = 10 * TURN_RECORDS
         await write(node, *(acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)))
         authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
         await until(lambda: may_read(authorization, BOB), "ready")
@@ -95,7 +95,7 @@ async def test_many_changes_are_taken_in_over_several_turns_and_hold_together(tm
     async with running(tmp_path, 1, **AUTHORIZER) as cluster:
         node = await cluster.leader()
         authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
-        count = 5 * SLICE
+        count = 5 * TURN_RECORDS
         await write(node, *(acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)))
         await write(node, acl_record(some_uuid(count), deny_bob("last")))
         await until(lambda: not may_read(authorization, BOB, "last"), "the last entry")
