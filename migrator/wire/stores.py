@@ -18,8 +18,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from migrator.errors import OperatorError
+from migrator.observe.printable import number_of
 from migrator.wire import jks
 from migrator.wire.pem import PemStore
+from migrator.wire.pkcs12_marks import MarksError, marked_certificates
 
 _BYTES_MAX = 16 << 20
 _JCEKS = b"\xce\xce\xce\xce"
@@ -118,18 +120,37 @@ def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
             where=key,
             remedy=f"Set {_password_key(key)}, which has to open both the store and the key in it",
         ) from error
+    if "truststore" in key:
+        return PemStore(jks.pem_of(_anchors(data, found, path, key, password)))
     certificates = [entry.certificate for entry in (found.cert, *found.additional_certs) if entry is not None]
     text = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
     if found.key is not None:
-        if "truststore" in key:
-            raise OperatorError(
-                f"{path} holds a private key: which certificates it trusts, and which are the chain of its own, cannot "
-                "be told apart",
-                where=key,
-                remedy="Name a trust store that holds only the certificates to trust",
-            )
         text = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + text
     return PemStore(text.decode("ascii"))
+
+
+def _anchors(
+    data: bytes, found: pkcs12.PKCS12KeyAndCertificates, path: str, key: str, password: str | None
+) -> tuple[bytes, ...]:
+    """What Java trusts: what is marked so, and the own certificate of a private key."""
+    try:
+        marked = marked_certificates(data, password)
+    except MarksError as error:
+        raise OperatorError(
+            f"{path}: which certificates it marks as trusted cannot be read: {error}",
+            where=key,
+            remedy=f"Name a PEM file with the certificates to trust, and set {_type_key(key)}=PEM",
+        ) from error
+    own = [found.cert.certificate.public_bytes(Encoding.DER)] if found.key is not None and found.cert else []
+    if not marked and not own:
+        count = len(found.additional_certs) + (found.cert is not None)
+        raise OperatorError(
+            f"{path} marks none of its {number_of(count, 'certificate')} as trusted, so Java trusts none of them",
+            where=key,
+            remedy="Make the store with 'keytool -importcert', or name a PEM file with the certificates to trust, and "
+            f"set {_type_key(key)}=PEM",
+        )
+    return (*marked, *own)
 
 
 def _type_key(key: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from migrator.config.load import load_settings, read_properties
 from migrator.errors import OperatorError
 from migrator.parts.certificates import Authority
+from migrator.wire.pkcs12_marks import MarksError, marked_certificates
 from migrator.wire.security import listener_security
 from migrator.wire.stores import read_store
 from migrator.zookeeper.session import options_from
@@ -137,10 +140,72 @@ def test_the_password_in_a_property_file_is_the_one_that_kafka_sees(tmp_path: Pa
         read_store(str(old_store(tmp_path, password=typed)), KEY, "PKCS12", found)
 
 
-def test_a_trust_store_with_a_private_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match="holds a private key"):
-        read_store(str(old_store(tmp_path)), TRUST, "PKCS12", PASSWORD)
-    assert read_store(str(old_store(tmp_path, key=False)), TRUST, "PKCS12", PASSWORD).certificates
+OLD_JAVA = "-J-Dkeystore.pkcs12.legacy"
+"""What Java 8 wrote: certificates below 40 bits of RC2."""
+
+
+def imported(store: Path, alias: str, name: str, *options: str) -> None:
+    certificate = store.with_name(f"{alias}.pem")
+    certificate.write_text(Authority(name).pem)
+    arguments = ("-importcert", "-noprompt", "-alias", alias, "-file", str(certificate), "-storetype", "PKCS12")
+    keytool(*options, *arguments, "-keystore", str(store))
+
+
+@pytest.mark.parametrize("options", [(), (OLD_JAVA,)])
+def test_a_trust_store_of_keytool_holds_what_was_imported_and_its_own(options: Sequence[str], tmp_path: Path) -> None:
+    store = tmp_path / "trust.p12"
+    for alias, name in (("one", "first"), ("two", "second")):
+        imported(store, alias, name, *options)
+    trusted = ["CN=first", "CN=second"]
+    assert sorted(subjects(read_store(str(store), TRUST, "PKCS12", PASSWORD).certificates)) == trusted
+    own = ("-genkeypair", "-keyalg", "EC", "-alias", "own", "-dname", "CN=controller-1", "-storetype", "PKCS12")
+    keytool(*options, *own, "-keystore", str(store))
+    assert java_trusts(store) == 3
+    found = read_store(str(store), TRUST, "JKS", PASSWORD)
+    assert sorted(subjects(found.certificates)) == ["CN=controller-1", *trusted]
+    assert not found.private_key
+
+
+@pytest.mark.parametrize(
+    "protection",
+    [
+        ("-certpbe", "AES-128-CBC", "-macalg", "sha384"),
+        ("-certpbe", "NONE"),
+        ("-legacy",),
+        ("-legacy", "-certpbe", "PBE-SHA1-3DES"),
+        ("-legacy", "-certpbe", "PBE-SHA1-RC2-128"),
+    ],
+)
+def test_what_openssl_exports_is_trusted_by_java_only_with_its_mark(protection: Sequence[str], tmp_path: Path) -> None:
+    """Without it there is nothing to trust; keytool, which marks, keeps the protection of an old store."""
+    store, certificate = tmp_path / "trust.p12", tmp_path / "one.pem"
+    certificate.write_text(Authority("first").pem)
+    export = ("openssl", "pkcs12", "-export", "-nokeys", "-in", str(certificate), "-out", str(store))
+    subprocess.run([*export, *protection, "-passout", f"pass:{PASSWORD}"], check=True, capture_output=True)
+    with pytest.raises(OperatorError, match="marks none of its 1 certificate as trusted") as caught:
+        read_store(str(store), TRUST, "PKCS12", PASSWORD)
+    assert "keytool -importcert" in caught.value.remedy
+    assert read_store(str(store), KEY, "PKCS12", PASSWORD).certificates, "of a key store it is the chain"
+    imported(store, "two", "second")
+    assert subjects(read_store(str(store), TRUST, "PKCS12", PASSWORD).certificates) == {"CN=second"}
+    assert java_trusts(store) == 1
+
+
+def java_trusts(store: Path) -> int:
+    """How many certificates the real Java trusts in a store: entries of either kind."""
+    command = ["keytool", "-list", "-storetype", "PKCS12", "-keystore", str(store), "-storepass", PASSWORD]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    return said.count("trustedCertEntry") + said.count("PrivateKeyEntry")
+
+
+def test_a_store_of_which_the_marks_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for content in (b"", b"\x30\x80" * 1000, b"\x30\x03\x02\x01\x03", b"\x30\x84\xff\xff\xff\xff"):
+        with pytest.raises(MarksError):
+            marked_certificates(content, PASSWORD)
+    whole = old_store(tmp_path, key=False).read_bytes()
+    for at in range(0, len(whole), 7):
+        with contextlib.suppress(MarksError):
+            marked_certificates(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :], PASSWORD)
 
 
 def test_the_type_has_to_fit_and_what_is_neither_is_refused(tmp_path: Path) -> None:
