@@ -83,7 +83,9 @@ class Kubernetes:
         for secret in (directory / "secrets").iterdir():
             secret.chmod(0o440)
         authority = Authority("ca")
-        for folder, owner in {"tls": "kafka-controllers", "zookeeper-tls": "kafka-brokers"}.items():
+        own = f"tls/{3000 + ORDINAL}"
+        for folder, owner in {own: f"kafka-controllers-{ORDINAL}", "zookeeper-tls": "kafka-brokers"}.items():
+            (directory / folder).mkdir(exist_ok=True)
             key, certificate = authority.issue(owner)
             for name, content in {
                 "tls-combined.pem": key + certificate,

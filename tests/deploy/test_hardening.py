@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from migrator.config.load import load_settings
+from migrator.config.names import map_name, parse_mapping_rules
 from migrator.observe.metrics_access import MetricsAccess, access_files
 from migrator.wire.listener_settings import named_security
 from tests.deploy.support.run_time_lock import DRILL, RUN_TIME, drill_lock, entries, plain, run_time_lock
@@ -60,12 +61,13 @@ def test_a_pod_has_no_rights_to_lose(kubernetes: Kubernetes) -> None:
 
 def test_secrets_are_mounted_for_their_reader_only(kubernetes: Kubernetes) -> None:
     volumes = {volume["name"]: volume for volume in kubernetes.pod["volumes"]}
-    secrets = {name for name, volume in volumes.items() if "secret" in volume}
-    assert secrets == {"secrets", "tls", "zookeeper-tls"}
-    assert {volumes[name]["secret"]["defaultMode"] for name in secrets} == {SECRET_MODE}
+    secrets = {name: volume.get("secret") or volume["projected"] for name, volume in volumes.items()
+               if volume.keys() & {"secret", "projected"}}  # fmt: skip
+    assert secrets.keys() == {"secrets", "tls", "zookeeper-tls"}
+    assert {secret["defaultMode"] for secret in secrets.values()} == {SECRET_MODE}
     for container in containers(kubernetes):
         mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-        assert secrets <= mounts.keys()
+        assert secrets.keys() <= mounts.keys()
         writable = {name for name, mount in mounts.items() if not mount.get("readOnly")}
         assert writable == {"properties", "metadata", "temporary"}
         assert mounts["temporary"]["mountPath"] == str(Path("/") / "tmp")
@@ -87,11 +89,30 @@ def test_nothing_of_a_pod_is_in_the_clear_or_open_to_all(kubernetes: Kubernetes,
     context = named_security(settings, settings.controller_listeners[0]).server_context
     assert context is not None
     assert context.verify_mode is ssl.CERT_REQUIRED
-    name = kubernetes.by_kind["StatefulSet"]["metadata"]["name"]
-    assert f"User:{name}" in (settings.super_users or "").split(";")
     access = MetricsAccess(access_files(settings))
     assert access.tls() is not None
     assert not access.admits(None)
+
+
+def test_each_controller_has_a_certificate_of_its_own_and_only_exact_subjects_are_super_users(
+    kubernetes: Kubernetes, tmp_path: Path
+) -> None:
+    settings = load_settings(kubernetes.properties(tmp_path))[0]
+    name = kubernetes.by_kind["StatefulSet"]["metadata"]["name"]
+    pods = [f"{name}-{number}" for number in range(kubernetes.set["replicas"])]
+    rules = parse_mapping_rules(settings.ssl_principal_mapping_rules)
+    assert {f"User:{map_name(f'CN={owner}', rules)}" for owner in (*pods, "kafka-brokers")} == settings.super_user_names
+    for subject in ("CN=kafka-brokers,O=another", "CN=kafka-brokers-1", f"CN={pods[0]},OU=x", f"CN={name}-10",
+                    "OU=x,CN=kafka-brokers", f"CN={name}", f"CN=CN={pods[0]}"):  # fmt: skip
+        assert f"User:{map_name(subject, rules)}" not in settings.super_user_names, subject
+    (volume,) = (each["projected"] for each in kubernetes.pod["volumes"] if each["name"] == "tls")
+    shown = {
+        source["secret"]["name"]: {item["path"] for item in source["secret"]["items"]} for source in volume["sources"]
+    }
+    needed = {"tls-combined.pem", "tls.crt", "tls.key", "ca.crt"}
+    assert shown == {f"{pod}-tls": {f"{3000 + at}/{file}" for file in needed} for at, pod in enumerate(pods)}
+    used = re.findall(r"=/etc/kafka-tls/(\S+)", kubernetes.template)
+    assert set(used) == {f"NODE_ID/{file}" for file in needed}
 
 
 def test_the_network_lets_through_what_the_pods_need(kubernetes: Kubernetes, tmp_path: Path) -> None:
