@@ -34,8 +34,9 @@ from migrator.rollout.engine.file_ahead import refuse_ahead
 from migrator.rollout.engine.preview import StepPreview, gather, preview
 from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
-from migrator.rollout.journal.journal import Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.journal.journal import Entry, Event, read_journal
 from migrator.rollout.journal.progress import Progress, progress_of
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
@@ -159,13 +160,13 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
     site, stop = named_site(inventory, named), _stop_at(until, pause_after)
 
     def check(entries: Sequence[Entry]) -> None:
-        refuse_canary_of(site.inventory, entries, canary)
         progress = progress_of(entries)
+        refuse_canary_of(site.inventory, entries, progress, canary)
         known = progress.canary if progress.rollout and not progress.closed else ""
         refuse_step(plan(site.inventory, Direction.FORWARD, canary or known), stop.step)
 
     async def begin(parts: RolloutParts, journal: RolloutJournal) -> Ending | None:
-        progress = progress_of(journal.entries)
+        progress = journal.progress
         if progress.closed and progress.direction is Direction.FORWARD:
             shown = await _previews(parts, progress, Direction.FORWARD, canary)
             if not any(one.changes_a_node for one in shown):
@@ -213,7 +214,7 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
 
     async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
         level = await may_turn_back(parts, journal)
-        shown = await _previews(parts, progress_of(journal.entries), Direction.BACK)
+        shown = await _previews(parts, journal.progress, Direction.BACK)
         if yes:  # before the first line is printed: whoever is killed meanwhile has agreed already
             await turn_back(parts, journal, level)
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
@@ -408,7 +409,7 @@ def unlock(inventory: Path, yes: bool) -> None:
                 with at_a_question():
                     ask("Does no command of that rollout run any more? Break its lock?", abort=True)
             left = await parts.lock.break_open(holder.rollout)
-            if progress_of(journal.entries).rollout:
+            if journal.progress.rollout:
                 journal.append(parts.clock.wall_ms(), Event.LOCK_BROKEN, of=holder.rollout, host=holder.host)
             say("the lock is broken" if left is None else f"that lock is broken. It is held by {holder_line(left)}")
 

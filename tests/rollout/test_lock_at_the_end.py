@@ -16,7 +16,7 @@ import pytest
 
 from migrator.observe.status import LockAnswer
 from migrator.rollout.engine.apply import Ending
-from migrator.rollout.journal.journal import RolloutJournal
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.lock.lock import RolloutLock
 from migrator.rollout.lock.places import FilePlace, LockEntry, ZooKeeperPlace
 from migrator.rollout.lock.quorum import Move, QuorumAwayError, QuorumPlace

@@ -9,8 +9,9 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
-from migrator.rollout.journal.journal import FORMAT, Entry, Event, RolloutJournal, line_of, read_journal
+from migrator.rollout.journal.journal import FORMAT, Entry, Event, line_of, read_journal
 from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.ports import LockedError, LockHolder
 from tests.rollout.support.model import ModelCluster, nothing

@@ -32,8 +32,9 @@ from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError
 from migrator.rollout.gates.excuses import BackAgainError, Baseline, refuse_end_with
 from migrator.rollout.gates.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError, always
-from migrator.rollout.journal.journal import Detail, Event, RolloutJournal
-from migrator.rollout.journal.progress import after, progress_of
+from migrator.rollout.journal.journal import Detail, Event
+from migrator.rollout.journal.progress import Progress
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import canary_steps, has_canary, plan, refuse_step
@@ -120,9 +121,12 @@ class RolloutRun:
         self._confirmed = False
         self._stop_step = ""
         """The step behind which this run ends."""
-        self._progress = progress_of(journal.entries)
         self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
         self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop, self._baseline)
+
+    @property
+    def _progress(self) -> Progress:
+        return self._journal.progress
 
     def _baseline(self) -> Baseline:
         return self._progress.baseline
@@ -308,8 +312,7 @@ class RolloutRun:
         return [question.node for question in asked if question.node is not None and step.successor is None]
 
     def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
-        entry = self._journal.append(self._parts.clock.wall_ms(), event, step, act, **details)
-        self._progress = after(self._progress, entry)
+        self._journal.append(self._parts.clock.wall_ms(), event, step, act, **details)
 
     def _fail(self, step: Step, act: Act | None, error: OperatorError) -> None:
         """Our own words only: what a command or a host said may hold anything."""

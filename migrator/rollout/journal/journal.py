@@ -6,7 +6,6 @@ line anywhere else is refused, because nobody knows what is missing. It never ho
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -17,7 +16,6 @@ import orjson
 from crc32c import crc32c
 
 from migrator.errors import OperatorError
-from migrator.log.files import PRIVATE_FILE, sync_directory
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.plan.steps import Act
 from migrator.values import value
@@ -96,65 +94,6 @@ class Entry:
         }
 
 
-class RolloutJournal:
-    """One writer. Reading and repairing happen when it is opened.
-
-    :raises OperatorError: the file can't be read, or a line other than the last is damaged.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / COMMAND_FILE
-        try:
-            data = self.path.read_bytes() if self.path.exists() else b""
-            self.entries, self._size = _read(data, self.path)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(self.path, flags, PRIVATE_FILE)
-            os.fchmod(self._descriptor, PRIVATE_FILE)
-            os.ftruncate(self._descriptor, self._size)
-            os.fsync(self._descriptor)
-            sync_directory(directory)
-        except OSError as error:
-            raise self._trouble(error) from error
-
-    def append(self, time_ms: int, event: Event, step: str = "", act: str = "", **details: Detail) -> Entry:
-        """Note something; it is durable when this returns, or nothing of it is there.
-
-        :raises OperatorError: the disk refuses.
-        """
-        number = self.entries[-1].number + 1 if self.entries else 1
-        entry = Entry(number, time_ms, event, step, act, details)
-        line = line_of(entry.as_json())
-        try:
-            written = 0
-            while written < len(line):
-                written += os.pwrite(self._descriptor, line[written:], self._size + written)
-            os.fsync(self._descriptor)
-        except OSError as error:
-            self._take_back()
-            raise self._trouble(error) from error
-        self._size += len(line)
-        self.entries.append(entry)
-        return entry
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
-
-    def _take_back(self) -> None:
-        """The part of a line that was written; where that fails too, it is cut off at the next opening."""
-        try:
-            os.ftruncate(self._descriptor, self._size)
-        except OSError:
-            return
-
-    def _trouble(self, error: OSError) -> OperatorError:
-        return OperatorError(
-            f"the journal cannot be written: {error.strerror or error}. Nothing was begun that is not in it",
-            where=str(self.path),
-            remedy="Make room on the disk, or give this user the right to write there; then 'migrator rollout resume'",
-        )
-
-
 def read_journal(directory: Path) -> list[Entry]:
     """Without changing anything.
 
@@ -162,7 +101,7 @@ def read_journal(directory: Path) -> list[Entry]:
     """
     path = directory / COMMAND_FILE
     try:
-        return _read(path.read_bytes(), path)[0]
+        return read_lines(path.read_bytes(), path)[0]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -183,7 +122,7 @@ def _crc(content: Mapping[str, object]) -> str:
     return f"{crc32c(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)):08x}"
 
 
-def _read(data: bytes, path: Path) -> tuple[list[Entry], int]:
+def read_lines(data: bytes, path: Path) -> tuple[list[Entry], int]:
     """The entries, and how many bytes they take: what follows is a torn line.
 
     :raises OperatorError: a line is damaged, or of another release; or the file is no journal.

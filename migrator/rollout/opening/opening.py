@@ -14,9 +14,10 @@ from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.gates.gates import FINISHED
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.journal.journal import FORMAT, Entry, Event, RolloutJournal
-from migrator.rollout.journal.progress import Progress, progress_of
+from migrator.rollout.journal.journal import FORMAT, Entry, Event
+from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.summary import of_last
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.lock.lock import held
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
@@ -50,8 +51,8 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
 
     :raises OperatorError: as `refuse_canary_of`; the one under way goes back, or a file cannot be read.
     """
-    refuse_canary_of(parts.inventory, journal.entries, canary)
-    progress = progress_of(journal.entries)
+    progress = journal.progress
+    refuse_canary_of(parts.inventory, journal.entries, progress, canary)
     seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
     if progress.rollout and not progress.closed:
         await parts.lock.acquire(progress.rollout)
@@ -96,14 +97,14 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
     await _lock_opened(parts, journal, rollout)
 
 
-def refuse_canary_of(inventory: Inventory, entries: Sequence[Entry], canary: str) -> None:
+def refuse_canary_of(inventory: Inventory, entries: Sequence[Entry], progress: Progress, canary: str) -> None:
     """
     :param entries: of the journal.
+    :param progress: the fold of them.
     :param canary: as the operator has typed it just now; "" for none.
     :raises OperatorError: there is no such broker, or the rollout under way has changed something with another canary.
     """
     refuse_canary(inventory, canary)
-    progress = progress_of(entries)
     if not canary or not progress.rollout or progress.closed or is_same_canary(inventory, canary, progress.canary):
         return
     if _has_changed_something(entries):
@@ -130,7 +131,7 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
 
     :raises OperatorError: the rollout goes back, and the migration has ended meanwhile; or somebody has the lock.
     """
-    progress = progress_of(journal.entries)
+    progress = journal.progress
     seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
     await parts.lock.acquire(progress.rollout)
     if _goes_back(progress):
@@ -142,7 +143,7 @@ async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
     :returns: the metadata.version that the quorum has now; "" where nobody says it.
     :raises OperatorError: there is no way back any more, or nobody can say whether there is.
     """
-    progress = progress_of(journal.entries)
+    progress = journal.progress
     if _goes_back(progress):
         await may_go_on(parts, journal)
         return ""
@@ -164,7 +165,7 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: st
 
     :raises LockedError: somebody has the lock.
     """
-    progress = progress_of(journal.entries)
+    progress = journal.progress
     if _goes_back(progress):
         return
     is_new = not progress.rollout or progress.direction is Direction.BACK
@@ -190,7 +191,7 @@ async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
 
     :raises OperatorError: a node serves that the rollout has to go on without from now on.
     """
-    progress, gone = progress_of(journal.entries), parts.inventory.gone
+    progress, gone = journal.progress, parts.inventory.gone
     if not gone:
         return
     seen = await parts.observer.observe(partitions=False)
@@ -205,7 +206,7 @@ async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> None:
     """The nodes that the rollout goes on without, until they are back."""
-    known = progress_of(journal.entries).left_out
+    known = journal.progress.left_out
     for node in parts.inventory.gone:
         if node.name not in known:
             journal.append(parts.clock.wall_ms(), Event.LEFT_OUT, node=node.name, reason=printable(reason[:REASON_MAX]))
@@ -216,7 +217,7 @@ async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
     :raises OperatorError: a node that is to be taken in again is not there; or it comes too late: the way back that is
         under way has begun to stop the controllers.
     """
-    progress = progress_of(journal.entries)
+    progress = journal.progress
     stops = [name for name in progress.steps if name.startswith(f"{Phase.STOP_QUORUM.value}/")]
     for node in _returned(parts, progress):
         if _goes_back(progress) and any(progress.of(name).done for name in stops):
@@ -234,7 +235,7 @@ async def note_with(parts: RolloutParts, journal: RolloutJournal) -> None:
 
     :raises OperatorError: a file cannot be read.
     """
-    for node in _returned(parts, progress_of(journal.entries)):
+    for node in _returned(parts, journal.progress):
         now = digest(encoded(await text_of(parts.executor, node)))
         journal.append(parts.clock.wall_ms(), Event.FILE, node=node.name, file=now)
         journal.append(parts.clock.wall_ms(), Event.BACK_IN, node=node.name)

@@ -14,8 +14,9 @@ from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import Inventory
-from migrator.rollout.journal.journal import Detail, Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.journal.journal import Detail, Entry, Event, read_journal
 from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.opening.opening import (
     may_go_on,

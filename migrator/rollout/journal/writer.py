@@ -1,0 +1,73 @@
+"""The journal of a rollout while a command writes it: each line is on disk before the action, and in the progress."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.log.files import PRIVATE_FILE, sync_directory
+from migrator.observe.journal import COMMAND_FILE
+from migrator.rollout.journal.journal import Detail, Entry, Event, line_of, read_lines
+from migrator.rollout.journal.progress import progress_of
+
+
+class RolloutJournal:
+    """One writer. Reading and repairing happen when it is opened. ``progress`` is the fold of all lines so far.
+
+    :raises OperatorError: the file can't be read, or a line other than the last is damaged.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / COMMAND_FILE
+        try:
+            data = self.path.read_bytes() if self.path.exists() else b""
+            self.entries, self._size = read_lines(data, self.path)
+            self.progress = progress_of(self.entries)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self.path, flags, PRIVATE_FILE)
+            os.fchmod(self._descriptor, PRIVATE_FILE)
+            os.ftruncate(self._descriptor, self._size)
+            os.fsync(self._descriptor)
+            sync_directory(directory)
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def append(self, time_ms: int, event: Event, step: str = "", act: str = "", **details: Detail) -> Entry:
+        """Note something; it is durable when this returns, or nothing of it is there.
+
+        :raises OperatorError: the disk refuses.
+        """
+        number = self.entries[-1].number + 1 if self.entries else 1
+        entry = Entry(number, time_ms, event, step, act, details)
+        line = line_of(entry.as_json())
+        try:
+            written = 0
+            while written < len(line):
+                written += os.pwrite(self._descriptor, line[written:], self._size + written)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._take_back()
+            raise self._trouble(error) from error
+        self._size += len(line)
+        self.entries.append(entry)
+        self.progress = progress_of((entry,), self.progress)
+        return entry
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _take_back(self) -> None:
+        """The part of a line that was written; where that fails too, it is cut off at the next opening."""
+        try:
+            os.ftruncate(self._descriptor, self._size)
+        except OSError:
+            return
+
+    def _trouble(self, error: OSError) -> OperatorError:
+        return OperatorError(
+            f"the journal cannot be written: {error.strerror or error}. Nothing was begun that is not in it",
+            where=str(self.path),
+            remedy="Make room on the disk, or give this user the right to write there; then 'migrator rollout resume'",
+        )
