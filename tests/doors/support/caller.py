@@ -72,12 +72,21 @@ class Caller:
     def answer(self, port: int, key: int, version: int, fields: dict[str, Any]) -> Any | None:
         """What `call` hears; None when there is no answer."""
         try:
-            with self._connected(port) as connection:
-                if self.login is not None and not _log_in(connection, self.login):
-                    return None
-                return _ask(connection, key, version, fields)
+            with self.connect(port) as connection:
+                return ask(connection, key, version, fields)
         except OSError:  # TLS errors among them
             return None
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection that has logged in, if this caller does.
+
+        :raises OSError: it was refused or closed.
+        """
+        connection = self._connected(port)
+        if self.login is not None and not _log_in(connection, self.login):
+            connection.close()
+            raise ConnectionRefusedError(f"the login of {self.login.user} has failed")
+        return connection
 
     def _connected(self, port: int) -> socket.socket:
         plain = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
@@ -93,24 +102,39 @@ class Caller:
 
 
 def _log_in(connection: socket.socket, login: Login) -> bool:
-    chosen = _ask(connection, SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    chosen = ask(connection, SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
     if chosen is None or chosen.error_code is not ErrorCode.none:
         return False
     token = f"\0{login.user}\0{login.password}".encode()
-    done = _ask(connection, SASL_AUTHENTICATE, 2, {"auth_bytes": token})
+    done = ask(connection, SASL_AUTHENTICATE, 2, {"auth_bytes": token})
     return done is not None and done.error_code is ErrorCode.none
 
 
-def _ask(connection: socket.socket, key: int, version: int, fields: dict[str, Any]) -> Any | None:
+def request(key: int, version: int, fields: dict[str, Any]) -> bytes:
+    """With its size in front."""
+    return framed(build(request_type(key, version), **fields))
+
+
+def framed(body: Any) -> bytes:
+    """One of kio's requests with its header and its size."""
+    header = encode_request_header(RequestHeader(body.__api_key__, body.__version__, 1, "caller"))
+    return sized(b"".join(header + encode_entity(body)))
+
+
+def ask(connection: socket.socket, key: int, version: int, fields: dict[str, Any]) -> Any | None:
     """The answer; None when there is none any more."""
-    header = encode_request_header(RequestHeader(key, version, 1, "caller"))
-    frame = b"".join(header + encode_entity(build(request_type(key, version), **fields)))
-    connection.sendall(sized(frame))
-    body = receive(connection)
-    if body is None:
+    return exchange(connection, build(request_type(key, version), **fields))
+
+
+def exchange(connection: socket.socket, body: Any) -> Any | None:
+    """The answer to one of kio's requests; None when there is none any more."""
+    connection.sendall(framed(body))
+    answer = receive(connection)
+    if answer is None:
         return None
-    _, offset = decode_response_header(key, version, body)
-    return decode_entity(response_type(key, version), body, offset)[0]
+    key, version = body.__api_key__, body.__version__
+    _, offset = decode_response_header(key, version, answer)
+    return decode_entity(response_type(key, version), answer, offset)[0]
 
 
 def _is_denial(answer: Any) -> bool:
