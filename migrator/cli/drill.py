@@ -16,6 +16,7 @@ from rich.console import Console
 
 from migrator.cli.drill_display import draw, progress, shown, verdict
 from migrator.cli.interrupted import INTERRUPTED, terminated_as_interrupted
+from migrator.cli.options import kafka_hashes_option
 from migrator.cli.terminal import lasting_console, say_json, without_reader
 from migrator.config.load import read_properties
 from migrator.drill.cluster import ClusterOptions
@@ -28,7 +29,8 @@ from migrator.drill.zookeeper_place import ZooKeeperPlace, parse_place
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.parts.java import find_java
-from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.parts.kafka import KafkaRelease, StockKafka, numbers_of
+from migrator.parts.kafka_jars import NotFetchedError
 from migrator.rollout.site import site_of
 from migrator.rollout.world import refuse_wrong_executors
 
@@ -57,6 +59,7 @@ def _place(_context: click.Context, _parameter: click.Parameter, text: str | Non
     help=f"Kafka release of the brokers; the jars are fetched once. 'none': light brokers, which hold no records. "
     f"Default: {KAFKA_VERSION}; if it cannot be fetched, light brokers with a notice.",
 )  # fmt: skip
+@kafka_hashes_option
 @click.option(
     "--partitions", type=click.IntRange(20),
     help=f"Number of partitions at the start. Default: {KAFKA_PARTITIONS}, with light brokers {LIGHT_PARTITIONS}.",
@@ -108,6 +111,7 @@ def _place(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @terminated_as_interrupted()
 def command(
     kafka: str | None,
+    hashes: Path | None,
     partitions: int | None,
     brokers: int,
     controllers: int,
@@ -141,7 +145,7 @@ def command(
     if directory is not None:
         refuse_taken(directory)
     find_java()
-    release, chosen = _brokers(KAFKA_VERSION if shape is not None and kafka is None else kafka, terminal)
+    release, chosen = _brokers(KAFKA_VERSION if shape is not None and kafka is None else kafka, hashes, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
     if shape is not None:
         brokers, controllers = len(shape.brokers), len(shape.controllers)
@@ -228,7 +232,7 @@ def _end(report: DrillReport, terminal: Console, where: Path, *, keep: bool, as_
 
 
 def _refuse_without_migration(version: str) -> None:
-    major, minor, _ = map(int, version.split("."))
+    major, minor, _ = numbers_of(version)
     if not FIRST_WITH_MIGRATION <= (major, minor) <= LAST_WITH_ZOOKEEPER:
         has_not = "cannot migrate to KRaft" if (major, minor) < FIRST_WITH_MIGRATION else "do not know ZooKeeper"
         raise OperatorError(
@@ -236,22 +240,22 @@ def _refuse_without_migration(version: str) -> None:
         )
 
 
-def _brokers(wanted: str | None, terminal: Console) -> tuple[StockKafka | None, DrillBrokers]:
+def _brokers(wanted: str | None, hashes: Path | None, terminal: Console) -> tuple[StockKafka | None, DrillBrokers]:
     """The brokers' release, None for light brokers; and what to say of them.
 
-    :raises OperatorError: it was asked for by name, and cannot be fetched.
+    :raises OperatorError: it was asked for by name, and cannot be fetched; or its jars are not known, or are others.
     """
     if wanted == LIGHT:
         return None, DrillBrokers(LIGHT, "--kafka none asks for them")
-    release = KafkaRelease(wanted or KAFKA_VERSION)
-    _refuse_without_migration(release.version)
+    _refuse_without_migration(wanted or KAFKA_VERSION)
+    release = KafkaRelease(wanted or KAFKA_VERSION, hashes=hashes)
     what = f"Fetching Apache Kafka {release.version}, once"
     try:
         if release.is_fetched:
             return release.fetch(), DrillBrokers(release.version)
         with progress(what, terminal) as tell:
             return release.fetch(tell), DrillBrokers(release.version)
-    except OperatorError:
+    except NotFetchedError:
         if wanted is not None:
             raise
         terminal.print(

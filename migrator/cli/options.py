@@ -46,3 +46,12 @@ def controller_options(command: Command) -> Command:
     return config_option(
         "Property file of a controller on this machine. The command uses the socket of this controller."
     )(command)
+
+
+def kafka_hashes_option(command: Command) -> Command:
+    """``--kafka-hashes FILE``: for a release of ``--kafka`` that this program's own list lacks."""
+    return click.option(
+        "--kafka-hashes", "hashes", metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="SHA-256 of each jar of the release, for a release that this program does not know. See docs/rehearse.md.",
+    )(command)  # fmt: skip

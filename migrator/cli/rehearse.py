@@ -17,7 +17,7 @@ from rich.text import Text
 
 from migrator.cli.first_version import typed_version, version_to_rehearse
 from migrator.cli.interrupted import at_once, terminated_as_interrupted
-from migrator.cli.options import config_option
+from migrator.cli.options import config_option, kafka_hashes_option
 from migrator.cli.terminal import console, say, say_json
 from migrator.config.load import load_settings, settings_from
 from migrator.config.settings import Settings
@@ -27,6 +27,7 @@ from migrator.observe.loop_health import calm_garbage_collector
 from migrator.observe.printable import printable
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.parts.kafka_jars import NotFetchedError
 from migrator.rehearse.forecast import Estimate
 from migrator.rehearse.read_only_zookeeper import PlannedQuorum
 from migrator.rehearse.rehearse import RehearsalRequest, rehearse
@@ -70,6 +71,7 @@ MEGABYTE = 1e6
     "--kafka", metavar="VERSION", default=KAFKA_VERSION, show_default=True,
     help="The Kafka release whose controller has to load the log; 'none' skips this check.",
 )  # fmt: skip
+@kafka_hashes_option
 @click.option("--no-spark", is_flag=True, help="Do not compare the log with ZooKeeper in Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
@@ -79,6 +81,7 @@ def command(
     release_version: str | None,
     broker_seconds: float | None,
     kafka: str,
+    hashes: Path | None,
     no_spark: bool,
     as_json: bool,
 ) -> None:
@@ -94,6 +97,7 @@ def command(
     if not no_spark or kafka != NO_KAFKA:
         find_java()
     with terminated_as_interrupted(), ExitStack() as stack:
+        stock = _kafka(kafka, hashes)
         version, version_from = version_to_rehearse(settings, typed)
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="migrator-rehearsal-")))
@@ -108,7 +112,7 @@ def command(
                 settings.zookeeper_metadata_migration_min_batch_size, settings.migrator_copy_batch_records
             ),
             max_deletes=settings.migrator_reconcile_max_deletes,
-            kafka=_kafka(kafka),
+            kafka=stock,
             verification=None if no_spark else _verification(settings, directory, config),
             broker_seconds=broker_seconds,
         )
@@ -144,16 +148,19 @@ def _quorum(settings: Settings, *, assumed: bool) -> PlannedQuorum:
     )
 
 
-def _kafka(version: str) -> StockKafka | str:
-    """The release, or why it is not there."""
+def _kafka(version: str, hashes: Path | None) -> StockKafka | str:
+    """The release, or why it is not there.
+
+    :raises OperatorError: its jars are not known, or are others.
+    """
     if version == NO_KAFKA:
         return "it was not asked for"
-    release = KafkaRelease(version)
+    release = KafkaRelease(version, hashes=hashes)
     if not release.is_fetched:
         say(f"Fetching Apache Kafka {version}, once ...", err=True)
     try:
         return release.fetch()
-    except OperatorError as error:
+    except NotFetchedError as error:
         return f"Kafka {version} could not be fetched: {error.what.partition('. ')[0]}"
 
 

@@ -62,7 +62,7 @@ def pyspark_jars() -> Path:
         raise OperatorError(
             "pyspark is not installed, and its jars are needed",
             where="the Python environment",
-            remedy="Run 'make setup'",
+            remedy="Install this program with its extra [verify]; in a clone, run 'make setup'",
         )
     return Path(spec.origin).parent / "jars"
 

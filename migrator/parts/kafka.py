@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Self
 
 from migrator.config.property_edits import file_of
-from migrator.errors import require
+from migrator.errors import OperatorError, require
 from migrator.parts.java import Jvm, java_command, java_environment
-from migrator.parts.kafka_jars import cache_directory, fetch_jars, no_such_release
+from migrator.parts.kafka_hashes import LIST, read_hashes
+from migrator.parts.kafka_jars import cache_directory, fetch_jars
 from migrator.parts.processes import ChildProcess, run_to_end
 
 START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
+SHOWN_CHARS = 300
 _STARTED = r"Kafka Server started|\[KafkaServer id=-?\d+\] started"
 """Logged by a KRaft node, and by a broker in ZooKeeper mode, when all listeners serve."""
 
@@ -30,16 +32,41 @@ log4j.logger.org.apache.zookeeper=WARN
 """
 
 
+def numbers_of(version: str) -> tuple[int, int, int]:
+    """Of a release, e.g. ``3.9.1``.
+
+    :raises OperatorError: that is no name of a release.
+    """
+    match = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})", version)
+    if match is None:
+        newest = {release.rpartition(".")[0]: release for release in read_hashes()}
+        raise OperatorError(
+            f"there is no Kafka {' '.join(version.split())[:SHOWN_CHARS]}",
+            where="the release of Kafka",
+            remedy=f"Name a release with all three numbers, for example {', '.join(newest.values())}",
+        )
+    return int(match[1]), int(match[2]), int(match[3])
+
+
 class KafkaRelease:
     """One release of Apache Kafka, e.g. ``KafkaRelease("3.9.1").fetch()``."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, *, hashes: Path | None = None) -> None:
         """
-        :raises OperatorError: that is no name of a release.
+        :param hashes: a file that has the SHA-256 of each jar of the release, instead of this program's list.
+        :raises OperatorError: that is no name of a release, or its jars are not known.
         """
-        if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", version) is None:
-            raise no_such_release(version)
+        numbers_of(version)
+        known = read_hashes(hashes or LIST)
+        if version not in known:
+            raise OperatorError(
+                f"the SHA-256 of the jars of Kafka {version} is not known, so they are neither fetched nor run",
+                where="the release of Kafka" if hashes is None else str(hashes),
+                remedy=f"Name one of the releases {', '.join(known)}, or give a file with the SHA-256 of each jar to "
+                "--kafka-hashes; docs/rehearse.md says how to make this file",
+            )
         self.version = version
+        self._hashes = known[version]
 
     @property
     def is_fetched(self) -> bool:
@@ -50,9 +77,10 @@ class KafkaRelease:
         """The release, its jars fetched into the cache if need be.
 
         :param tell: hears while they are fetched how many bytes there are.
-        :raises OperatorError: when they are not in the cache and cannot be fetched.
+        :raises NotFetchedError: the jars are not in the cache and cannot be fetched.
+        :raises OperatorError: the jars have other hashes.
         """
-        return StockKafka(self.version, fetch_jars(self.version, tell))
+        return StockKafka(self.version, fetch_jars(self.version, self._hashes, tell))
 
 
 class StockKafka:

@@ -1,18 +1,24 @@
-"""Fetches the jars of an Apache Kafka release once, with the resolver (Apache Ivy) that ships in pyspark."""
+"""Fetches the jars of an Apache Kafka release once, with the resolver (Apache Ivy) that ships in pyspark.
+
+``python -m migrator.parts.kafka_jars RELEASE...`` fetches releases anew, without the cache, and prints the SHA-256 of
+each jar as `kafka_hashes.LIST` has them.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.parts.java import find_java, pyspark_jars
+from migrator.parts.kafka_hashes import hashes_of, refuse_other_jars
 from migrator.parts.processes import ChildProcess
 
 FETCH_SECONDS = 900.0
@@ -20,12 +26,8 @@ CONNECT_TIMEOUT_MS = 5_000
 READ_TIMEOUT_MS = 30_000
 TELL_SECONDS = 1.0
 _OFFLINE_SIGNS = ("Server access error", "SERVER ERRORS", "UnknownHostException")
-_UNRESOLVED = "UNRESOLVED DEPENDENCIES"
-"""Without a sign of the others: the repository has no such release."""
 END_SECONDS = 10.0
 SHOWN_LINES, SHOWN_CHARS = 3, 300
-_KNOWN = {"3.4": 1, "3.5": 2, "3.6": 2, "3.7": 2, "3.8": 1, "3.9": 1, "4.0": 1, "4.1": 1}
-"""Releases that are known to exist, by their last number. There may be newer ones."""
 
 _IVY_MODULE = """\
 <ivy-module version="2.0">
@@ -52,35 +54,50 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "kraft-migrator" / "kafka"
 
 
-def no_such_release(version: str) -> OperatorError:
-    """Somebody has asked for a release that does not exist."""
-    known = ", ".join(f"{line}.{last}" for line, last in _KNOWN.items())
-    return OperatorError(
-        f"there is no Kafka {' '.join(version.split())[:SHOWN_CHARS]}",
-        where="the release of Kafka",
-        remedy=f"Name a release with all three numbers, for example {known}",
-    )
+class NotFetchedError(OperatorError):
+    """The release is not in the cache, and could not be brought there."""
 
 
-def fetch_jars(version: str, tell: Callable[[int], None] = lambda _: None) -> Path:
-    """The folder with the jars of that release, fetched when it is not there yet.
+def fetch_jars(version: str, hashes: Mapping[str, str], tell: Callable[[int], None] = lambda _: None) -> Path:
+    """The folder with the jars of that release, fetched when it is not there yet. Its jars are those of the hashes.
 
     Safe to interrupt and to call from several processes at once: one fetches into a folder of its own, which becomes
     the release's folder by a rename.
 
+    :param hashes: SHA-256 of each jar, by file.
     :param tell: hears while they are fetched, every `TELL_SECONDS`, how many bytes there are.
-    :raises OperatorError: when it is not in the cache and cannot be fetched.
+    :raises NotFetchedError: it is not in the cache and cannot be fetched.
+    :raises OperatorError: the jars in the cache, or those that were fetched, are others.
     """
     target = cache_directory() / version
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(target.with_name(f"{version}.lock")):
-        if not target.is_dir():
-            with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=target.parent) as work:
-                _retrieve(version, Path(work), target, tell)
-                (Path(work) / "jars").rename(target)
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(target.with_name(f"{version}.lock")):
+            if not target.is_dir():
+                _fetch(version, target, hashes, tell)
+    refuse_other_jars(
+        version,
+        target,
+        hashes,
+        where=str(target),
+        remedy="Find out who has changed this folder. Then delete it: the next run fetches the release again",
+    )
     return target
+
+
+def _fetch(version: str, target: Path, hashes: Mapping[str, str], tell: Callable[[int], None]) -> None:
+    with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=target.parent) as work:
+        _retrieve(version, Path(work), target, tell)
+        jars = Path(work) / "jars"
+        refuse_other_jars(
+            version,
+            jars,
+            hashes,
+            where="what was fetched from Maven Central",
+            remedy="Nothing was kept. Find out whether a proxy or a mirror between this machine and Maven Central "
+            "changes files, and run the command again",
+        )
+        jars.rename(target)
 
 
 def _retrieve(version: str, work: Path, target: Path, tell: Callable[[int], None]) -> None:
@@ -103,12 +120,9 @@ def _retrieve(version: str, work: Path, target: Path, tell: Callable[[int], None
         if offline:
             child.kill()
         if offline or child.wait(timeout_seconds=END_SECONDS) != 0:
-            said = child.output_text()
-            if _UNRESOLVED in said and not _is_offline(said) and not _is_known(version):
-                raise no_such_release(version)
-            raise OperatorError(
+            raise NotFetchedError(
                 f"Apache Kafka {version} is not in the cache and could not be fetched from Maven Central. "
-                f"The resolver says: {_told(said)}",
+                f"The resolver says: {_told(child.output_text())}",
                 where=str(target),
                 remedy="Connect this machine to the network (JAVA_TOOL_OPTIONS can set Java's https.proxyHost), or "
                 "copy this folder from a machine that has fetched the jars",
@@ -129,12 +143,6 @@ def _ended_or_offline(child: ChildProcess, tell: Callable[[], None]) -> bool:
 
     child.wait_until(decided, "the jars are fetched", timeout_seconds=FETCH_SECONDS)
     return child.exit_code() is None
-
-
-def _is_known(version: str) -> bool:
-    """A proxy that refuses looks like a repository that does not have the release."""
-    line, _, last = version.rpartition(".")
-    return int(last) <= _KNOWN.get(line, -1)
 
 
 def _is_offline(said: str) -> bool:
@@ -165,3 +173,16 @@ def _lock(file: Path) -> Iterator[None]:
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def _print_hashes(versions: list[str]) -> None:
+    """Of releases that are fetched anew: what the cache holds does not vouch for itself."""
+    for version in versions:
+        with tempfile.TemporaryDirectory() as work:
+            _retrieve(version, Path(work), Path(work), lambda _: None)
+            for name, digest in hashes_of(Path(work) / "jars").items():
+                print(f"{digest}  {version}/{name}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    _print_hashes(sys.argv[1:])

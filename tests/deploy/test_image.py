@@ -103,7 +103,7 @@ def test_the_wheel_of_the_image_holds_every_module_that_runs(tmp_path: Path) -> 
     (wheel,) = (tmp_path / "build/wheels").glob("*.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("migrator/")}
     listed = subprocess.run(["git", "ls-files", "migrator"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert {name for name in listed.stdout.split() if re.search(r"\.(py|html)$", name)} <= held
+    assert {name for name in listed.stdout.split() if re.search(r"\.(py|html|json|sha256)$", name)} <= held
     made = {f"migrator/rpc/stubs/{proto.stem}_pb2.py" for proto in (ROOT / "protos").glob("*.proto")}
     assert made
     assert made <= held

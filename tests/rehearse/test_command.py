@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import ExitCode
+from migrator.parts.processes import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.rehearse.conftest import MakeCluster
 from tests.rehearse.support.cluster import environment, property_file
@@ -39,13 +40,14 @@ def test_a_report_for_people_and_one_for_scripts(new_cluster: MakeCluster, tmp_p
 
 
 @pytest.mark.lane("test-all")
-def test_a_release_that_cannot_be_had_is_said(new_cluster: MakeCluster, tmp_path: Path) -> None:
+def test_a_release_that_cannot_be_fetched_is_said(new_cluster: MakeCluster, tmp_path: Path) -> None:
     file = property_file(new_cluster(), tmp_path)
-    options = ("--json", "--no-spark", "--kafka", "0.0.1")
-    answer = run(MIGRATOR, "rehearse", "-c", str(file), *options, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    nowhere = f"-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={free_port()}"
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAVA_TOOL_OPTIONS": nowhere}
+    answer = run(MIGRATOR, "rehearse", "-c", str(file), "--json", "--no-spark", **environment)
     report = json.loads(answer.stdout)
     assert (answer.returncode, report["kafka"]["outcome"]) == (ExitCode.OK, "not checked")
-    assert "0.0.1" in report["kafka"]["detail"]
+    assert "3.9.1 could not be fetched" in report["kafka"]["detail"]
 
 
 @pytest.mark.parametrize("option", ["--no-spark", "--kafka=none"])

@@ -12,7 +12,7 @@ import pytest
 from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import TRANSITIONS
 from migrator.node.migration.kafka_log import COMPLETED, DRIVER_STATES, ENTERING, STAYING, UNDER_WAY, KafkaLog
-from migrator.parts.kafka_jars import fetch_jars
+from migrator.parts.kafka import KafkaRelease
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 
@@ -111,7 +111,7 @@ def test_kafka_3_9_has_these_very_words() -> None:
 
 def constants(jar: str, name: str) -> str:
     """The bytes of a class and of those inside it, as text."""
-    with zipfile.ZipFile(fetch_jars("3.9.1") / jar) as archive:
+    with zipfile.ZipFile(KafkaRelease("3.9.1").fetch().jars / jar) as archive:
         names = [each for each in archive.namelist() if re.fullmatch(rf"{name}(\$\w+)?\.class", each)]
         assert names
         return "".join(archive.read(each).decode("latin-1") for each in names)
