@@ -83,7 +83,7 @@ UNOWNED = {
     ("wire/frames.py", "call_later"): "asyncio's own method, on a connection that is closed already",
     ("wire/aside.py", "ThreadPoolExecutor"): "whoever gave it work awaits it",
     ("wire/sasl/jwks.py", "ThreadPoolExecutor"): "what runs in it logs its own errors; the next login begins it again",
-    ("node/quorum/runner.py", "ThreadPoolExecutor"): "the log-sync task awaits what runs in it",
+    ("machine.py", "ThreadPoolExecutor"): "the log-sync task awaits what runs in it",
     ("migration/background.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
     ("migration/copying/worker.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
     ("migration/copying/worker.py", "Process"): "the task that reads its pipe learns of its end",

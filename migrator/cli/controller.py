@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +13,14 @@ import click
 
 from migrator.cli.options import config_option
 from migrator.config.load import load_settings
-from migrator.node.node import run_node
+from migrator.config.process_rights import rights_of_process
+from migrator.config.settings import Settings
+from migrator.node.access.connection_bounds import raise_limit_of_open_files
+from migrator.node.node import StopReason, run_node
 from migrator.observe.logs import set_up_logging
+from migrator.observe.loop_health import calm_garbage_collector
+
+log = logging.getLogger(__name__)
 
 
 @click.command("controller")
@@ -34,4 +43,18 @@ def command(config: Path, bootstrap: bool) -> None:
     if bootstrap:
         settings = replace(settings, migrator_quorum_require_bootstrap=False)
     set_up_logging(settings)
-    asyncio.run(run_node(settings, warnings))
+    rights = (f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in rights_of_process(settings))
+    asyncio.run(_run(settings, (*warnings, *rights)))
+
+
+async def _run(settings: Settings, warnings: Sequence[str]) -> None:
+    """The process around the controller: its limits, its signals, and the last resort of its event loop."""
+    raise_limit_of_open_files()
+    failure = StopReason()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, failure.stop.set)
+    loop.set_exception_handler(failure.unhandled)
+    for warning in warnings:
+        log.warning("%s", warning)
+    await run_node(settings, failure, when_ready=calm_garbage_collector)

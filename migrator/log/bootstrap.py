@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from migrator.log.snapshots import SUFFIX, SnapshotWriter, iter_snapshot
+from migrator.machine import machine
 from migrator.raft.messages import EpochOffset
 from migrator.records.codec import encode_all
 from migrator.records.metadata import FeatureLevelRecord, MetadataRecord
@@ -41,7 +42,7 @@ def read_bootstrap(directory: Path) -> list[MetadataRecord] | None:
     :raises CorruptRecordsError: when a record in it does not decode.
     """
     path = directory / FILE_NAME
-    if not path.exists():
+    if not machine().exists(path):
         return None
     batches = [batch for batch in iter_snapshot(path) if not batch.header.is_control]
     return [record for batch in batches for record, _ in batch.records()]

@@ -14,6 +14,7 @@ import orjson
 
 from migrator.log.errors import storage_errors
 from migrator.log.files import remove_file, sync_directory, write_durably
+from migrator.machine import machine
 
 FILE_NAME = "must-fetch-first"
 _DATA_VERSION = 0
@@ -38,9 +39,9 @@ class EmptyMark:
         :raises StorageError: it cannot be read.
         """
         with storage_errors("cannot read", self._path):
-            if not self._path.exists():
+            if not machine().exists(self._path):
                 return None
-            data = self._path.read_bytes()
+            data = machine().content(self._path)
         is_new = data == _encode(Beginning.NEW_QUORUM)
         return Beginning.NEW_QUORUM if is_new else Beginning.UNKNOWN
 

@@ -7,18 +7,18 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self
 
 from migrator.log.errors import NoSpaceError, storage_errors
+from migrator.machine import machine
 from migrator.records.batch import HEADER_SIZE, Batch, read_header
 from migrator.records.errors import CorruptRecordsError
 
 log = logging.getLogger(__name__)
 
 TEMPORARY_SUFFIX = ".tmp"
-READ_BUFFER_BYTES = 1024 * 1024
 PRIVATE_FILE = 0o600
 """Mode of what is written again and again: a log holds credentials. Stock Kafka, as the same user, goes on with it."""
 PRIVATE_DIRECTORY = 0o700
@@ -28,7 +28,17 @@ FROZEN_FILE = 0o400
 
 def sync_file(descriptor: int) -> None:
     """Make a file's content and size durable. After a failure the kernel may have dropped the pages: never retry."""
-    os.fsync(descriptor)
+    machine().sync(descriptor)
+
+
+@contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """The descriptor of a file while the context lasts."""
+    descriptor = machine().open(path, flags, PRIVATE_FILE)
+    try:
+        yield descriptor
+    finally:
+        machine().close(descriptor)
 
 
 def sync_directory(directory: Path) -> None:
@@ -36,19 +46,18 @@ def sync_directory(directory: Path) -> None:
 
     :raises StorageError: when that fails.
     """
-    with storage_errors("cannot make the directory durable", directory):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            sync_file(descriptor)
-        finally:
-            os.close(descriptor)
+    with (
+        storage_errors("cannot make the directory durable", directory),
+        opened(directory, os.O_RDONLY | os.O_DIRECTORY) as descriptor,
+    ):
+        sync_file(descriptor)
 
 
 def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
     """Write everything at a position, in as many calls as it takes."""
     view = memoryview(data)
     while view:
-        written = os.pwrite(descriptor, view, position)
+        written = machine().write(descriptor, view, position)
         view, position = view[written:], position + written
 
 
@@ -61,16 +70,13 @@ def write_durably(path: Path, data: bytes, *, like: Path | None = None) -> None:
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with storage_errors("cannot write", path, no_space=NoSpaceError):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
-        try:
-            os.fchmod(descriptor, PRIVATE_FILE)
+        with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW) as descriptor:
+            machine().chmod(descriptor, PRIVATE_FILE)
             if like is not None:
                 _make_alike(descriptor, like.stat())
             write_all(descriptor, data, 0)
             sync_file(descriptor)
-        finally:
-            os.close(descriptor)
-        temporary.replace(path)
+        machine().rename(temporary, path)
     sync_directory(path.parent)
 
 
@@ -152,9 +158,9 @@ def close_to_others(directory: Path, files: Iterable[Path]) -> None:
     with storage_errors("cannot look at the rights of others", directory):
         for path in (directory, *files):
             try:
-                mode = path.lstat().st_mode
+                mode = machine().mode(path)
                 if mode & _OTHERS and not stat.S_ISLNK(mode):
-                    path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+                    machine().change_mode(path, stat.S_IMODE(mode) & ~_OTHERS)
             except PermissionError:
                 log.warning("%s belongs to another user, and other users can read it. Remove this right", path)
             except FileNotFoundError:
@@ -169,10 +175,11 @@ def make_directory(path: Path) -> None:
 
     :raises StorageError: when one cannot be made.
     """
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    missing = [folder for folder in (path, *path.parents) if not machine().exists(folder)]
     with storage_errors("cannot create the directory", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+        for folder in reversed(missing[1:]):
+            machine().make_directory(folder)
+        machine().make_directory(path, PRIVATE_DIRECTORY)
     for folder in missing:
         sync_directory(folder.parent)
 
@@ -183,7 +190,7 @@ def remove_file(path: Path) -> None:
     :raises StorageError: when it cannot be removed.
     """
     with storage_errors("cannot remove", path):
-        path.unlink(missing_ok=True)
+        machine().remove(path)
 
 
 def iter_file_batches(path: Path) -> Iterator[tuple[int, Batch]]:
@@ -193,8 +200,8 @@ def iter_file_batches(path: Path) -> Iterator[tuple[int, Batch]]:
     :raises StorageError: when the file cannot be read.
     """
     with storage_errors("cannot read", path):
-        size = path.stat().st_size
-        with path.open("rb", buffering=READ_BUFFER_BYTES) as file:
+        size = machine().file_size(path)
+        with machine().reader(path) as file:
             position = 0
             while position < size:
                 try:

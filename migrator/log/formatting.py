@@ -18,6 +18,7 @@ from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import FORMATTED, SnapshotWriter, snapshot_name
+from migrator.machine import machine
 from migrator.raft.voter_set import DYNAMIC_VERSION, Membership, VoterSet
 from migrator.records.metadata import UserScramCredentialRecord
 from migrator.records.uuid import Uuid, random_uuid
@@ -117,20 +118,20 @@ def _write_voters(directory: Path, voters: VoterSet, *, now_ms: int) -> None:
 def _remove_voters(directory: Path) -> None:
     """Those of a formatting that was interrupted: this one may be for a quorum that knows nothing of them."""
     folder = directory / DIRECTORY_NAME
-    if folder.exists():
+    if machine().exists(folder):
         with storage_errors("cannot remove", folder):
-            for path in folder.iterdir():
+            for path in machine().names(folder):
                 remove_file(path)
-            folder.rmdir()  # an empty one would look like a lost log
+            machine().remove_directory(folder)  # an empty one would look like a lost log
         sync_directory(directory)
 
 
 def _holds_log(directory: Path) -> bool:
     """Whether there is more than formatting leaves behind when it is interrupted."""
     folder, formatted = directory / DIRECTORY_NAME, snapshot_name(FORMATTED)
-    if not folder.exists():
+    if not machine().exists(folder):
         return False
-    names = [path.name for path in folder.iterdir()]
+    names = [path.name for path in machine().names(folder)]
     return not names or not all(name.startswith(formatted) for name in names)
 
 
@@ -213,7 +214,7 @@ def open_formatted(
     :param cluster_ids: when given, the only ones that are right.
     :raises OperatorError: not formatted, in use, another node's or another cluster's.
     """
-    found = read_meta_properties(directory) if directory.is_dir() else None
+    found = read_meta_properties(directory) if machine().is_directory(directory) else None
     if found is None:
         raise OperatorError(
             "the metadata directory is not formatted",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from migrator.log.errors import storage_errors
 from migrator.log.snapshots import SUFFIX, snapshot_id_of
+from migrator.machine import machine
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
 
@@ -41,7 +42,7 @@ def list_log(directory: Path) -> LogListing:
     :raises StorageError: the directory can't be read.
     """
     with storage_errors("cannot read", directory):
-        files = sorted(directory.iterdir())
+        files = sorted(machine().names(directory))
     named = {snapshot_id_of(path): path for path in files if path.suffix == SUFFIX}
     snapshots = {one: path for one, path in named.items() if one is not None and one.offset > 0}
     return LogListing(snapshots, tuple(path for path in files if _is_segment(path)))

@@ -15,6 +15,7 @@ from typing import Self
 from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 from migrator.log.files import PRIVATE_FILE
+from migrator.machine import machine
 
 FILE_NAME = ".lock"
 SAID_BYTES_MAX = 200
@@ -63,9 +64,9 @@ class DirectoryLock:
         """
         path = directory / FILE_NAME
         with storage_errors("cannot open the lock file", path):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+            self._descriptor = machine().open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            machine().lock(self._descriptor)
         except OSError as error:
             self.close()
             raise OperatorError(
@@ -75,14 +76,14 @@ class DirectoryLock:
             ) from error
         if says:
             with suppress(OSError):  # a disk that is full takes no more than this
-                os.ftruncate(self._descriptor, 0)
-                os.pwrite(self._descriptor, says.encode()[:SAID_BYTES_MAX], 0)
+                machine().truncate(self._descriptor, 0)
+                machine().write(self._descriptor, says.encode()[:SAID_BYTES_MAX], 0)
 
     def close(self) -> None:
         """Release the lock; twice does no harm."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            machine().close(descriptor)
 
     def __enter__(self) -> Self:
         return self

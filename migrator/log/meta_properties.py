@@ -12,6 +12,7 @@ from migrator.config.properties import decoded, parse_properties
 from migrator.config.property_edits import escaped
 from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import write_durably
+from migrator.machine import machine
 from migrator.records.uuid import Uuid, uuid_from_text, uuid_to_text
 from migrator.values import value
 
@@ -67,9 +68,9 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
     """
     path = directory / FILE_NAME
     with storage_errors("cannot read", path):
-        if not path.exists():
+        if not machine().exists(path):
             return None
-        content = path.read_bytes()
+        content = machine().content(path)
     try:
         return decode_meta_properties(decoded(content))
     except ValueError as error:

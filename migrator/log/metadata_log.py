@@ -24,6 +24,7 @@ from migrator.log.retention import Retention, oldest_may_go
 from migrator.log.segment import Segment, close_all
 from migrator.log.snapshots import SUFFIX, SnapshotStore
 from migrator.log.synced_end import SyncedEnd
+from migrator.machine import machine
 from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_history import VoterHistory
 from migrator.raft.voter_set import Membership
@@ -77,9 +78,10 @@ class MetadataLog:
         """
         directory = metadata_directory / DIRECTORY_NAME
         make_directory(directory)
-        beside = [path for name in (f"*{SUFFIX}", LOCK_NAME) for path in metadata_directory.glob(name)]
-        close_to_others(directory, [*directory.iterdir(), *beside])
-        if not (directory / PARTITION_METADATA_FILE).exists():
+        names = machine().names
+        beside = [path for path in names(metadata_directory) if path.suffix == SUFFIX or path.name == LOCK_NAME]
+        close_to_others(directory, [*names(directory), *beside])
+        if not machine().exists(directory / PARTITION_METADATA_FILE):
             write_durably(directory / PARTITION_METADATA_FILE, _PARTITION_METADATA)
         recovered = recover(directory)
         log = cls(directory, limits or LogLimits(), recovered, SnapshotStore(directory))

@@ -14,6 +14,7 @@ import orjson
 
 from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import write_durably
+from migrator.machine import machine
 from migrator.raft.states import ElectionState
 from migrator.raft.storage import LogView
 from migrator.raft.voter_set import DYNAMIC_VERSION
@@ -96,9 +97,9 @@ class QuorumStateFile:
             the log that belongs to it and names the voters is lost.
         """
         with storage_errors("cannot read", self._path):
-            if not self._path.exists():
+            if not machine().exists(self._path):
                 return None
-            data = self._path.read_bytes()
+            data = machine().content(self._path)
         try:
             state, version = decode_quorum_state(data)
         except (ValueError, KeyError) as error:

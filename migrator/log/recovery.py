@@ -17,6 +17,7 @@ from migrator.log.files import TEMPORARY_SUFFIX, iter_file_batches, remove_file,
 from migrator.log.segment import COMPANION_SUFFIXES, Segment, close_all
 from migrator.log.snapshots import SnapshotStore
 from migrator.log.synced_end import SyncedEnd
+from migrator.machine import machine
 from migrator.raft.voter_history import VoterHistory
 from migrator.records.batch import Batch
 from migrator.records.control import VotersRecord, voters_records
@@ -64,7 +65,7 @@ def recover(directory: Path) -> RecoveredLog:
     if synced is None:
         synced_end.remove()  # before the traces of whoever made it worthless
     remove_leftovers(directory)
-    bases = sorted(int(match[1]) for path in directory.iterdir() if (match := _SEGMENT.fullmatch(path.name)))
+    bases = sorted(int(match[1]) for path in machine().names(directory) if (match := _SEGMENT.fullmatch(path.name)))
     log = RecoveredLog([], EpochTable(), [], Recovery())
     try:
         for base in bases:
@@ -124,7 +125,7 @@ def remove_leftovers(directory: Path) -> None:
     :raises StorageError: when that fails.
     """
     disposable = (*_UNFINISHED_SUFFIXES, *COMPANION_SUFFIXES)
-    leftovers = [path for path in directory.iterdir() if path.name.endswith(disposable)]
+    leftovers = [path for path in machine().names(directory) if path.name.endswith(disposable)]
     for path in leftovers:
         if _NUMBERED.fullmatch(path.name) or path.name.endswith(TEMPORARY_SUFFIX):
             remove_file(path)
@@ -172,7 +173,7 @@ def _cut(segment: Segment, damage: CorruptRecordsError, synced: int | None) -> R
             f"offset {synced} when this controller was last stopped cleanly, so a crash is not the cause"
         )
         raise StorageError(reason, where=str(segment.path), remedy=_REMEDY)
-    torn = segment.path.stat().st_size - segment.size
+    torn = machine().file_size(segment.path) - segment.size
     segment.cut_at(segment.size)
     segment.sync()
     return Recovery(torn, str(damage))

@@ -14,6 +14,7 @@ import orjson
 
 from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import write_durably
+from migrator.machine import machine
 from migrator.raft.refused import Recovered, merged
 from migrator.raft.storage import LogView
 from migrator.raft.voter_set import ReplicaKey
@@ -56,9 +57,9 @@ class RecoveryFile:
         :raises StorageError: it cannot be read or understood; without it, lost controllers could come back.
         """
         with storage_errors("cannot read", self._path):
-            if not self._path.exists():
+            if not machine().exists(self._path):
                 return ()
-            data = self._path.read_bytes()
+            data = machine().content(self._path)
         try:
             return _decode(data)
         except (ValueError, KeyError, TypeError) as error:

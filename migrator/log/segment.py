@@ -14,6 +14,7 @@ from pathlib import Path
 
 from migrator.log.errors import NoSpaceError, StorageError, storage_errors
 from migrator.log.files import PRIVATE_FILE, sync_file, write_all
+from migrator.machine import machine
 from migrator.records.batch import HEADER_SIZE, BatchHeader, read_header
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import INDEX_INTERVAL_BYTES, BatchRun
@@ -52,7 +53,7 @@ class Segment:
         """
         path = directory / segment_name(base_offset)
         with storage_errors("cannot open the segment", path, no_space=NoSpaceError):
-            return cls(directory, base_offset, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
+            return cls(directory, base_offset, machine().open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
 
     def note(self, header: BatchHeader) -> None:
         """Take a batch that the file holds at ``size`` into the books."""
@@ -95,7 +96,7 @@ class Segment:
         :raises StorageError: when that fails.
         """
         with storage_errors("cannot cut the segment", self.path):
-            os.ftruncate(self._descriptor, size)
+            machine().truncate(self._descriptor, size)
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batches that hold ``offset`` and what follows, durably.
@@ -185,7 +186,7 @@ class Segment:
 
     def _read(self, position: int, size: int) -> bytes:
         with storage_errors("cannot read the segment", self.path):
-            return os.pread(self._descriptor, min(size, self.size - position), position)
+            return machine().read(self._descriptor, min(size, self.size - position), position)
 
     def mark_deleted(self) -> Path:
         """Rename the file, to be removed later by whoever gets its new path; not yet durable.
@@ -194,14 +195,14 @@ class Segment:
         """
         marked = self.path.with_name(self.path.name + DELETED_SUFFIX)
         with storage_errors("cannot rename the segment", self.path):
-            self.path.rename(marked)
+            machine().rename(self.path, marked)
         return marked
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            machine().close(descriptor)
 
     def _header_at(self, position: int) -> BatchHeader:
         return read_header(self._read(position, HEADER_SIZE))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +18,8 @@ from typing import Self
 
 from migrator.errors import require
 from migrator.log.errors import StorageError, storage_errors
-from migrator.log.files import FROZEN_FILE, iter_file_batches, remove_file, sync_directory, sync_file, write_all
+from migrator.log.files import FROZEN_FILE, iter_file_batches, opened, remove_file, sync_directory, sync_file, write_all
+from migrator.machine import machine
 from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_set import DYNAMIC_VERSION, NO_MEMBERSHIP, Membership, VoterSet
 from migrator.records.batch import Batch, build_batch, split_values
@@ -126,8 +126,7 @@ class _PartFile:
         stem = name or snapshot_name(snapshot_id)
         self._final = directory / f"{stem}{SUFFIX}"
         with storage_errors("cannot begin a snapshot", directory):
-            self._descriptor, part = tempfile.mkstemp(PART_SUFFIX, f"{stem}-", directory)
-        self.path = Path(part)
+            self._descriptor, self.path = machine().open_new(directory, f"{stem}-", PART_SUFFIX)
         self._ending = Lock()
         self._open = True
 
@@ -141,16 +140,16 @@ class _PartFile:
         with self._ending, storage_errors("cannot finish the snapshot", self.path):
             require(self._open, f"{self.path} was given up")
             sync_file(self._descriptor)
-            os.fchmod(self._descriptor, FROZEN_FILE)
+            machine().chmod(self._descriptor, FROZEN_FILE)
             self._close()
-            self.path.replace(self._final)
+            machine().rename(self.path, self._final)
         sync_directory(self._final.parent)
         return self._final
 
     def _close(self) -> None:
         if self._open:
             self._open = False
-            os.close(self._descriptor)
+            machine().close(self._descriptor)
 
     def abort(self) -> None:
         """Drop what was written; nothing happens after a successful end."""
@@ -253,9 +252,9 @@ class SnapshotStore:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._ids: list[tuple[int, int]] = []
-        for path in directory.glob(f"*{SUFFIX}"):
+        for path in machine().names(directory):
             snapshot_id = snapshot_id_of(path)
-            if snapshot_id is not None:
+            if snapshot_id is not None and path.suffix == SUFFIX:
                 self.add(snapshot_id)
 
     def ids(self) -> list[EpochOffset]:
@@ -284,7 +283,7 @@ class SnapshotStore:
         """
         path = self.path(snapshot_id)
         with storage_errors("cannot look at the snapshot", path):
-            return path.stat().st_size
+            return machine().file_size(path)
 
     def last_contained_log_timestamp_ms(self, snapshot_id: EpochOffset) -> int:
         """Append time of the last record that a snapshot stands for.
@@ -302,7 +301,7 @@ class SnapshotStore:
     def bootstrap_membership(self) -> Membership:
         """What the file of offset 0 says that a new quorum is formatted with, if there is one; errors likewise."""
         path = self.path(FORMATTED)
-        return snapshot_membership(path) if path.exists() else NO_MEMBERSHIP
+        return snapshot_membership(path) if machine().exists(path) else NO_MEMBERSHIP
 
     def read(self, snapshot_id: EpochOffset, position: int, max_bytes: int) -> tuple[bytes, int]:
         """A part of a snapshot's bytes, and the size of the whole.
@@ -310,9 +309,9 @@ class SnapshotStore:
         :raises StorageError: when it is not there (any more) or cannot be read.
         """
         path = self.path(snapshot_id)
-        with storage_errors("cannot read the snapshot", path), path.open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            return os.pread(file.fileno(), max_bytes, position) if position < size else b"", size
+        with storage_errors("cannot read the snapshot", path), opened(path, os.O_RDONLY) as descriptor:
+            size = machine().size(descriptor)
+            return machine().read(descriptor, max_bytes, position) if position < size else b"", size
 
     def mark_deleted(self, snapshot_id: EpochOffset) -> Path:
         """Take a snapshot out of the books; its renamed file is returned, to be removed later.
@@ -322,6 +321,6 @@ class SnapshotStore:
         path = self.path(snapshot_id)
         marked = path.with_name(f"{snapshot_name(snapshot_id)}{DELETED_SUFFIX}")
         with storage_errors("cannot rename the snapshot", path):
-            path.rename(marked)
+            machine().rename(path, marked)
         self._ids.remove((snapshot_id.offset, snapshot_id.epoch))
         return marked

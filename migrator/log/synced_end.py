@@ -17,6 +17,7 @@ import orjson
 from migrator.log.errors import NoSpaceError, storage_errors
 from migrator.log.files import remove_file, sync_directory, write_durably
 from migrator.log.segment import COMPANION_SUFFIXES
+from migrator.machine import machine
 
 FILE_NAME = "synced-end"
 _DATA_VERSION = 0
@@ -35,9 +36,9 @@ class SyncedEnd:
         :raises StorageError: the disk refuses.
         """
         with storage_errors("cannot read", self._path):
-            if not self._path.exists() or self._stock_ran():
+            if not machine().exists(self._path) or self._stock_ran():
                 return None
-            return _decode(self._path.read_bytes())
+            return _decode(machine().content(self._path))
 
     def write(self, end_offset: int) -> None:
         """The log is durable up to there and not changed any more. A full disk is no reason to fail a stop.
@@ -54,12 +55,12 @@ class SyncedEnd:
 
         :raises StorageError: the disk refuses.
         """
-        if self._path.exists():
+        if machine().exists(self._path):
             remove_file(self._path)
             sync_directory(self._path.parent)
 
     def _stock_ran(self) -> bool:
-        return any(path.name.endswith(COMPANION_SUFFIXES) for path in self._path.parent.iterdir())
+        return any(path.name.endswith(COMPANION_SUFFIXES) for path in machine().names(self._path.parent))
 
 
 def _decode(data: bytes) -> int | None:

@@ -28,6 +28,7 @@ from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
 from migrator.errors import require
 from migrator.image.model import Changes, MetadataImage
+from migrator.machine import machine
 from migrator.migration.machine.voters import NOBODY_ASKED, VoterKinds, why_not_in_migration
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.quorum.addresses import Addresses
@@ -121,7 +122,7 @@ class ActiveController:
         self._admit = admit
         self._check = check
         self._mutations = MutationBuckets()
-        self._random = Random()
+        self._random = Random(machine().random().getrandbits(64))
         self._turn = asyncio.Lock()
         self._epoch: int | None = None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
@@ -25,6 +25,7 @@ from migrator.log.metadata_log import LogLimits, MetadataLog
 from migrator.log.quorum_state import FILE_NAME as QUORUM_STATE
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.recovery_file import RecoveryEntry, RecoveryFile, recovered
+from migrator.machine import machine
 from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
 from migrator.node.image_proof import Ask, ImageComparison, ImageProof
 from migrator.node.leadership import Leadership
@@ -87,7 +88,7 @@ class OpenedDirectory:
         directory: Path = settings.metadata_directory
         self.identity: MetaProperties
         self._lock: DirectoryLock
-        self.identity, self._lock = open_formatted(directory, settings.node_id, random=SystemRandom())
+        self.identity, self._lock = open_formatted(directory, settings.node_id, random=machine().random())
         limits = LogLimits(settings.metadata_log_segment_bytes, settings.metadata_log_segment_ms)
         metadata_log = MetadataLog.open(directory, limits)
         static_voters = [voter.voter_id for voter in settings.voters]
@@ -204,7 +205,7 @@ class NodeCore:
             ),
             storage.log,
             directory.stored_election(),
-            random or SystemRandom(),
+            random or machine().random(),
             monotonic_ms(),
         )
         if core.status(monotonic_ms()).waits_for:

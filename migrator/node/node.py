@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from random import SystemRandom
 from typing import Any
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.listen_errors import cannot_listen
-from migrator.config.process_rights import rights_of_process
 from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.features import finalized_levels
@@ -23,8 +20,9 @@ from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.quorum_target import target_of
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
 from migrator.image.model import MetadataImage
+from migrator.machine import THIS_MACHINE, Machine, machine, running_on
 from migrator.node.access.accounts import PublishedAccounts
-from migrator.node.access.connection_bounds import connection_quotas, listener_limits, raise_limit_of_open_files
+from migrator.node.access.connection_bounds import connection_quotas, listener_limits
 from migrator.node.access.dynamic_bounds import DynamicBounds
 from migrator.node.access.ip_rates import IpRates
 from migrator.node.access.own_principal import check_own_principal
@@ -55,7 +53,7 @@ from migrator.observe.beans import bean_reader
 from migrator.observe.doors import DoorCollector
 from migrator.observe.health import NodeHealth
 from migrator.observe.journal import Journal
-from migrator.observe.loop_health import LoopHealth, calm_garbage_collector
+from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import Reading, ReadingCollector
 from migrator.observe.metrics_access import access_files
 from migrator.observe.metrics_endpoint import MetricsEndpoint
@@ -82,6 +80,7 @@ OWN_ENTRY = TaskKind("own-voter-entry", OnError.RESTART)
 GOSSIP = TaskKind("address-gossip", OnError.RESTART)
 ROLL_CALL = TaskKind("roll-call", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
+ServeGrpc = Callable[[Sequence[Service], Identities], GrpcServer]
 
 
 class Notes:
@@ -120,27 +119,30 @@ class StopReason:
             loop.default_exception_handler(context)
 
 
-async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
-    """Run a controller until SIGTERM, SIGINT, or a failure.
+async def run_node(
+    settings: Settings,
+    failure: StopReason,
+    *,
+    own_machine: Machine = THIS_MACHINE,
+    serve_grpc: ServeGrpc = GrpcServer,
+    when_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a controller until ``failure.stop`` is set, or it fails. What the whole process shares (signals, limits, the
+    garbage collector) is its caller's.
 
+    :param serve_grpc: makes the server of gRPC, which has threads of its own; all else is the machine's or the loop's.
+    :param when_ready: called before the log says that the controller is.
     :raises OperatorError: it can't start, or its disk fails; or it stopped as told, but ZooKeeper does not hold
         everything that the log holds (exit code 3).
     :raises InvariantViolation: it found itself wrong about the world.
     """
-    raise_limit_of_open_files()
-    failure = StopReason()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, failure.stop.set)
-    loop.set_exception_handler(failure.unhandled)
-    rights = (f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in rights_of_process(settings))
-    for warning in (*warnings, *rights):
-        log.warning("%s", warning)
-    async with AsyncExitStack() as stack:
-        await _assemble(settings, failure, stack)
-        log.info("Controller %d is ready for requests", settings.node_id)
-        await failure.stop.wait()
-        log.info("Stopping")
+    with running_on(own_machine):
+        async with AsyncExitStack() as stack:
+            await _assemble(settings, failure, stack, serve_grpc)
+            when_ready()
+            log.info("Controller %d is ready for requests", settings.node_id)
+            await failure.stop.wait()
+            log.info("Stopping")
     if failure.error is not None:
         raise failure.error
     log.info("%s", failure.farewell)
@@ -148,7 +150,9 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
         raise failure.not_drained
 
 
-async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitStack) -> None:
+async def _assemble(
+    settings: Settings, failure: StopReason, stack: AsyncExitStack, serve_grpc: ServeGrpc = GrpcServer
+) -> None:
     """Build and start everything; the stack takes it down in the opposite order."""
     health = LoopHealth()
     security = controller_security(settings)
@@ -201,7 +205,8 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     )
 
     ports = await _serve_kafka(settings, cluster_id, core, notes, failure, stack)
-    server = await _grpc(settings, core, gossip, notes, [OperatorService(source), VotersService(orders)], failure)
+    services: list[Service] = [OperatorService(source), VotersService(orders)]
+    server = await _grpc(settings, core, gossip, notes, services, failure, serve_grpc)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
@@ -212,7 +217,6 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     supervisor = _introduce(settings, core, security, ports, roll, failure, stack)
     if isinstance(transport, EitherTransport):
         _gossip(core, gossip, transport.grpc, supervisor)
-    calm_garbage_collector()
     health.start()
     stack.callback(health.stop)
     if listens_first:
@@ -425,7 +429,7 @@ def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
 
 def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     """What reads depend on, on any node; those that need an index ask the active controller."""
-    empty, mutations, random = ControllerIndex(), MutationBuckets(), SystemRandom()
+    empty, mutations, random = ControllerIndex(), MutationBuckets(), machine().random()
 
     def context() -> Context:
         leader = core.quorum.leader_id
@@ -454,12 +458,13 @@ async def _grpc(
     notes: Notes,
     services: list[Service],
     failure: StopReason,
+    serve_grpc: ServeGrpc,
 ) -> GrpcServer:
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
         view = NodeQuorumView(core.quorum, core.addresses, gossip, core.image_proof.image_digest)
         services.append(QuorumService(core.cluster_id, noted(core.quorum.handle, notes.votes), view, failure))
-    server = GrpcServer(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
+    server = serve_grpc(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
     server.listen_unix(settings.metadata_directory)
     if address is not None:
         server.listen(*address, grpc_tls(settings))

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from random import SystemRandom
 
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.errors import ErrorCode
@@ -18,6 +17,7 @@ from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.errors import PeerError
 from migrator.image.model import ControllerRegistration
+from migrator.machine import machine
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.runner import QuorumRunner
@@ -104,7 +104,7 @@ class ControllerRegistrar:
         )
         self._own = ControllerRegistration(
             controller_id=settings.node_id,
-            incarnation_id=random_uuid(SystemRandom()),
+            incarnation_id=random_uuid(machine().random()),
             zk_migration_ready=settings.zookeeper_metadata_migration_enable,
             listeners=listeners,
             features=SUPPORTED_FEATURES,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
-from migrator.clock import wall_ms
+from migrator.clock import monotonic_seconds, wall_ms
 from migrator.config.settings import Settings
 from migrator.errors import InvariantViolation
 from migrator.image.digest import MODULUS, digest_steps
@@ -64,8 +63,8 @@ class Snapshotter:
             await asyncio.sleep(CHECK_SECONDS)
             if self._is_due():
                 await self._try_snapshot()
-            if time.monotonic() >= clean_at:
-                clean_at = time.monotonic() + CLEAN_SECONDS
+            if monotonic_seconds() >= clean_at:
+                clean_at = monotonic_seconds() + CLEAN_SECONDS
                 await self._clean()
 
     def _is_due(self) -> bool:

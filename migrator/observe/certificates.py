@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from cryptography import x509
 
+from migrator.clock import wall_seconds
 from migrator.config.names import reading_certificates
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class CertificateBook:
             return
         self._ends[use] = ends
         self._reload_failures.setdefault(use, 0)
-        left = ends - time.time()
+        left = ends - wall_seconds()
         date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
         if left <= 0:
             log.error("%s: the certificate expired on %s, and peers refuse it. Renew the certificate now", use, date)

@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 
 from migrator.errors import OperatorError
+from migrator.machine import machine
 from migrator.observe.printable import json_text
 from migrator.observe.status import JournalEvent
 
@@ -24,6 +25,7 @@ COMMAND_FILE = "journal.jsonl"
 OLD_SUFFIX = ".1"
 RECENT_MAX = 1_000
 """How many events are held in memory for those who ask."""
+PRIVATE_FILE = 0o600
 
 
 class Journal:
@@ -41,9 +43,9 @@ class Journal:
         self._recent: deque[JournalEvent] = deque(maxlen=RECENT_MAX)
         try:
             for path in (self._path.with_name(file_name + OLD_SUFFIX), self._path):
-                if path.exists():
-                    self._recent.extend(_events(path.read_bytes()))
-            self._descriptor = self._open()
+                if machine().exists(path):
+                    self._recent.extend(_events(machine().content(path)))
+            self._open()
         except OSError as error:
             raise self._trouble(error) from error
         self._sequence = self._recent[-1].sequence if self._recent else 0
@@ -62,10 +64,10 @@ class Journal:
             "details": details,
         }
         try:
-            if os.fstat(self._descriptor).st_size >= self._max_bytes:
+            if machine().size(self._descriptor) >= self._max_bytes:
                 self._rotate()
-            os.write(self._descriptor, json_text(line).encode() + b"\n")
-            os.fsync(self._descriptor)
+            self._write(json_text(line).encode() + b"\n")
+            machine().sync(self._descriptor)
         except OSError as error:
             raise self._trouble(error) from error
         self._sequence = event.sequence
@@ -78,20 +80,23 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._descriptor)
+        machine().close(self._descriptor)
 
-    def _open(self) -> int:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.fchmod(descriptor, 0o600)
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            os.write(descriptor, b"\n")
-        return descriptor
+    def _open(self) -> None:
+        self._descriptor = machine().open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        machine().chmod(self._descriptor, PRIVATE_FILE)
+        size = machine().size(self._descriptor)
+        if size and machine().read(self._descriptor, 1, size - 1) != b"\n":
+            self._write(b"\n")
+
+    def _write(self, data: bytes) -> None:
+        """Behind what the file holds."""
+        machine().write(self._descriptor, data, machine().size(self._descriptor))
 
     def _rotate(self) -> None:
-        os.close(self._descriptor)
-        self._path.replace(self._path.with_name(self._path.name + OLD_SUFFIX))
-        self._descriptor = self._open()
+        machine().close(self._descriptor)
+        machine().rename(self._path, self._path.with_name(self._path.name + OLD_SUFFIX))
+        self._open()
 
     def _trouble(self, error: OSError) -> OperatorError:
         return OperatorError(

@@ -6,9 +6,9 @@ Whoever knocks chooses how often, with what name, and thereby what an unguarded 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 
+from migrator.clock import monotonic_seconds
 from migrator.observe.printable import printable, quoted
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ REASON_CHARACTERS = 400
 class LineRate:
     """A bucket of log lines: `BURST` of them, filled at `PER_SECOND`."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._clock = clock
         self._lines = float(BURST)
         self._at = clock()
@@ -45,7 +45,7 @@ class LineRate:
 class LoginBook:
     """Failed logins and expired sessions by door, for example ``listener CONTROLLER``; may be read from any thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._clock = clock
         self._failed: dict[str, int] = {}
         self._expired: dict[str, int] = {}

@@ -8,6 +8,7 @@ import logging
 from collections import Counter, deque
 from enum import Enum
 
+from migrator.machine import machine
 from migrator.supervision import OnError, Supervisor, TaskKind
 
 log = logging.getLogger(__name__)
@@ -119,5 +120,4 @@ def freeze_live_objects() -> None:
     """Exempt what lives now from collections, e.g. a part of an image that was just loaded; it is still freed when
     dropped, unless it is in a cycle. Garbage is collected first, as a frozen cycle is never freed; that looks only at
     what was made since the last time."""
-    gc.collect()
-    gc.freeze()
+    machine().freeze_live_objects()

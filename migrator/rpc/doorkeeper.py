@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from migrator.clock import monotonic_seconds
 from migrator.observe.printable import quoted
 from migrator.rpc.doors import DOORS, REMEDIES, Door
 from migrator.rpc.identity import CALLER, Caller, Identities
@@ -149,7 +149,7 @@ class _Refusals:
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
     def tell(self, caller: Caller, call: str, text: str) -> None:
-        key, now = (caller.name, call), time.monotonic()
+        key, now = (caller.name, call), monotonic_seconds()
         if key not in self._told and len(self._told) >= REMEMBERED_REFUSALS:
             key = ("others", "any call")
         since, unsaid = self._told.get(key, (float("-inf"), 0))

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from migrator.machine import machine
 from migrator.observe.logins import LineRate
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.wire.hosts import peer_host
@@ -218,25 +219,18 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
     :raises OSError: one cannot be bound.
     """
     if not host:
-        return [_on_every_interface(port, backlog)]
+        return [machine().listen((host, port), socket.AF_UNSPEC, backlog)]
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
         for family, address in dict.fromkeys((info[0], info[4]) for info in found):
-            sockets.append(socket.create_server(address, family=family, backlog=backlog))
+            sockets.append(machine().listen(address, family, backlog))
     except OSError:
         for sock in sockets:
             sock.close()
         raise
     return sockets
-
-
-def _on_every_interface(port: int, backlog: int) -> socket.socket:
-    """A socket on every address of this machine, IPv4 and IPv6 where there is any."""
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
-    return socket.create_server(("", port), backlog=backlog)
 
 
 def tls_failure(error: Exception) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
+from migrator.machine import machine
 from migrator.raft.transport import (
     NobodyListensError,
     PeerTimeoutError,
@@ -251,7 +252,7 @@ class KafkaConnection:
             # The peer chooses the number of iterations: a million take most of a second.
             token = await asyncio.to_thread(exchange.step, response.auth_bytes)
         lifetime = response.session_lifetime.total_seconds()
-        self._log_in_again_at = begun + random.uniform(*AGAIN_AT) * lifetime if lifetime > 0 else None
+        self._log_in_again_at = begun + machine().random().uniform(*AGAIN_AT) * lifetime if lifetime > 0 else None
 
     async def _ask(self, body: Any) -> Any:
         """A request of the login itself."""
@@ -284,7 +285,7 @@ class KafkaClient:
         self._client_id = client_id
         self._security = security
         self._limits = limits or ClientLimits()
-        self._random = jitter or random.Random()
+        self._random = jitter or machine().random()
         self._slots = asyncio.Semaphore(self._limits.max_in_flight)
         self._connecting = asyncio.Lock()
         self._connection: KafkaConnection | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.machine import machine
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.sasl import ScramAccounts
 from migrator.wire.security import ListenerSecurity, listener_security
@@ -62,7 +62,7 @@ def own_endpoints(settings: Settings) -> tuple[ListenerEndpoint, ...]:
     if configured is not None:
         return (configured,)
     found = settings.advertised_controller_listeners
-    return tuple(ListenerEndpoint(at.name, at.host or socket.getfqdn(), at.port) for at in found)
+    return tuple(ListenerEndpoint(at.name, at.host or machine().host_name(), at.port) for at in found)
 
 
 def voter_endpoints(settings: Settings) -> Mapping[int, ListenerEndpoint]:

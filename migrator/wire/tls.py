@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import ssl
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from migrator.clock import monotonic_seconds, wall_seconds
 from migrator.config.names import (
     DEFAULT_RULES,
     MappingRule,
@@ -65,7 +65,7 @@ class TlsStores:
     """
 
     def __init__(
-        self, keys: ListenerKeys, protocol: str, *, serves: bool = True, clock: Callable[[], float] = time.monotonic
+        self, keys: ListenerKeys, protocol: str, *, serves: bool = True, clock: Callable[[], float] = monotonic_seconds
     ) -> None:
         self._keys = keys
         self._protocol = protocol
@@ -121,7 +121,7 @@ class TlsStores:
             return
         key = self._keys.find("ssl.keystore.location")[0]
         old, new = _first(self._contexts.own, key), _first(contexts.own, key)
-        if new.not_valid_after_utc.timestamp() <= time.time():
+        if new.not_valid_after_utc.timestamp() <= wall_seconds():
             raise OperatorError("the certificate has expired", where=key, remedy="Put a valid certificate there")
         if _distinguished(new) != _distinguished(old) and not self._allows("ssl.allow.dn.changes"):
             raise OperatorError(

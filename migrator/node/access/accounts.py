@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from migrator.clock import wall_seconds
 from migrator.config.settings import Settings
 from migrator.controller.delegation_tokens import USER_PREFIX, is_expired, secret_key
 from migrator.controller.token_index import token_hmac
@@ -63,7 +63,7 @@ class PublishedAccounts:
     """
 
     def __init__(
-        self, settings: Settings, cluster_id: str, metadata: PublishedImages, wall: Callable[[], float] = time.time
+        self, settings: Settings, cluster_id: str, metadata: PublishedImages, wall: Callable[[], float] = wall_seconds
     ) -> None:
         self._metadata = metadata
         self._wall = wall

@@ -7,9 +7,9 @@ as it goes on.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
+from migrator.clock import monotonic_seconds
 from migrator.observe.names import number_ranges
 from migrator.observe.status import Problem
 from migrator.raft.messages import RaftRequest, RaftResponse
@@ -26,7 +26,7 @@ LASTS_SECONDS = 60.0
 class GivenUpNotes:
     """What was said so far; as many entries as replicas were given up."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = monotonic_seconds) -> None:
         self._now = now
         self._said: set[ReplicaKey] = set()
         self._asked: dict[int, float] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -18,6 +17,7 @@ from migrator.clock import wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.principals import names_of
 from migrator.config.settings import Settings
+from migrator.machine import machine
 from migrator.node.quorum.addresses import Addresses, is_address
 from migrator.raft.config import EPOCH_LIMIT
 from migrator.raft.transport import TransportError
@@ -63,7 +63,7 @@ class Gossip:
         """Told when a node is known to be elsewhere than before."""
         if settings.migrator_grpc_listener:
             host, port = parse_host_port(settings.migrator_grpc_listener)
-            host = socket.getfqdn() if host in EVERYWHERE else host
+            host = machine().host_name() if host in EVERYWHERE else host
             host, port = self._configured.get(settings.node_id, (host, port))
             self._own = NodeAddress(settings.node_id, host, port, boot_ms=wall_ms())
 

@@ -12,7 +12,6 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -22,6 +21,7 @@ from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import require
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.log.snapshots import SnapshotReceiver
+from migrator.machine import machine
 from migrator.node.quorum.given_up import GivenUpNotes
 from migrator.node.quorum.intake import CheckedRecords, check_records
 from migrator.node.quorum.observer import QuorumObserver
@@ -104,7 +104,7 @@ class QuorumRunner:
         self._changes: list[int | Refusal] = []
         """What became of the change of the voters that is being stepped: its record's offset, or why there is none."""
         self._supervisor = Supervisor(self._fail)
-        self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
+        self._syncer = machine().threads(1, "log-sync")
         self._sync_wanted: int | None = None
         self._is_syncing = False
         self._proposed: Sequence[MetadataRecord] | None = None

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from migrator.clock import monotonic_seconds
 from migrator.errors import OperatorError
 from migrator.wire.sasl.exchange import NotReadyError
 from migrator.wire.sasl.jwt_tokens import PublicKey, public_keys
@@ -40,7 +40,7 @@ class KeySet:
         fetch: Callable[[], bytes],
         refresh_s: float,
         backoff_s: tuple[float, float],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic_seconds,
     ) -> None:
         self._where = where
         self._fetch = fetch

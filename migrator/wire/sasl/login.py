@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
+from migrator.clock import wall_seconds
 from migrator.config.types import Secret
 from migrator.values import value
 from migrator.wire.sasl.exchange import PLAIN, AuthenticationError, ClientExchange
@@ -64,7 +64,7 @@ class BearerLogin:
     mechanism = "OAUTHBEARER"
 
     def __init__(
-        self, fetch: Fetch, extensions: Mapping[str, str] | None = None, wall: Callable[[], float] = time.time
+        self, fetch: Fetch, extensions: Mapping[str, str] | None = None, wall: Callable[[], float] = wall_seconds
     ) -> None:
         self._fetch = fetch
         self._extensions = extensions or {}
@@ -94,7 +94,7 @@ class BearerLogin:
 
 def unsecured(options: Mapping[str, str]) -> Fetch:
     """Tokens made here, for development."""
-    return lambda: unsecured_token(options, time.time())
+    return lambda: unsecured_token(options, wall_seconds())
 
 
 def from_file(read: Callable[[], bytes]) -> Fetch:

@@ -6,12 +6,12 @@ Source: Kafka's ``SaslServerAuthenticator``.
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import monotonic_seconds, wall_seconds
 from migrator.observe.printable import quoted
 from migrator.values import value
 from migrator.wire.principal import Principal
@@ -54,8 +54,8 @@ class SaslServer:
         mechanisms: Mapping[str, Callable[[], ServerExchange]],
         max_reauth_ms: Mapping[str, int] | None = None,
         *,
-        monotonic: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = monotonic_seconds,
+        wall: Callable[[], float] = wall_seconds,
     ) -> None:
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms or {}

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from migrator.clock import wall_seconds
 from migrator.values import value
 from migrator.wire.sasl.exchange import Authenticated
 from migrator.wire.sasl.oauthbearer import TokenError, bearer_principal
@@ -34,7 +34,7 @@ class UnsecuredRules:
 class UnsecuredValidator:
     """A `TokenValidator` that believes what a token says."""
 
-    def __init__(self, rules: UnsecuredRules, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, rules: UnsecuredRules, wall: Callable[[], float] = wall_seconds) -> None:
         self._rules = rules
         self._wall = wall
 

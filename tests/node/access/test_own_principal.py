@@ -8,7 +8,7 @@ from migrator.config.load import settings_from
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.node.access.own_principal import check_own_principal
-from migrator.node.node import run_node
+from migrator.node.node import StopReason, run_node
 from migrator.parts.certificates import Authority, common_name
 from migrator.wire.listener_settings import controller_security
 
@@ -113,4 +113,6 @@ def test_nothing_is_demanded_without_an_authorizer_or_of_a_single_voter(keys: di
 
 async def test_a_node_does_not_run_where_it_is_no_super_user() -> None:
     with pytest.raises(OperatorError, match=r"super\.users of every controller"):
-        await run_node(settings_from(PROTECTED | plaintext(Path()) | {"super.users": "User:admin"}, "f")[0])
+        await run_node(
+            settings_from(PROTECTED | plaintext(Path()) | {"super.users": "User:admin"}, "f")[0], StopReason()
+        )

@@ -1,0 +1,177 @@
+"""The machine that a controller runs on: its clocks, chance, threads, files, and the addresses that it listens on.
+
+Whatever `migrator.node.node.run_node` starts asks `machine()` for these, and the event loop for timers and
+connections. So tests run whole controllers on machines that are not there (docs/adr/0044-the-machine.md). Each is
+handed its machine as a context variable, which its tasks and callbacks inherit; without one it is `THIS_MACHINE`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, BinaryIO
+
+READ_BUFFER_BYTES = 1024 * 1024
+
+
+class Machine:
+    """The machine of this process. Files are named by paths and descriptors, as POSIX names them; each method raises
+    the `OSError` of the call of POSIX that it is."""
+
+    # Clocks, in nanoseconds: see `migrator.clock`.
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def since_boot_ns(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    # Chance.
+
+    def random(self) -> Random:
+        """A source of its own for whoever asks."""
+        return SystemRandom()
+
+    # Threads and memory.
+
+    def threads(self, count: int, name: str) -> Executor:
+        """For `loop.run_in_executor`; whoever asked shuts it down."""
+        return ThreadPoolExecutor(count, thread_name_prefix=name)
+
+    def freeze_live_objects(self) -> None:
+        """Exempt what lives now from the garbage collector, see `migrator.observe.loop_health`."""
+        gc.collect()
+        gc.freeze()
+
+    # Network, beside what the event loop does.
+
+    def host_name(self) -> str:
+        """By which other machines reach this one."""
+        return socket.getfqdn()
+
+    def listen(self, address: Any, family: int, backlog: int) -> socket.socket:
+        """A listening socket. The empty host is every interface, of IPv4 and IPv6 where there is any.
+
+        :param address: as `socket.getaddrinfo` gives it.
+        """
+        if address[0]:
+            return socket.create_server(address, family=family, backlog=backlog)
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(address, family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+        return socket.create_server(address, backlog=backlog)
+
+    # Open files.
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def open_new(self, directory: Path, prefix: str, suffix: str) -> tuple[int, Path]:
+        """A file that was not there, under a name that nobody else has."""
+        descriptor, path = tempfile.mkstemp(suffix, prefix, directory)
+        return descriptor, Path(path)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def read(self, descriptor: int, size: int, position: int) -> bytes:
+        return os.pread(descriptor, size, position)
+
+    def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
+        """How much was written."""
+        return os.pwrite(descriptor, data, position)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def chmod(self, descriptor: int, mode: int) -> None:
+        os.fchmod(descriptor, mode)
+
+    def sync(self, descriptor: int) -> None:
+        """Content and size of a file, or the names in a directory, are durable on return."""
+        os.fsync(descriptor)
+
+    def lock(self, descriptor: int) -> None:
+        """Take the file's lock for this process, until the descriptor is closed.
+
+        :raises OSError: another process holds it.
+        """
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    # Names.
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def names(self, directory: Path) -> list[Path]:
+        """What is in a directory, in no order."""
+        return list(directory.iterdir())
+
+    def mode(self, path: Path) -> int:
+        """Of a file, or of a link itself."""
+        return path.lstat().st_mode
+
+    def change_mode(self, path: Path, mode: int) -> None:
+        path.chmod(mode)
+
+    def content(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def reader(self, path: Path) -> BinaryIO:
+        """To read a file from its beginning to its end."""
+        return path.open("rb", buffering=READ_BUFFER_BYTES)
+
+    def file_size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def rename(self, path: Path, new: Path) -> None:
+        """Whatever has the new name is replaced."""
+        path.replace(new)
+
+    def remove(self, path: Path) -> None:
+        """A file, if it is there."""
+        path.unlink(missing_ok=True)
+
+    def make_directory(self, path: Path, mode: int = 0o777) -> None:
+        """If it is not there; its parent has to be."""
+        path.mkdir(mode, exist_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+
+THIS_MACHINE = Machine()
+_MACHINE: ContextVar[Machine] = ContextVar("machine", default=THIS_MACHINE)
+
+
+def machine() -> Machine:
+    """Of whoever asks."""
+    return _MACHINE.get()
+
+
+@contextmanager
+def running_on(other: Machine) -> Iterator[None]:
+    """Hand a machine to whatever is called, and to the tasks that are started, inside."""
+    token = _MACHINE.set(other)
+    try:
+        yield
+    finally:
+        _MACHINE.reset(token)

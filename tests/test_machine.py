@@ -1,0 +1,136 @@
+"""Nothing of a controller reaches around its machine (`migrator.machine`) to the operating system.
+
+What runs below `migrator.node.node._assemble` gets time, chance, threads, files and addresses from `machine()`, and
+timers, connections and results of threads from the event loop: so whole controllers can be simulated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "migrator"
+ROOMS = ("apis", "controller", "image", "log", "node", "observe", "raft", "records", "wire", "supervision.py")
+OUTSIDE = {
+    "log/dump.py": "a command reads a file",
+    "log/lookup.py": "a command reads a log",
+    "node/access/connection_bounds.py": "the limit of open files is the process's; hosts of a setting are looked up",
+    "observe/logs.py": "the log of the process",
+    "observe/loop_health.py": "the garbage collector is the process's",
+    "observe/metrics_access.py": "the metrics endpoint has a thread and files of its own",
+    "observe/metrics_endpoint.py": "the metrics endpoint has a thread and sockets of its own",
+    "wire/aside.py": "its executors do nothing but wait for the event loop to give them work",
+    "wire/pem.py": "certificates are files of OpenSSL",
+    "wire/sasl": "logins are tested beside real clients",
+    "wire/stores.py": "certificates are files of OpenSSL",
+    "wire/tls.py": "certificates are files of OpenSSL",
+}
+"""What is not simulated, and why."""
+REFUSED = frozenset(
+    (
+        "fcntl", "gc", "multiprocessing", "resource", "secrets", "select", "selectors", "shutil", "signal",
+        "subprocess", "tempfile", "time",
+    )
+)  # fmt: skip
+"""Modules."""
+ALLOWED = {
+    "os": lambda name: name.startswith(("O_", "SEEK_")) or name == "stat_result",
+    "socket": lambda name: name.startswith(("AF_", "SOCK_", "AI_")) or name == "socket",
+    "threading": lambda name: name in {"Lock", "local"},
+    "random": lambda name: name == "Random",
+    "concurrent.futures": lambda name: name in {"Future", "Executor"},
+}
+"""Of these modules, what does nothing by itself."""
+OF_PATHS = frozenset(
+    (
+        "chmod", "exists", "glob", "is_dir", "is_file", "iterdir", "lstat", "mkdir", "read_bytes", "read_text",
+        "rglob", "rmdir", "stat", "unlink", "write_bytes", "write_text",
+    )
+)  # fmt: skip
+"""Methods of paths that look at the disk."""
+EXCEPTIONS = {
+    ("log/files.py", "NewFile"): "of commands",
+    ("log/files.py", "_make_alike"): "of commands",
+    ("log/files.py", "file_digest"): "of commands",
+    ("log/files.py", "write_durably"): "`like` is for the files of commands",
+    ("log/lock.py", "is_in_use"): "of commands",
+    ("log/lock.py", "said_by_holder"): "of commands",
+    ("observe/certificates.py", "CertificateBook"): "a date is spelled",
+}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for room in ROOMS:
+        place = PACKAGE / room
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            name = path.relative_to(PACKAGE).as_posix()
+            if not any(name == outside or name.startswith(f"{outside}/") for outside in OUTSIDE):
+                yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def reaches_around(tree: ast.AST, aliases: dict[str, str]) -> Iterator[str]:
+    """What a piece of a module asks the operating system for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            module = aliases.get(node.value.id) if isinstance(node.value, ast.Name) else None
+            if module in REFUSED or (module in ALLOWED and not ALLOWED[module](node.attr)):
+                yield f"{module}.{node.attr}"
+        if isinstance(node, ast.Call):
+            yield from called_around(node)
+        if isinstance(node, ast.ImportFrom) and (node.module in REFUSED or node.module in ALLOWED):
+            allowed = ALLOWED.get(node.module or "", lambda _: False)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if not allowed(alias.name))
+
+
+def called_around(call: ast.Call) -> Iterator[str]:
+    """A path that looks at the disk by itself, a file that is opened, chance without a seed."""
+    match call.func:
+        case ast.Attribute(value, name) if name in OF_PATHS and ast.unparse(value) != "machine()":
+            yield f".{name}()"
+        case ast.Name("open"):
+            yield "open()"
+        case ast.Name("Random") if not call.args:
+            yield "Random()"
+
+
+def found_in(name: str, tree: ast.Module) -> Iterator[str]:
+    aliases = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    for part in tree.body:
+        if (name, getattr(part, "name", "")) not in EXCEPTIONS:
+            yield from (f"{name}: {what}" for what in reaches_around(part, aliases))
+
+
+def test_nothing_of_a_controller_reaches_around_its_machine() -> None:
+    found = [what for name, tree in modules() for what in found_in(name, tree)]
+    assert not found, "ask migrator.machine.machine() or the event loop, or name the module in OUTSIDE"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time\ndef f(): return time.monotonic()",
+        "from time import monotonic",
+        "import os\ndef f(): os.fsync(3)",
+        "def f(path): return path.read_bytes()",
+        "from random import Random\ndef f(): return Random()",
+        "from concurrent.futures import ThreadPoolExecutor",
+        "def f(): return open('f')",
+        "import socket as net\ndef f(): net.create_server(('', 1))",
+    ],
+)
+def test_whatever_reaches_around_is_found(text: str) -> None:
+    assert list(found_in("any.py", ast.parse(text)))
+
+
+def test_what_is_outside_is_there() -> None:
+    assert [name for name in OUTSIDE if not (PACKAGE / name).exists()] == []
+    parts = {(name, getattr(part, "name", "")) for name, tree in modules() for part in tree.body}
+    assert [named for named in EXCEPTIONS if named not in parts] == []
