@@ -312,10 +312,9 @@ class RaftNode:
         voters: tuple[ReplicaStatus, ...] = ()
         observers: tuple[ReplicaStatus, ...] = ()
         if isinstance(state, Leader):
-            state.replicas.forget_silent(now_ms)
             me, now, end = quorum.config.directory_id, now_ms, quorum.log.end_offset()
             own = [Progress(quorum.node_id, me, now, end, heard_ms=now, last_fetch_ms=now, last_caught_up_ms=now)]
-            others, watching = state.replicas.voters.values(), state.replicas.observers.values()
+            others, watching = state.replicas.voters.values(), state.replicas.watching(now_ms, end)
             voters = rows([*own, *others] if quorum.is_voter else others)
             observers = rows(watching if quorum.is_voter else [*own, *watching])
         # Before a record of its own epoch is committed, a leader cannot say what is (``LeaderState.highWatermark``).

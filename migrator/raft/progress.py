@@ -46,6 +46,10 @@ class Progress:
         """Its id and directory."""
         return self.replica_id, self.directory_id
 
+    def is_silent(self, now: int) -> bool:
+        """Whether its session as an observer is over, or has not begun."""
+        return self.heard_ms < 0 or now - self.heard_ms >= OBSERVER_SESSION_MS
+
     def show(self, directory_id: Uuid, offset: int) -> None:
         """A fetch from ``offset`` on, valid or not."""
         self.shown_directory = directory_id
@@ -107,8 +111,11 @@ class Replicas:
     voters: dict[int, Progress]
     observers: dict[tuple[int, Uuid], Progress] = field(default_factory=dict)
 
-    def find(self, replica_id: int, directory_id: Uuid, now: int) -> Progress | None:
-        """The entry of a replica, made when it is new; None for a client (-1) or one observer too many."""
+    def find(self, replica_id: int, directory_id: Uuid, now: int, end_offset: int) -> Progress | None:
+        """The entry of a replica, made when it is new; None for a client (-1) or one observer too many.
+
+        :param end_offset: of the leader's log.
+        """
         if replica_id < 0:
             return None
         known = self.voters.get(replica_id)
@@ -116,7 +123,7 @@ class Replicas:
             known = self.observers.get((replica_id, directory_id))
         if known is None:
             if len(self.observers) >= OBSERVERS_MAX:
-                self.forget_silent(now)
+                self.forget_silent(now, end_offset)
             if len(self.observers) < OBSERVERS_MAX:
                 known = self.observers[replica_id, directory_id] = Progress(replica_id, directory_id, now)
         return known
@@ -139,12 +146,18 @@ class Replicas:
         known = self.observers.pop((replica_id, directory_id), None)
         return Progress(replica_id, directory_id, now) if known is None else known
 
-    def forget_silent(self, now: int) -> None:
-        """Drop the observers whose session is over."""
+    def watching(self, now: int, end_offset: int) -> list[Progress]:
+        """The observers whose session is not over."""
+        self.forget_silent(now, end_offset)
+        return [entry for entry in self.observers.values() if not entry.is_silent(now)]
+
+    def forget_silent(self, now: int, end_offset: int) -> None:
+        """Drop the observers whose session is over, unless they have shown a longer log than the leader has by now: a
+        change of voters asks for that, and a fetch that shows it does not begin a session."""
         self.observers = {
             key: entry
             for key, entry in self.observers.items()
-            if entry.heard_ms >= 0 and now - entry.heard_ms < OBSERVER_SESSION_MS
+            if entry.shown_end > end_offset or not entry.is_silent(now)
         }
 
 

@@ -9,7 +9,13 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import responses, votes
 from migrator.raft.events import Propose
-from migrator.raft.messages import BeginQuorumEpochRequest, EpochOffset, FetchRequest, FetchResponse
+from migrator.raft.messages import (
+    BeginQuorumEpochRequest,
+    EpochOffset,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+)
 from migrator.raft.parking import ParkedFetch
 from migrator.raft.progress import Progress
 from migrator.raft.quorum import CHECK_QUORUM_FACTOR, Quorum
@@ -110,7 +116,7 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
         quorum.reply(context, request, responses.fetch(quorum, error))
         return
     position = locate(quorum.log, request.fetch_offset, request.last_fetched_epoch)
-    progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
+    progress = progress_of(quorum, leader, request)
     if progress is not None:
         progress.show(request.replica_directory_id, request.fetch_offset)
     has_news = not position.is_valid or request.fetch_offset < quorum.log.end_offset()
@@ -120,6 +126,12 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
         _answer(quorum, leader, context, request, position)
     else:
         leader.parking.park(ParkedFetch(context, request, quorum.now + request.max_wait_ms))
+
+
+def progress_of(quorum: Quorum, leader: Leader, request: FetchRequest | FetchSnapshotRequest) -> Progress | None:
+    """What is known of the replica that asks."""
+    key = request.replica_id, request.replica_directory_id
+    return leader.replicas.find(*key, quorum.now, quorum.log.end_offset())
 
 
 def _note_fetch(quorum: Quorum, leader: Leader, progress: Progress, offset: int) -> bool:
@@ -167,7 +179,7 @@ def answer_parked(quorum: Quorum, leader: Leader) -> None:
 def _answer_all(quorum: Quorum, leader: Leader, fetches: list[ParkedFetch]) -> None:
     for fetch in fetches:
         request = fetch.request
-        progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
+        progress = progress_of(quorum, leader, request)
         if progress is not None:
             progress.told_high_watermark = _high_watermark(leader)
         # Retention may have passed the position meanwhile.

@@ -28,7 +28,7 @@ def handle_fetch_snapshot(quorum: Quorum, context: Hashable, request: FetchSnaps
     if error != ErrorCode.none or not isinstance(leader, Leader):
         quorum.reply(context, request, responses.fetch_snapshot(quorum, error, request))
         return
-    progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
+    progress = replication.progress_of(quorum, leader, request)
     if progress is not None:
         progress.heard_ms = quorum.now
         replication.note_contact(quorum, leader, *progress.key)

@@ -20,6 +20,7 @@ from migrator.raft.voter_set import ReplicaKey
 from migrator.wire.voters import VoterAnswer
 from tests.node.support.cluster import CLUSTER_ID, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
+from tests.patience import PATIENCE_SECONDS
 from tests.raft.support.reassignment import wanted
 
 NEW = frozenset({4, 5, 6})
@@ -102,6 +103,10 @@ async def test_a_cancelled_plan_ends_where_it_is(tmp_path: Path) -> None:
         await reached(cluster, 1, 2, 3, 4)
 
 
+STEADY = {"controller.quorum.fetch.timeout.ms": str(1_000 * int(PATIENCE_SECONDS))}
+"""No leader is deposed because the machine is busy: what a replica has shown a leader, the next one does not know."""
+
+
 async def shows(cluster: DynamicCluster, node_id: int, more: int) -> int:
     """A node shows the leader a log that is longer by so many records."""
     leader = await cluster.leader()
@@ -114,7 +119,7 @@ async def shows(cluster: DynamicCluster, node_id: int, more: int) -> int:
 @pytest.mark.parametrize("joins", [False, True])
 async def test_a_plan_brings_the_log_to_where_the_old_log_of_a_voter_had_been(tmp_path: Path, joins: bool) -> None:
     """Nobody else writes here, and no voter changes before that (stock 3.9 would overlook the change)."""
-    async with dynamic(tmp_path, 4, 3) as cluster:
+    async with dynamic(tmp_path, 4, 3, **STEADY) as cluster:
         leader = await cluster.leader()
         other = 4 if joins else next(node_id for node_id in (1, 2, 3) if node_id != leader.quorum.leader_id)
         shown = await shows(cluster, other, 2 * NO_OPS_MAX + 500)
@@ -125,7 +130,7 @@ async def test_a_plan_brings_the_log_to_where_the_old_log_of_a_voter_had_been(tm
 
 
 async def test_whoever_asks_again_for_a_change_finds_the_log_where_an_old_one_had_been(tmp_path: Path) -> None:
-    async with dynamic(tmp_path, 3, 3) as cluster:
+    async with dynamic(tmp_path, 3, 3, **STEADY) as cluster:
         leader = await cluster.leader()
         shown = await shows(cluster, 1 + leader.addresses.node_id % 3, 500)
         voter = cluster.voter(leader.addresses.node_id)

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft import messages as m
+from migrator.raft.progress import OBSERVER_SESSION_MS
 from migrator.raft.states import Role
 from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, UpgradeVoters, VoterChange
 from migrator.raft.voter_set import ReplicaKey, VoterSet
@@ -318,18 +319,54 @@ def test_a_vote_for_another_disk_is_refused() -> None:
     assert answer.error is ErrorCode.invalid_voter_key
 
 
+def shows(cluster: Cluster, leader: int, member: Member, more: int) -> None:
+    """A replica shows the leader a log that is longer by so many records than the leader's."""
+    end, epoch = cluster[leader].log.end_offset() + more, cluster[leader].raft.epoch
+    cluster.ask(leader, m.FetchRequest(CLUSTER_ID, member.node_id, epoch, end, epoch, 0, 1000, member.key.directory_id))
+
+
 def test_no_change_below_an_end_that_a_voter_has_shown() -> None:
     """Stock replicas overlook it until they start again; see ``_nobody_overlooks_it``."""
     cluster = led()
-    shown = cluster[1].log.end_offset() + 5
-    key = cluster[2].key
-    request = m.FetchRequest(CLUSTER_ID, 2, 1, shown, 1, 0, 1000, key.directory_id)
-    cluster.ask(1, request)
+    shows(cluster, 1, cluster[2], 5)
     assert refusal(cluster[1], add(cluster, 4)) is ErrorCode.request_timed_out
     refused = cluster[1].raft.why_not(add(cluster, 4))
     assert refused is not None
     assert refused.lacking_records == 5
     cluster.propose(1, 6)
+    cluster.wait(600)
+    assert isinstance(change(cluster[1], add(cluster, 4)), fx.AppendVoters)
+
+
+def test_an_observer_whose_first_fetch_shows_a_longer_log_is_no_voter_below_it() -> None:
+    """The leader lists it only once it has fetched from a position that is in the leader's log."""
+    cluster = Cluster(3, 1, dynamic=True)
+    cluster.cut.add(4)
+    cluster.elect(1)
+    cluster.wait(600)
+    shows(cluster, 1, cluster[4], 5)
+    assert cluster[1].raft.status(cluster.now).observers == ()
+    cluster.cut.clear()
+    cluster.wait(3_000)
+    assert [row.replica_id for row in cluster[1].raft.status(cluster.now).observers] == [4]
+    refused = change(cluster[1], add(cluster, 4))
+    assert isinstance(refused, fx.VotersRefused)
+    assert refused.refusal.lacking_records == 5
+
+
+def test_a_replica_that_was_silent_is_known_by_the_longest_log_that_it_has_shown() -> None:
+    cluster = led()
+    shows(cluster, 1, cluster[4], 5)
+    cluster.cut.add(4)
+    for _ in range(OBSERVER_SESSION_MS // 1_000 + 1):
+        cluster.wait(1_000)
+    assert cluster[1].raft.status(cluster.now).observers == ()
+    cluster.cut.clear()
+    cluster.wait(3_000)
+    refused = change(cluster[1], add(cluster, 4))
+    assert isinstance(refused, fx.VotersRefused)
+    assert refused.refusal.lacking_records == 5
+    cluster.propose(1, 5)
     cluster.wait(600)
     assert isinstance(change(cluster[1], add(cluster, 4)), fx.AppendVoters)
 

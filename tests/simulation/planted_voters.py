@@ -248,8 +248,8 @@ def v22_vote_of_a_stranger_unseats_a_leader() -> Patches:
 def v23_other_disk_counts_before_it_is_added() -> Patches:
     original = Replicas.find
 
-    def find(self: Replicas, replica_id: int, directory_id: Uuid, now: int) -> Progress | None:
-        return self.voters.get(replica_id) or original(self, replica_id, directory_id, now)
+    def find(self: Replicas, replica_id: int, directory_id: Uuid, now: int, end_offset: int) -> Progress | None:
+        return self.voters.get(replica_id) or original(self, replica_id, directory_id, now, end_offset)
 
     return [(Replicas, "find", find)]
 
