@@ -1,4 +1,4 @@
-"""`python -m tests.doors.costs.attackers FILE`: a process of attackers, at the lowest priority, until it is killed.
+"""`python -m tests.doors.costs.attackers FILE`: a process of attackers, until it is killed.
 
 FILE is a `Spec` as JSON; beside it the process notes what it has done, some times a second.
 """
@@ -6,7 +6,6 @@ FILE is a `Spec` as JSON; beside it the process notes what it has done, some tim
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import time
@@ -21,8 +20,6 @@ from tests.doors.costs.frames import FRAMES
 from tests.doors.costs.moves import MOVES, Attacker, begin
 from tests.doors.support.caller import Caller, Login
 
-NICE = 19
-"""Below everybody else."""
 NOTE_SECONDS = 0.1
 CONNECT_SECONDS = 30.0
 
@@ -70,7 +67,6 @@ def counts_of(path: Path) -> Counter[str]:
 
 
 def main(path: Path) -> None:
-    os.nice(NICE)
     fields = json.loads(path.read_text(encoding="utf-8"))
     if fields["key_and_certificate"] is not None:
         fields["key_and_certificate"] = tuple(fields["key_and_certificate"])

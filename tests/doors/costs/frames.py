@@ -22,8 +22,8 @@ from tests.wire.support.principals import encode_principal
 CREATE_TOPICS, CREATE_ACLS, DESCRIBE_ACLS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 30, 29, 32, 33
 CREATE_TOKEN, INCREMENTAL, SCRAM, ALTER_PARTITION, DESCRIBE_CLUSTER = 38, 44, 51, 56, 60
 MANY, MANY_WRITTEN = 95_000, 55_000
-"""Elements that a caller without rights may send in a request that reads, or writes: see `migrator.node.access.callers`.
-With them the requests have 0.4 to 1 MB, as those that were seen to keep honest callers waiting."""
+"""Elements that a caller without rights may send in a request that reads, or writes: see
+`migrator.node.access.callers`. With them the requests have 0.4 to 1 MB, and cost most for their size."""
 TOPIC = 2
 TAGGED_BYTES = 512 * 1024
 """The most that stock Kafka takes before a login (``sasl.server.max.receive.size``)."""
@@ -119,6 +119,8 @@ FRAMES: dict[str, Callable[[], bytes]] = {
     "a frame of 90 MB": lambda: struct.pack(">i", 90_000_000) + bytes(90_000_000),
     "a frame of 1 MB": lambda: struct.pack(">i", 1_000_000) + bytes(1_000_000),
     "a frame of 39 KB": lambda: struct.pack(">i", 39_000) + bytes(39_000),
+    "GET /metrics": lambda: b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+    "GET /ready": lambda: b"GET /ready HTTP/1.1\r\nHost: x\r\n\r\n",
     "a head of HTTP": lambda: b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 2_000,
 }
 """By name; each is made when it is needed."""

@@ -126,13 +126,23 @@ def knock(self: Attacker) -> None:
         self.counts["sent"] += 1
 
 
+def get(self: Attacker) -> None:
+    """Send, and read until the other side closes."""
+    with self.connect() as connection:
+        connection.sendall(self.frame)
+        self.counts["sent"] += 1
+        while connection.recv(1 << 16):
+            pass
+        self.counts["answered"] += 1
+
+
 def _until_closed(connection: socket.socket) -> None:
     while connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] not in ENDS:
         time.sleep(RESTING_SECONDS)
 
 
 MOVES: dict[str, Callable[[Attacker], None]] = {
-    move.__name__: move for move in (hang_up, ask, ask_many, ask_once, never_read, half, drip, hold, knock)
+    move.__name__: move for move in (hang_up, ask, ask_many, ask_once, never_read, half, drip, hold, knock, get)
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -107,9 +109,11 @@ class Place:
     """Controllers and the certificates of everybody.
 
     :param voters: how many; all doors of each are open.
+    :param nice: of the controllers and of honest callers; attackers are 19 below.
     """
 
-    def __init__(self, directory: Path, *, stock: bool = False, voters: int = 1) -> None:
+    def __init__(self, directory: Path, *, stock: bool = False, voters: int = 1, nice: int = 0) -> None:
+        self.nice = nice
         self.directory = directory
         self.authority = Authority("costs")
         self.stock = stock
@@ -178,12 +182,12 @@ class Place:
         }
 
     def caller(self, door: Door, who: Who) -> Caller:
-        """How such a caller stands at a Kafka listener."""
-        tls = door in (Door.SSL, Door.SASL_SSL)
+        """How such a caller stands there."""
+        tls = door not in (Door.PLAINTEXT, Door.SASL_PLAINTEXT)
         shows = who is not Who.STRANGER
         return Caller(
             authority=self.authority.pem if tls else None,
-            key_and_certificate=self.authority.issue(who.value) if shows and door is Door.SSL else None,
+            key_and_certificate=self.authority.issue(who.value) if shows and door in (Door.SSL, Door.GRPC) else None,
             login=Login(who.value, password_of(who)) if shows and door.value.startswith("SASL") else None,
         )
 
@@ -196,6 +200,8 @@ class Place:
         """Until one leads, and it serves."""
         for controller in self.controllers:
             controller.start()
+            assert controller.process is not None
+            give_priority(controller.process, self.nice)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while (found := self.leadership()) is None:
             assert time.monotonic() < deadline, self.account()
@@ -234,15 +240,26 @@ class Place:
 
 
 @contextmanager
-def place_in(directory: Path, *, stock: bool = False, voters: int = 1) -> Iterator[Place]:
-    """Started."""
-    place = Place(directory, stock=stock, voters=voters)
+def place_in(directory: Path, *, stock: bool = False, voters: int = 1, nice: int = 0) -> Iterator[Place]:
+    """Started; the parameters as `Place`'s."""
+    place = Place(directory, stock=stock, voters=voters, nice=nice)
     try:
         place.start()
         yield place
     finally:
         for controller in place.controllers:
             controller.kill()
+
+
+def give_priority(child: ChildProcess, nice: int) -> None:
+    """As ``nice``; but where Linux shares a machine out by session first (autogroups), that of a process only counts
+    within its own session, and each child of ours has one.
+
+    :raises PermissionError: below 0 only root may go.
+    """
+    os.setpriority(os.PRIO_PROCESS, child.pid, nice)
+    with contextlib.suppress(FileNotFoundError):
+        Path(f"/proc/{child.pid}/autogroup").write_text(str(nice), encoding="ascii")
 
 
 def pss_bytes(controller: ControllerProcess) -> int:

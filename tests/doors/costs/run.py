@@ -15,7 +15,17 @@ from migrator.parts.processes import ChildProcess
 from migrator.parts.sampling import Sampler
 from migrator.values import value
 from tests.doors.costs import attackers, honest
-from tests.doors.costs.place import ROOT, SCRAPER, Door, MeasuredController, Place, Who, password_of, pss_bytes
+from tests.doors.costs.place import (
+    ROOT,
+    SCRAPER,
+    Door,
+    MeasuredController,
+    Place,
+    Who,
+    give_priority,
+    password_of,
+    pss_bytes,
+)
 from tests.doors.costs.table import Attack
 from tests.patience import until
 
@@ -23,6 +33,8 @@ MIB = 2**20
 SAMPLE_SECONDS = 0.1
 REST_SECONDS = 2.0
 DRAIN_SECONDS = 70.0
+LOWER = 19
+"""The priority of attackers: the lowest that there is, unless honest processes are given more than usual."""
 
 
 @value
@@ -98,7 +110,7 @@ def _honest_callers(place: Place, epoch: int) -> Iterator[Path]:
     path = place.directory / "honest.json"
     path.write_text(json.dumps(asdict(spec)), encoding="utf-8")
     notes = path.with_suffix(".notes")
-    child = _child("honest", "tests.doors.costs.honest", path)
+    child = _child("honest", "tests.doors.costs.honest", path, place.nice)
     try:
         until(lambda: notes.exists() and all(what in notes.read_text() for what in ("heartbeat", "fetch", "operator")))
         yield notes
@@ -118,7 +130,7 @@ def _attackers(place: Place, attacks: Sequence[Attack]) -> Iterator[list[Path]]:
                 path = place.directory / f"attackers-{len(paths)}.json"
                 _spec(place, attack, ports[attack.door]).write(path)
                 paths.append(path)
-                children.append(_child("attackers", "tests.doors.costs.attackers", path))
+                children.append(_child("attackers", "tests.doors.costs.attackers", path, place.nice + LOWER))
         until(lambda: all(attackers.counts_of(path).total() for path in paths) or not place.leader.runs)
         yield paths
     finally:
@@ -142,9 +154,11 @@ def _spec(place: Place, attack: Attack, port: int) -> attackers.Spec:
     )
 
 
-def _child(name: str, module: str, path: Path) -> ChildProcess:
+def _child(name: str, module: str, path: Path, nice: int) -> ChildProcess:
     command = [sys.executable, "-m", module, str(path)]
-    return ChildProcess(name, command, output=path.with_suffix(".log"), cwd=ROOT)
+    child = ChildProcess(name, command, output=path.with_suffix(".log"), cwd=ROOT)
+    give_priority(child, nice)
+    return child
 
 
 def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
