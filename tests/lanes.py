@@ -56,6 +56,7 @@ PLACES = {
     "tests/doors/test_controllers.py": Place(TEST_ALL, BESIDE),
     "tests/doors/test_certificate_changes.py": Place(TEST_ALL, BESIDE),
     "tests/doors/test_orders.py": Place(TEST_ALL, BESIDE),
+    "tests/doors/costs/": Place(TEST_ALL, BESIDE),
     "tests/verify/": Place(TEST, SPARK),
 }
 """Where clusters and JVMs are started. The longest path that a test's name begins with counts."""

@@ -12,7 +12,7 @@ from tests.lanes import TEST, place_of
 
 ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
-PROGRAMS = {"bench", "simulation", "hostile", "golden", "model", "scenarios"}
+PROGRAMS = {"bench", "costs", "simulation", "hostile", "golden", "model", "scenarios"}
 """Folders of tests/ that are programs, models or tables rather than tests."""
 CLUSTERS = re.compile(r"\b(?:KafkaCluster|\w*LightCluster|StockQuorumCluster|cluster_in|rehearse_and_migrate)\(")
 GENERATED = {"migrator/config/kafka_keys.py", "requirements.lock", "docs/configuration.md"}

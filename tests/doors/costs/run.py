@@ -51,7 +51,8 @@ class Answered:
 class Latency:
     """Of honest requests of one kind that were under way during an attack, in milliseconds."""
 
-    count: int
+    answered: int
+    """Of them, how many were answered before the attack ended."""
     failures: int
     median: float
     p99: float
@@ -130,8 +131,10 @@ def _attackers(place: Place, attacks: Sequence[Attack]) -> Iterator[list[Path]]:
                 path = place.directory / f"attackers-{len(paths)}.json"
                 _spec(place, attack, ports[attack.door]).write(path)
                 paths.append(path)
-                children.append(_child("attackers", "tests.doors.costs.attackers", path, place.nice + LOWER))
+                children.append(_child("attackers", "tests.doors.costs.attackers", path, place.nice))
         until(lambda: all(attackers.counts_of(path).total() for path in paths) or not place.leader.runs)
+        for child in children:  # from here on: on a machine in use the lowest priority would not even start them
+            give_priority(child, min(place.nice + LOWER, LOWER))
         yield paths
     finally:
         for child in children:
@@ -188,7 +191,7 @@ def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
         sent=done["sent"],
         answered=done["answered"],
         refused=done["refused"],
-        latencies={what: _latency(answers) for what, answers in kinds.items()},
+        latencies={what: _latency(answers, ended) for what, answers in kinds.items()},
         turn_processor=None if turns is None else turns[0],
         turn_wall=None if turns is None else turns[1],
         scrapes=None if scrapes is None else (sum(not each.failures for each in scrapes), len(scrapes)),
@@ -203,10 +206,10 @@ def _answers(notes: Path) -> Iterator[Answered]:
         yield Answered(what, float(began), float(seconds), int(failures))
 
 
-def _latency(answers: Sequence[Answered]) -> Latency:
+def _latency(answers: Sequence[Answered], ended: float) -> Latency:
     times = sorted(each.seconds * 1000 for each in answers)
     return Latency(
-        count=len(times),
+        answered=sum(each.began + each.seconds <= ended for each in answers),
         failures=sum(each.failures for each in answers),
         median=times[len(times) // 2],
         p99=times[int(len(times) * 0.99)],
