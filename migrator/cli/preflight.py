@@ -32,7 +32,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     required=True,
     type=_FILE,
-    help="A controller's property file; repeat for each controller. The first file says how to reach ZooKeeper.",
+    help="A controller's property file; repeat for each controller. The first file is that of this host: it says how "
+    "to reach ZooKeeper, and its placeholders (config.providers) are looked up. Those of other files are not.",
 )
 @click.option(
     "--brokers",

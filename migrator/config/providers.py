@@ -59,7 +59,25 @@ def files_of(text: str, raw: Mapping[str, str]) -> Iterator[Path]:
             yield Path(path) / key if kind == "DirectoryConfigProvider" else Path(path)
 
 
+def refuse_unknown_providers(raw: Mapping[str, str], where: str) -> None:
+    """Of a file whose placeholders are not looked up here: only what the file itself says.
+
+    :raises OperatorError: as `resolve_placeholders`, for a class or a parameter.
+    """
+    for name in split_list(raw.get(PROVIDERS_KEY, "")):
+        _kind(raw, name, where)
+
+
 def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
+    kind = _kind(raw, name, where)
+    parameter = f"{PROVIDERS_KEY}.{name}.param.{kind.parameter}"
+    try:
+        return kind.make(raw.get(parameter))
+    except (ValueError, OSError) as error:
+        raise OperatorError(str(error), where=f"{where}: {parameter}", remedy="Correct the value") from error
+
+
+def _kind(raw: Mapping[str, str], name: str, where: str) -> _Kind:
     prefix = f"{PROVIDERS_KEY}.{name}."
     class_name = trimmed(raw.get(f"{prefix}class", ""))
     kind = _KINDS.get(class_name.removeprefix(JAVA_PACKAGE))
@@ -77,10 +95,7 @@ def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
                 where=f"{where}: {key}",
                 remedy=f"The only parameter is {parameter}",
             )
-    try:
-        return kind.make(raw.get(parameter))
-    except (ValueError, OSError) as error:
-        raise OperatorError(str(error), where=f"{where}: {parameter}", remedy="Correct the value") from error
+    return kind
 
 
 _READABLE = "Correct the path in the placeholder, or let the user that runs this process read that file"

@@ -49,6 +49,8 @@ class PreflightCheck:
     remedy: str
     concerns: Concerns = Concerns.BOTH
     alone: bool = False
+    of_not_examined: bool = False
+    """It names keys whose values were not looked up; of these, no other check finds anything."""
 
 
 @value
@@ -123,7 +125,8 @@ def run_checks(checks: Sequence[PreflightCheck], evidence: Evidence, controllers
 def _findings(check: PreflightCheck, evidence: Evidence) -> Iterator[PreflightFinding]:
     """Grouped by what and remedy, in the order of the first case of each."""
     groups: dict[tuple[str, str], list[Found]] = {}
-    for found in check.find(evidence):
+    unseen = () if check.of_not_examined else {it.file.at(key) for it in evidence.nodes for key in it.file.not_examined}
+    for found in (each for each in check.find(evidence) if each.where not in unseen):
         groups.setdefault((found.what, found.remedy or check.remedy), []).append(found)
     for (what, remedy), cases in groups.items():
         where = dict.fromkeys(case.where for case in cases)

@@ -58,11 +58,13 @@ class Sample:
 @dataclass(frozen=True)
 class PropertyFile:
     """A Kafka property file. ``values``: what it sets, placeholders resolved; secrets included. ``hidden``, by key:
-    placeholders whose value cannot be had here."""
+    placeholders whose value cannot be had here. ``not_examined``: those keys of them that were not looked up, because
+    the file may be of another host; no check says anything of these."""
 
     path: str
     values: Mapping[str, str] = field(repr=False)
     hidden: Mapping[str, Trouble] = field(default_factory=dict)
+    not_examined: frozenset[str] = frozenset()
 
     def get(self, key: str) -> str:
         """The value in force: what is set, what a synonym sets, Kafka's default; else empty."""

@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from migrator.config.checks import problems_of, warnings_of
 from migrator.config.endpoints import parse_voters
+from migrator.config.keys import KEYS
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.open_doors import open_doors
 from migrator.config.process_rights import ROOT, changed_by_others, read_by_others
-from migrator.config.providers import PLACEHOLDER, resolve_placeholders
+from migrator.config.providers import PLACEHOLDER, refuse_unknown_providers, resolve_placeholders
 from migrator.config.reading import log_directories
+from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.config.settings import Settings
 from migrator.config.types import entries_of, split_list
 from migrator.errors import MigratorError, OperatorError
@@ -35,6 +37,7 @@ from migrator.zookeeper.session import options_from
 
 T = TypeVar("T")
 _PROVIDERS = "config.providers"
+_DIRECTORIES = {"metadata.log.dir", "log.dir", "log.dirs"}
 
 
 class FileGatherer:
@@ -44,43 +47,52 @@ class FileGatherer:
         self.unknown: list[UnknownFact] = []
         self.refused: list[Trouble] = []
 
-    def controller(self, path: Path) -> ControllerFile | None:
-        """None when nothing can be said about this controller; why not is kept."""
+    def controller(self, path: Path, *, is_of_this_host: bool) -> ControllerFile | None:
+        """None when nothing can be said about this controller; why not is kept.
+
+        :param is_of_this_host: its placeholders may be looked up here.
+        """
         raw = self._read(path)
         if raw is None:
             return None
-        file = self._resolved(path, raw)
+        file = self._resolved(path, raw) if is_of_this_host else _unresolved(path, raw, check_providers=True)
         if file.get("process.roles") == "broker" or ("broker.id" in raw and not file.sets("process.roles")):
             what, remedy = "it is a broker's file, given as a controller's", "Give brokers' files after --brokers"
             self.unknown.append(UnknownFact(str(path), what, remedy))
             return None
+        if "node.id" in file.not_examined:
+            trouble = file.hidden["node.id"]
+            self.unknown.append(UnknownFact(trouble.where, trouble.what, "Write the number into the file"))
+            return None
         try:
-            settings = typed_settings(dict(file.values), str(path))
+            settings = typed_settings({**file.values, **dict(_as_written(file, raw))}, str(path))
         except OperatorError as error:
             self.refused.append(_trouble(error, str(path)))
             return None
+        whole = not file.not_examined
+        judged = all(is_sensitive(_kind(key)) for key in file.not_examined)  # what other settings do not depend on
         return ControllerFile(
             file=file,
             settings=settings,
-            problems=tuple(problems_of(settings)),
-            warnings=tuple(_or(lambda: warnings_of(settings), list[str]())),
-            unreadable=tuple(_unreadable(settings)),
-            unusable=tuple(_unusable(settings)),
+            problems=tuple(problems_of(settings)) if judged else (),
+            warnings=tuple(_or(lambda: warnings_of(settings), list[str]())) if judged else (),
+            unreadable=tuple(_unreadable(settings)) if whole else (),
+            unusable=tuple(_unusable(settings)) if whole else (),
             voters=_or(lambda: settings.voters, ()),
             protocols=_or(lambda: settings.protocol_map, {}),
             listeners=_or(lambda: settings.parsed_listeners, ()),
-            directory=self._directory(settings),
-            open_doors=_or(lambda: tuple(open_doors(settings)), ()),
-            shown=_usable(lambda: shown_by(controller_security(settings))),
-            authentication=_usable(lambda: authentication_of(controller_security(settings))),
+            directory=DirectoryFacts("") if file.not_examined & _DIRECTORIES else self._directory(settings),
+            open_doors=_or(lambda: tuple(open_doors(settings)), ()) if judged else (),
+            shown=_usable(lambda: shown_by(controller_security(settings))) if whole else None,
+            authentication=_usable(lambda: authentication_of(controller_security(settings))) if whole else None,
         )
 
     def broker(self, path: Path) -> BrokerFile | None:
-        """As `controller`."""
+        """As `controller`, of a file that may be a copy from another host."""
         raw = self._read(path)
         if raw is None:
             return None
-        file = _unresolved(path, raw)
+        file = _unresolved(path, raw, check_providers=False)
         if "controller" in file.get("process.roles"):
             what, remedy = (
                 "it is a controller's file, given as a broker's",
@@ -165,21 +177,37 @@ class FileGatherer:
         self.unknown.append(UnknownFact(trouble.where, trouble.what, trouble.remedy))
 
 
-def _unresolved(path: Path, raw: Mapping[str, str]) -> PropertyFile:
-    """A broker's file, which may be a copy from another host: a provider would read files of this host, as the user of
-    preflight, and what it finds would be in the report."""
+def _unresolved(path: Path, raw: Mapping[str, str], *, check_providers: bool) -> PropertyFile:
+    """A file that may be a copy from another host: a provider would read files of this host, as the user of preflight,
+    and what it finds would be in the report.
+
+    :param check_providers: whether this program will have to carry them out.
+    """
     names = entries_of(raw.get(_PROVIDERS, ""))
-    found = {
-        key: [match[0] for match in PLACEHOLDER.finditer(text) if match[1] in names]
-        for key, text in raw.items()
-        if not key.startswith(_PROVIDERS)
-    }
+    values = {key: text for key, text in raw.items() if not key.startswith(_PROVIDERS)}
+    parts = {key: [it[0] for it in PLACEHOLDER.finditer(text) if it[1] in names] for key, text in values.items()}
+    found = {key: ", ".join(some) for key, some in parts.items() if some}
+    values = {key: text for key, text in values.items() if key not in found}
+    try:
+        if check_providers:
+            refuse_unknown_providers(raw, str(path))
+    except OperatorError as error:
+        hidden = {key: Trouble(f"{path}: {key}", error.what, error.remedy) for key in found}
+        return PropertyFile(str(path), values, hidden or {_PROVIDERS: _trouble(error, str(path))})
     hidden = {
-        key: Trouble(f"{path}: {key}", f"it is {', '.join(parts)}: not examined here", "Look at it where it is")
-        for key, parts in found.items()
-        if parts
+        key: Trouble(f"{path}: {key}", f"it is {some}: not examined here", "Look at it where it is")
+        for key, some in found.items()
     }
-    return PropertyFile(str(path), {key: text for key, text in raw.items() if key not in hidden}, hidden)
+    return PropertyFile(str(path), values, hidden, frozenset(hidden))
+
+
+def _as_written(file: PropertyFile, raw: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Of what is not examined: the placeholders, for secrets and names, which may be any text."""
+    return ((key, raw[key]) for key in file.not_examined if _kind(key) in ("string", PASSWORD))
+
+
+def _kind(key: str) -> str | None:
+    return KEYS[key].kind if key in KEYS else broker_type(key)
 
 
 def level_and_state(directory: Path) -> tuple[int | None, str | None]:

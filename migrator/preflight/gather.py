@@ -30,7 +30,8 @@ Tell = Callable[[str], None]
 
 @value
 class PreflightRequest:
-    """What to look at. ``zookeeper``: connection string; None for that of the first controller's file."""
+    """What to look at. The first controller's file is one of this host, the others may be copies from other hosts.
+    ``zookeeper``: connection string; None for that of the first controller's file."""
 
     controllers: tuple[Path, ...]
     brokers: tuple[Path, ...] = ()
@@ -45,7 +46,8 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
     """
     files = FileGatherer()
     tell("reading property files")
-    controllers = tuple(it for it in map(files.controller, request.controllers) if it is not None)
+    seen = (files.controller(path, is_of_this_host=not number) for number, path in enumerate(request.controllers))
+    controllers = tuple(it for it in seen if it is not None)
     brokers = tuple(it for it in map(files.broker, request.brokers) if it is not None)
     unknown = files.unknown
     zookeeper = no_cluster = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.preflight.support.ready_cluster import ReadyCluster
 from tests.preflight.test_command import run
 
@@ -39,14 +41,75 @@ def test_neither_text_nor_json_shows_a_secret(cluster: ReadyCluster) -> None:
         assert MARK not in result.stderr
 
 
-def test_a_brokers_file_reads_no_file_of_this_host(cluster: ReadyCluster, tmp_path: Path) -> None:
-    """It may be a copy from another host: its provider would be asked here, and the report would show what it read."""
-    (tmp_path / "key.pem").write_text(MARK)
-    cluster.brokers[0] |= {
+def with_provider(directory: Path, *keys: str) -> dict[str, str]:
+    (directory / "key.pem").write_text(MARK)
+    return {
         "config.providers": "d",
         "config.providers.d.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
-        "inter.broker.protocol.version": f"${{d:{tmp_path}:key.pem}}",
+        **dict.fromkeys(keys, f"${{d:{directory}:key.pem}}"),
     }
+
+
+def test_a_brokers_file_reads_no_file_of_this_host(cluster: ReadyCluster, tmp_path: Path) -> None:
+    """It may be a copy from another host: its provider would be asked here, and the report would show what it read."""
+    cluster.brokers[0] |= with_provider(tmp_path, "inter.broker.protocol.version")
     result = run(cluster)
     assert f"it is ${{d:{tmp_path}:key.pem}}: not examined here" in result.output.replace("\n", " ")
     assert MARK not in result.output
+
+
+@pytest.mark.parametrize("key", ["inter.broker.listener.name", "super.users", "node.id", "zookeeper.connect", "a.b"])
+def test_nor_does_the_file_of_another_controller(cluster: ReadyCluster, tmp_path: Path, key: str) -> None:
+    second = cluster.second_controller()
+    second |= with_provider(tmp_path, key)
+    for arguments in ((), ("--json",)):
+        result = run(cluster, *arguments)
+        assert f"it is ${{d:{tmp_path}:key.pem}}: not examined here" in result.output.replace("\n", " ")
+        assert MARK not in result.output
+        assert MARK not in result.stderr
+
+
+def test_of_what_is_not_examined_no_check_says_anything(cluster: ReadyCluster, tmp_path: Path) -> None:
+    """Only M316 does. Each key of the file is tried in turn."""
+    second = cluster.second_controller()
+    as_it_is = dict(second)
+    before = {finding.what for finding in cluster.report().findings}
+    for key in (
+        *as_it_is,
+        "super.users",
+        "listener.name.controller.ssl.key.password",
+        "log.dir",
+        "create.topic.policy.class.name",
+    ):
+        second.clear()
+        second.update(as_it_is | with_provider(tmp_path, key))
+        report = cluster.report()
+        found = [(it.check.code, it.where[0].rpartition(" ")[2]) for it in report.findings if it.what not in before]
+        unknown = [it.where.rpartition(" ")[2] for it in report.unknown]
+        if key == "node.id":  # without which nobody knows which controller this is
+            assert (found, unknown) == ([("M209", "controller.quorum.voters")], [key])
+        else:
+            assert (found, unknown) == ([("M316", key)], []), key
+
+
+def test_a_providers_java_class_is_refused_in_each_controllers_file(cluster: ReadyCluster) -> None:
+    second = cluster.second_controller()
+    second |= {
+        "config.providers": "vault",
+        "config.providers.vault.class": "com.example.Vault",
+        "password.encoder.secret": "${vault:kafka:secret}",
+    }
+    (found,) = (it for it in cluster.report().findings if it.check.code == "M314")
+    assert "com.example.Vault" in found.what
+    assert found.where[0].endswith("controller-1.properties: password.encoder.secret")
+
+
+def test_the_file_of_this_hosts_controller_comes_first(cluster: ReadyCluster, tmp_path: Path) -> None:
+    """Its placeholders are looked up: the user of preflight is that of this host."""
+    (tmp_path / "secrets").write_text("key=secret-of-this-host\n")
+    cluster.controllers[0] |= {
+        "config.providers": "f",
+        "config.providers.f.class": "FileConfigProvider",
+        "delegation.token.secret.key": f"${{f:{tmp_path}/secrets:key}}",
+    }
+    assert not [it for it in cluster.report().findings if it.check.code in ("M314", "M316")]

@@ -33,7 +33,7 @@ def files(directory: Path, super_users: dict[int, str], rules: dict[int, str]) -
         }
         path = directory / f"{node}.properties"
         path.write_text("".join(f"{key}={text}\n" for key, text in keys.items()))
-        controller = FileGatherer().controller(path)
+        controller = FileGatherer().controller(path, is_of_this_host=True)
         assert controller is not None
         assert controller.problems == ()
         found.append(controller)

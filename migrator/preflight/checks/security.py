@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
 from migrator.config.key_uses import concerns_this_program_only
@@ -45,7 +46,9 @@ def policies_of_brokers(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
         for key in POLICIES:
             for controller in evidence.controllers:
-                if broker.file.sets(key) and controller.file.get(key) != broker.file.get(key):
+                if key in controller.file.hidden or not broker.file.sets(key):
+                    continue
+                if controller.file.get(key) != broker.file.get(key):
                     yield Found(
                         broker.file.at(key),
                         f"brokers have the policy {broker.file.get(key)}, controllers not: controllers apply policies, "
@@ -219,12 +222,12 @@ def unusable_files_of_metrics(evidence: Evidence) -> Iterator[Found]:
 
 def hidden_values(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
-        yield from _hidden(controller)
+        yield from _hidden(controller, controller.file.hidden.keys() - controller.file.not_examined)
 
 
-def hidden_values_of_brokers(evidence: Evidence) -> Iterator[Found]:
-    for broker in evidence.brokers:
-        yield from _hidden(broker)
+def values_not_examined(evidence: Evidence) -> Iterator[Found]:
+    for it in evidence.nodes:
+        yield from _hidden(it, it.file.not_examined)
 
 
 @of_zookeeper
@@ -264,8 +267,8 @@ def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-def _hidden(of: ControllerFile | BrokerFile) -> Iterator[Found]:
-    for trouble in of.file.hidden.values():
+def _hidden(of: ControllerFile | BrokerFile, keys: AbstractSet[str]) -> Iterator[Found]:
+    for trouble in (trouble for key, trouble in of.file.hidden.items() if key in keys):
         yield Found(trouble.where, trouble.what, trouble.remedy, (of.who,))
 
 
@@ -349,8 +352,10 @@ CHECKS = (
         "Run preflight where the value can be read", Concerns.STOCK,
     ),
     PreflightCheck(
-        "M316", Severity.WARNING, "Values of a broker that preflight does not look up", hidden_values_of_brokers,
-        "See on the broker's host that the value is right: checks of this key had nothing to compare",
+        "M316", Severity.WARNING, "Values that preflight does not look up", values_not_examined,
+        "See on that host that the value is right: checks of this key had nothing to compare. Preflight looks up "
+            "placeholders only for the first file of -c; the other files may be copies from other hosts",
+        of_not_examined=True,
     ),
     PreflightCheck(
         "M317", Severity.BLOCKER, "Znodes that we may not read", may_not_read,

@@ -32,7 +32,8 @@ SECONDS = 60.0
 
 @value
 class Examined:
-    """``controllers`` and ``brokers``: paths of the copies. ``names``: by a text in what preflight prints, what an
+    """``controllers`` and ``brokers``: paths of the copies. The first controller is that of the host where preflight
+    runs, which looks up the placeholders of no other file. ``names``: by a text in what preflight prints, what an
     operator knows in its place."""
 
     controllers: tuple[str, ...]
