@@ -20,7 +20,7 @@ import psutil
 from tests.doors.costs import honest
 from tests.doors.costs.place import ROOT, STOCK_HEAP, STOCK_VERSION, place_in
 from tests.doors.costs.report import Row, missed, table
-from tests.doors.costs.run import Costs, costs_of
+from tests.doors.costs.run import LOWER, Costs, costs_of
 from tests.doors.costs.table import ATTACKS, Attack
 
 QUORUM = 3
@@ -87,12 +87,14 @@ def _setting(seconds: float, nice: int) -> str:
     described = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
     commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     memory = psutil.virtual_memory().total / 2**30
-    return (
-        f"Commit {commit}, Python {platform.python_version()}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux "
-        f"{platform.release()}. Stock: Kafka {STOCK_VERSION} with -Xmx{STOCK_HEAP}. Each attack lasts {seconds:.0f} s, that "
-        f"with tokens of 16 KB 60 s. Honest callers: {honest.RATES}. Priority (nice) of controllers and honest callers: {nice}, of "
-        f"attackers: {min(19, nice + 19)}."
+    words = (
+        f"Commit {commit}, Python {platform.python_version()}, {os.cpu_count()} cores, {memory:.0f} GiB.",
+        f"Stock is Kafka {STOCK_VERSION} with -Xmx{STOCK_HEAP}.",
+        f"Each attack lasts {seconds:.0f} s, that with tokens of 16 KB 60 s.",
+        f"Honest callers: {honest.RATES}.",
+        f"Priority (nice) of controllers and honest callers: {nice}; of attackers: {min(nice + LOWER, LOWER)}.",
     )
+    return " ".join(words)
 
 
 if __name__ == "__main__":

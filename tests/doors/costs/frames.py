@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from migrator.records.acl_codes import AclOperation
+from migrator.wire.principal import Principal
 from migrator.wire.schemas import (
     API_VERSIONS,
     ENVELOPE,
@@ -19,7 +19,7 @@ from tests.doors.support.caller import request
 from tests.raw_frames import sized
 from tests.wire.support.principals import encode_principal
 
-CREATE_TOPICS, CREATE_ACLS, DESCRIBE_ACLS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 30, 29, 32, 33
+CREATE_TOPICS, CREATE_ACLS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 30, 32, 33
 CREATE_TOKEN, INCREMENTAL, SCRAM, ALTER_PARTITION, DESCRIBE_CLUSTER = 38, 44, 51, 56, 60
 MANY, MANY_WRITTEN = 95_000, 55_000
 """Elements that a caller without rights may send in a request that reads, or writes: see
@@ -77,7 +77,11 @@ def _forwarded() -> bytes:
     return request(
         ENVELOPE,
         0,
-        {"request_data": inner, "request_principal": encode_principal("app"), "client_host_address": bytes(4)},
+        {
+            "request_data": inner,
+            "request_principal": encode_principal(Principal("User", "app")),
+            "client_host_address": bytes(4),
+        },
     )
 
 
@@ -97,7 +101,6 @@ FRAMES: dict[str, Callable[[], bytes]] = {
     "nothing": bytes,
     "ApiVersions": lambda: request(API_VERSIONS, 3, {"client_software_name": "x", "client_software_version": "1"}),
     "DescribeCluster": lambda: request(DESCRIBE_CLUSTER, 1, {"endpoint_type": 2}),
-    "DescribeAcls": lambda: request(DESCRIBE_ACLS, 3, {"operation": int(AclOperation.ANY), "permission_type": 1}),
     "a small DescribeConfigs": lambda: request(DESCRIBE_CONFIGS, 4, _describe_configs(1)),
     "a DescribeConfigs of 16 KB": lambda: request(DESCRIBE_CONFIGS, 4, _describe_configs(1_600)),
     "DescribeConfigs": lambda: request(DESCRIBE_CONFIGS, 4, _describe_configs(MANY)),

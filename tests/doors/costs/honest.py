@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -77,9 +78,9 @@ class Honest:
         """Until SIGTERM; what was asked is waited for."""
         signal.signal(signal.SIGTERM, lambda *_: self._ended.set())
         brokers = range(FIRST_BROKER, FIRST_BROKER + BROKERS)
-        works = [lambda number=number: self._heartbeats(number) for number in brokers]
-        works += [self._fetches, self._commands]
-        works += [self._scrapes] if self._spec.metrics else []
+        works = [partial(self._heartbeats, number) for number in brokers]
+        works += [partial(self._fetches), partial(self._commands)]
+        works += [partial(self._scrapes)] if self._spec.metrics else []
         threads = [threading.Thread(target=work) for work in works]
         for thread in threads:
             thread.start()
@@ -203,7 +204,7 @@ class Honest:
 
 def main(path: Path) -> None:
     fields = json.loads(path.read_text(encoding="utf-8"))
-    spec = Spec(**{key: tuple(text) if isinstance(text, list) else text for key, text in fields.items()})
+    spec = Spec(**fields | {"voter": tuple(fields["voter"])})
     with path.with_suffix(".notes").open("w", buffering=1, encoding="ascii") as notes:
         Honest(spec, notes).run()
 

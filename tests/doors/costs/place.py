@@ -22,7 +22,6 @@ from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
 from migrator.parts.processes import ChildProcess, free_port
 from migrator.records.acl_codes import AclOperation
-from migrator.values import value
 from tests.doors.support.caller import Caller, Login
 from tests.drill.support.stock_controllers import StockController
 from tests.patience import PATIENCE_SECONDS
@@ -68,16 +67,6 @@ def password_of(who: Who) -> str:
     return f"{who.value}-secret"
 
 
-@value
-class Ports:
-    """Of one controller, by door."""
-
-    by_door: dict[Door, int]
-
-    def __getitem__(self, door: Door) -> int:
-        return self.by_door[door]
-
-
 class MeasuredController(ControllerProcess):
     """One of ours, whose turns of the event loop are noted: see `tests.doors.costs.measured`."""
 
@@ -119,7 +108,7 @@ class Place:
         self.stock = stock
         self._operates = False
         nodes = range(1, voters + 1)
-        self.ports = {node: Ports({door: free_port() for door in Door}) for node in nodes}
+        self.ports = {node: {door: free_port() for door in Door} for node in nodes}
         ours = [MeasuredController(node, directory / str(node), self._properties(node)) for node in nodes]
         self.controllers: Sequence[ControllerProcess] = ours
         if stock:
@@ -127,24 +116,26 @@ class Place:
             self.controllers = [JavaController(kafka, controller) for controller in ours]
         else:
             speak_grpc(ours, self.authority)
-            for controller in ours:
-                ports = self.ports[controller.node_id]
-                peers = ",".join(f"{node}@127.0.0.1:{each[Door.GRPC]}" for node, each in self.ports.items())
-                controller.properties |= {
-                    "migrator.grpc.listener": f"127.0.0.1:{ports[Door.GRPC]}",
-                    "migrator.grpc.voters": peers,
-                    "migrator.grpc.operator.principals": f"User:CN={Who.OPERATOR.value}",
-                    "migrator.metrics.listener": f"127.0.0.1:{ports[Door.METRICS]}",
-                    "migrator.metrics.tls.certificate.file": controller.properties[
-                        "migrator.grpc.tls.certificate.file"
-                    ],
-                    "migrator.metrics.tls.key.file": controller.properties["migrator.grpc.tls.key.file"],
-                    "migrator.metrics.basic.auth.file": str(directory / "scrapers"),
-                }
+            for own in ours:
+                own.properties |= self._own_doors(own)
         directory.mkdir(parents=True, exist_ok=True)
         write_private(directory / "scrapers", SCRAPER)
-        for controller in self.controllers:
-            controller.format()
+        for each in self.controllers:
+            each.format()
+
+    def _own_doors(self, controller: ControllerProcess) -> dict[str, str]:
+        """Those that stock does not have."""
+        ports, tls = self.ports[controller.node_id], "migrator.grpc.tls"
+        peers = ",".join(f"{node}@127.0.0.1:{each[Door.GRPC]}" for node, each in self.ports.items())
+        return {
+            "migrator.grpc.listener": f"127.0.0.1:{ports[Door.GRPC]}",
+            "migrator.grpc.voters": peers,
+            "migrator.grpc.operator.principals": f"User:CN={Who.OPERATOR.value}",
+            "migrator.metrics.listener": f"127.0.0.1:{ports[Door.METRICS]}",
+            "migrator.metrics.tls.certificate.file": controller.properties[f"{tls}.certificate.file"],
+            "migrator.metrics.tls.key.file": controller.properties[f"{tls}.key.file"],
+            "migrator.metrics.basic.auth.file": str(self.directory / "scrapers"),
+        }
 
     def _properties(self, node: int) -> dict[str, str]:
         store = self.directory / f"{node}.pem"

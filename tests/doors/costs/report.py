@@ -52,7 +52,8 @@ def missed(rows: Sequence[Row]) -> list[str]:
         if row.ours is None:
             continue
         missing = [f"{name} {figure:.0f}" for name, read, goal in COLUMNS if (figure := read(row.ours) or 0.0) > goal]
-        missing += [f"scrapes {row.ours.scrapes[0]} of {row.ours.scrapes[1]}"] if _scrapes_missing(row.ours) else []
+        answered, asked = row.ours.scrapes or (0, 0)
+        missing += [f"scrapes {answered} of {asked}"] if answered < asked else []
         missing += ["a new leader"] if row.ours.elections else []
         missing += ["it ended"] if not row.ours.survived else []
         found += [f"{row.attack.title}: {', '.join(missing)}"] if missing else []
@@ -81,7 +82,3 @@ def _pair(row: Row, read: Callable[[Costs], float | None], goal: float) -> str:
 
 def _leadership(costs: Costs) -> str:
     return "ended" if not costs.survived else str(costs.elections)
-
-
-def _scrapes_missing(costs: Costs) -> bool:
-    return costs.scrapes is not None and costs.scrapes[0] < costs.scrapes[1]

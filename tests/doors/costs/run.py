@@ -123,7 +123,8 @@ def _honest_callers(place: Place, epoch: int) -> Iterator[Path]:
 @contextlib.contextmanager
 def _attackers(place: Place, attacks: Sequence[Attack]) -> Iterator[list[Path]]:
     """All of them at work; gives their files."""
-    paths, children = [], []
+    paths: list[Path] = []
+    children: list[ChildProcess] = []
     ports = place.ports[place.leader.node_id]
     try:
         for attack in attacks:
