@@ -18,7 +18,7 @@ from migrator.config.settings import Settings
 from migrator.node.access.connection_bounds import raise_limit_of_open_files
 from migrator.node.node import StopReason, run_node
 from migrator.observe.logs import set_up_logging
-from migrator.observe.loop_health import calm_garbage_collector
+from migrator.observe.loop_health import calm_garbage_collector, take_short_turns
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ def command(config: Path, bootstrap: bool) -> None:
 async def _run(settings: Settings, warnings: Sequence[str]) -> None:
     """The process around the controller: its limits, its signals, and the last resort of its event loop."""
     raise_limit_of_open_files()
+    take_short_turns()
     failure = StopReason()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

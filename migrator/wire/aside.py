@@ -1,8 +1,9 @@
 """Python work that would make a turn of the event loop long: big messages, and what is decided about them.
 
 It runs on threads of its own, a few lanes of one thread each: work of one kind waits for work of its own kind, and not
-for a frame of 100 MB that somebody sent. Threads take turns in holding the interpreter (`sys.setswitchinterval`), so
-that the loop goes on meanwhile at half its speed, and no turn of it takes long.
+for a frame of 100 MB that somebody sent. Threads take short turns in
+holding the interpreter (`take_short_turns`), so that the loop goes on meanwhile at half its speed, and no turn of it
+takes long.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -14,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.cli.controller import _run
 from migrator.cli.main import main
-from migrator.errors import ExitCode
+from migrator.config.load import load_settings
+from migrator.errors import ExitCode, OperatorError
 from migrator.log.bootstrap import read_bootstrap
 from migrator.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from tests.patience import PATIENCE_SECONDS
@@ -115,6 +118,18 @@ def test_a_controller_that_is_not_formatted_says_how(tmp_path: Path) -> None:
     assert answer.returncode == ExitCode.REFUSED
     assert "migrator format" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_the_threads_of_a_controller_take_short_turns(tmp_path: Path) -> None:
+    """Each call of the system cost the event loop up to 5 ms for every thread that worked on a big request."""
+    settings, _ = load_settings(property_file(tmp_path))
+    before = sys.getswitchinterval()
+    try:
+        with pytest.raises(OperatorError, match="not formatted"):
+            asyncio.run(_run(settings, ()))
+        assert sys.getswitchinterval() < before / 10
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_status_of_a_controller_that_does_not_run(tmp_path: Path) -> None:

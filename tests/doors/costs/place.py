@@ -193,12 +193,17 @@ class Place:
             controller.start()
             assert controller.process is not None
             give_priority(controller.process, self.nice)
+        leader, _ = self.led()
+        self._leader = next(each for each in self.controllers if each.node_id == leader)
+
+    def led(self) -> tuple[int, int]:
+        """Who leads, in which epoch, once somebody does."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while (found := self.leadership()) is None:
             assert time.monotonic() < deadline, self.account()
             assert all(controller.runs for controller in self.controllers), self.account()
             time.sleep(POLL_SECONDS)
-        self._leader = next(each for each in self.controllers if each.node_id == found[0])
+        return found
 
     def leadership(self) -> tuple[int, int] | None:
         """Who leads, in which epoch; None while nobody does."""

@@ -181,7 +181,7 @@ def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
             done = sum((attackers.counts_of(path) for path in paths), Counter[str]())
         peak = max(memory.samples)
         survived = place.leader.runs
-        after = place.leadership() if survived else None
+        after = place.led() if survived else None
     found = [each for each in _answers(notes) if each.began < ended and each.began + each.seconds > began]
     kinds = {each.what: [one for one in found if one.what == each.what] for each in found}
     scrapes = kinds.pop(honest.SCRAPE, None)
