@@ -41,6 +41,7 @@ KINDS = {
     "listener-connection": OnError.DROP,
     "listener-held-socket": OnError.DROP,
     "listener-watch": OnError.RESTART,
+    "slow-peers": OnError.DROP,
     "connection-bounds": OnError.RESTART,
     "log-sync": OnError.STOP,
     "loop-probe": OnError.RESTART,

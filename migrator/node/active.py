@@ -44,7 +44,7 @@ from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME
 from migrator.turns import TURN_RECORDS, give_back, in_turns, parts
 from migrator.wire.aside import DECISIONS
-from migrator.wire.big_requests import PLACE
+from migrator.wire.requests import REQUEST
 
 log = logging.getLogger(__name__)
 
@@ -194,14 +194,16 @@ class ActiveController:
             whatever the decision raises.
         """
         self.check_active()
-        place = PLACE.get()
-        if administrative:
-            if place.has_rights:  # others keep their place while they wait: what was decoded of their requests is there
-                place.leave()
-            await self._admit()
-        async with self._turn:
+        request = REQUEST.get()
+        with request.abandonable():
+            if administrative:
+                await self._admit()
+            await self._turn.acquire()
+        try:
             response, last_offset = await self._decide(operation, decide, epoch, aside=aside)
-        place.leave()
+        finally:
+            self._turn.release()
+        request.appended()
         try:
             await self._metadata.stable(last_offset)
         except NotLeadingError as error:

@@ -22,11 +22,11 @@ from migrator.node.metadata import MetadataRuntime
 from migrator.node.refused_brokers import RefusedBrokers
 from migrator.supervision import OnFailure
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
-from migrator.wire.connection import RequestContext
 from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.raft_transport import RaftService
+from migrator.wire.requests import REQUEST, RequestContext
 from migrator.wire.schemas import ENVELOPE
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class ControllerEndpoint:
         self._controller = controller
         self._raft = raft
         self._authorization = Authorization(settings, metadata, on_failure)
-        self.callers = ClusterCallers(self._authorization.access_of)
+        self.callers = ClusterCallers(self._authorization.access_of, lambda: self._authorization.authorizer)
         self._quorum_answers = quorum_answers
         self._read_context = read_context
         self._refused = refused or RefusedBrokers()
@@ -80,8 +80,9 @@ class ControllerEndpoint:
         try:
             check_access(self._call(context, body))
             opened = partial(open_envelope, context, body, self.callers)
-            size = len(body.request_data) + len(body.request_principal or b"")
-            forwarded = opened() if size <= INLINE_BYTES else await lane_of(size).run(opened)
+            size = len(body.data)
+            with REQUEST.get().abandonable():
+                forwarded = opened() if size <= INLINE_BYTES else await lane_of(size).run(opened)
         except RefusedError as error:
             return envelope_error(error.error.code)
         except EnvelopeError as error:
@@ -140,7 +141,8 @@ class ControllerEndpoint:
             if call.key in ASK_LEADER:
                 self._controller.check_active()
             read = partial(answer, call, self._metadata.published, self._read_context())
-            return (await MESSAGES.run(read) if aside else read()).response
+            with REQUEST.get().abandonable():
+                return (await MESSAGES.run(read) if aside else read()).response
         if api.operation is Operation.REGISTER_BROKER:
             body, migrating = call.body, getattr(call.body, "is_migrating_zk_broker", False)
             incarnation = uuid_in(body.incarnation_id)

@@ -9,6 +9,7 @@ takes long.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
@@ -32,8 +33,17 @@ class Lane:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives, or the exception that it raises."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        """What ``work`` gives, or the exception that it raises. If the task is cancelled, work that waits never begins,
+        and work that runs is waited for: until then, what it was given is in memory."""
+        future = self._executor.submit(work)
+        done = asyncio.wrap_future(future)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            while not (future.cancel() or future.done()):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((done,))
+            raise
 
 
 DECISIONS: Final = Lane("decisions")

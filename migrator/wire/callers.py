@@ -5,44 +5,52 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
+from migrator.wire.book import Caller, Share
 from migrator.wire.principal import Principal
-from migrator.wire.shares import Work
 
 MAX_REQUEST_ELEMENTS = 2_000_000
 """In the arrays of one request, whatever its size."""
+ELEMENT_BYTES = 150
+"""Memory of one decoded element, about."""
+LEAST_ELEMENT_BYTES = 3
+"""Bytes of a small element in a request."""
 
 
 class Callers(Protocol):
     """Who asks, and what that allows."""
 
-    def work(self, frame: bytearray, principal: Principal, host: str, connection: Hashable) -> Work | None:
-        """The place that a request has to wait for; None: it is small, and is worked on at once.
+    def caller(self, principal: Principal, host: str, key: Hashable) -> Caller:
+        """Who that is now; without rights, too, while nobody can tell.
 
-        :raises PeerError: the frame is no request.
+        :param key: tells brokers apart.
         """
 
-    def has_rights(self, principal: Principal, host: str) -> bool:
-        """Whether the cluster depends on this caller, or it may alter or describe the cluster; False, too, while nobody
-        can tell."""
+    def waits(self, share: Share, api_key: int, size: int) -> bool:
+        """Whether a request of so many bytes waits for its turn."""
 
-    def max_elements(self, api_key: int, size: int, principal: Principal, host: str) -> int:
+    def max_elements(self, share: Share, api_key: int, size: int) -> int:
         """How many elements the arrays of a request of so many bytes may have."""
 
 
 class Trusted:
     """Callers of a listener that only its own programs reach."""
 
-    def work(self, frame: bytearray, principal: Principal, host: str, connection: Hashable) -> Work | None:
-        """Nobody waits."""
-        del frame, principal, host, connection
-        return None
-
-    def has_rights(self, principal: Principal, host: str) -> bool:
+    def caller(self, principal: Principal, host: str, key: Hashable) -> Caller:
         """All of them are trusted."""
         del principal, host
-        return True
+        return Caller(Share.BROKERS, key)
 
-    def max_elements(self, api_key: int, size: int, principal: Principal, host: str) -> int:
+    def waits(self, share: Share, api_key: int, size: int) -> bool:
+        """Nobody waits."""
+        del share, api_key, size
+        return False
+
+    def max_elements(self, share: Share, api_key: int, size: int) -> int:
         """As many as anybody may send."""
-        del api_key, size, principal, host
+        del share, api_key, size
         return MAX_REQUEST_ELEMENTS
+
+
+def cost(size: int, max_elements: int) -> int:
+    """Bytes of memory that a request of so many bytes takes while it is worked on, about."""
+    return size + min(size // LEAST_ELEMENT_BYTES, max_elements) * ELEMENT_BYTES

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from migrator.errors import PeerError
 from migrator.observe.printable import quoted
-from migrator.values import value
-from migrator.wire.answers import ANSWER, Answer
 from migrator.wire.api_versions import (
     api_versions_response,
     for_others,
@@ -20,14 +19,18 @@ from migrator.wire.api_versions import (
     unsupported_version_response,
 )
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, PROOFS, is_big, lane_of
-from migrator.wire.big_requests import PLACE
+from migrator.wire.book import Account, Caller, Share
+from migrator.wire.callers import cost
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import Chunks, encode_entity
+from migrator.wire.envelope import Envelope, EnvelopeError
 from migrator.wire.frames import FrameStream, slices
-from migrator.wire.principal import ANONYMOUS, Principal
+from migrator.wire.principal import ANONYMOUS
+from migrator.wire.requests import REQUEST, Request, RequestContext
 from migrator.wire.sasl import SaslServer, SessionExpiredError
 from migrator.wire.schemas import (
     API_VERSIONS,
+    ENVELOPE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     RequestHeader,
@@ -47,26 +50,13 @@ MAX_QUESTIONS = 3
 """ApiVersions before a login: one, and those of versions that we do not know."""
 
 
-@value
-class RequestContext:
-    """What the handler knows about a request besides its body. ``peer_host``: see `migrator.wire.hosts`."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    principal: Principal
-    listener: str
-    peer_host: str
-
-
 class Handler(Protocol):
     """Answers requests."""
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded.
 
-        ``body`` is kio's request, or a memoryview of its bytes for an API in `ListenerLimits.raw_apis`.
+        ``body`` is kio's request, an `Envelope`, or a memoryview of its bytes for an API in `KafkaListener.raw_apis`.
 
         :raises PeerError: the request is no request; its connection is closed.
         """
@@ -80,15 +70,21 @@ class LoginError(PeerError):
         self.tried = tried
 
 
+class ClientGoneError(Exception):
+    """The connection has ended, and what was asked for is not begun, or not gone on with."""
+
+
 class Connection:
     """One peer: login, then request after request.
 
+    :param account: on which its frames are.
     :param host: its IP address, as `peer_host` spells it.
     """
 
-    def __init__(self, listener: KafkaListener, stream: FrameStream, host: str) -> None:
+    def __init__(self, listener: KafkaListener, stream: FrameStream, account: Account, host: str) -> None:
         self._listener = listener
         self.stream = self._stream = stream
+        self._account = account
         self._principal = ANONYMOUS
         self._sasl: SaslServer | None = None
         self.host = host
@@ -98,6 +94,8 @@ class Connection:
         """When its last request came, by the loop's clock."""
         self._muted_seconds = 0.0
         """For how long the last answer told the peer to be silent: as in Kafka, it is not listened to meanwhile."""
+        self._abandons: asyncio.Task[None] | None = None
+        """Who is cancelled when the connection ends."""
 
     async def run(self) -> None:
         """Serve until the peer leaves.
@@ -108,14 +106,50 @@ class Connection:
         :raises NotReadyError: nobody can tell yet who it is.
         :raises TimeoutError: it is idle, or does not read.
         :raises ConnectionError: it left.
+        :raises ClientGoneError: it left before its request was worked on.
         """
         await self._find_principal()
-        self._listener.weigh(self._stream, self._principal, self.host)
+        self._identified()
         idle_ms = self._listener.limits.max_idle_ms
         idle = idle_ms / 1000 if idle_ms >= 0 else None
         while not self._listener.closing:
             await self._serve(idle)
             await self._stream.rest(self._muted_seconds)
+
+    def gone(self) -> None:
+        """The connection has ended."""
+        if self._abandons is not None:
+            self._abandons.cancel()
+
+    @contextlib.contextmanager
+    def _abandonable(self) -> Iterator[None]:
+        """What is done here ends when the connection does, at the next point where it waits.
+
+        :raises PeerError: the reason of the connection's end.
+        :raises ClientGoneError: the peer has left.
+        """
+        self._check_there()
+        before = self._abandons
+        self._abandons = task = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task is None or not self._stream.ended or task.uncancel() > 0:
+                raise
+            self._check_there()
+        finally:
+            self._abandons = before
+
+    def _check_there(self) -> None:
+        try:
+            self._stream.check()
+        except ConnectionError as error:
+            raise ClientGoneError(str(error)) from None
+
+    def _identified(self) -> Caller:
+        """On whose account its frames are from now on; the rights of a principal may change at any time."""
+        caller = self._account.caller = self._listener.callers.caller(self._principal, self.host, self)
+        return caller
 
     async def _serve(self, idle: float | None) -> None:
         """One request, from its first byte to the last of its answer. When the next one is waited for, nothing holds
@@ -127,35 +161,29 @@ class Connection:
         if self._sasl is not None and await self._belongs_to_login(self._sasl, frame):
             return
         self.busy = True
-        work = self._listener.callers.work(frame, self._principal, self.host, self)
         frames = [frame]
         del frame
-        if work is None:
-            await self._answer(frames, idle)
-        else:
-            with self._listener.quotas.big_requests.place(work) as begun:
-                await self._stream.until(begun)
-                await self._answer(frames, idle)
+        await self._answer(frames, idle)
         self.busy = False
 
     async def _answer(self, frames: list[bytearray], idle: float | None) -> None:
         """The answer to the only frame. A peer that reads slowly has room for its answer, and holds nothing else that
-        others need: neither the frame, which is taken out of the list, nor its place."""
-        answer = Answer(self._listener.answers_to(self._stream), self._cut_off)
-        ANSWER.set(answer)
+        others need: the frame is taken out of the list."""
+        request = self._request()
+        REQUEST.set(request)
         try:
-            chunks = await self._response(frames.pop())
-            self._stream.done()
-            await answer.reserve(sum(map(len, chunks)))
-            PLACE.get().leave()
+            chunks = await self._response(request, frames.pop())
+            await request.reserve(sum(map(len, chunks)))
             async with asyncio.timeout(idle):
-                await self._stream.write(chunks, answer.progressed)
+                await self._stream.write(chunks, request.handed)
         finally:
-            answer.end()
+            self._stream.done()
 
-    def _cut_off(self, reason: str) -> None:
-        self._listener.say(self.host, reason)
-        self._stream.cut_off(reason)
+    def _request(self) -> Request:
+        """Of the frame that was read last."""
+        if self._stream.charge is None:
+            raise RuntimeError("a request has a frame")
+        return Request(self._stream.charge, self._account, self._abandonable)
 
     async def _find_principal(self) -> None:
         """As in Kafka, with SASL a certificate admits and names nobody (``DefaultKafkaPrincipalBuilder``)."""
@@ -168,7 +196,7 @@ class Connection:
             return
         self._sasl = settings.server()
         await self._log_in(self._sasl)
-        self._listener.identified(self._stream)
+        self._listener.identified(self._stream, self._account)
 
     async def _belongs_to_login(self, sasl: SaslServer, frame: bytearray) -> bool:
         """Whether a request began another login, which has succeeded (KIP-368).
@@ -205,10 +233,19 @@ class Connection:
         """Whether it was a question. When the next request is waited for, nothing holds this one any more."""
         frame = await self._stream.read()
         asks = peek_request(frame)[0] == API_VERSIONS and sasl.principal is None and may_ask
-        await (self._stream.write(self._api_versions(frame)) if asks else self._take_step(sasl, frame))
+        if asks:
+            await self._begin_step(frame)
+            await self._stream.write(self._api_versions(frame))
+        else:
+            await self._take_step(sasl, frame)
         return asks
 
+    async def _begin_step(self, frame: bytearray) -> None:
+        """Strangers of one address take turns with those of others."""
+        await self._request().begin(cost(len(frame), MAX_LOGIN_ELEMENTS), Caller(Share.LOGINS, self.host))
+
     async def _take_step(self, sasl: SaslServer, frame: bytearray) -> None:
+        await self._begin_step(frame)
         key, version, _ = peek_request(frame)
         if key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
             raise LoginError(f"the client sent API {key} before it had logged in", sasl.tried)
@@ -221,18 +258,23 @@ class Connection:
             # As in Kafka, who guesses is not listened to for a while, and hears only then that it was wrong.
             self._stream.mute()
             await self._stream.rest(self._listener.limits.failed_login_delay_ms / 1000)
+        self._stream.done()
         await self._stream.write(_response(header, response))
         if sasl.failure is not None:
             raise LoginError(str(sasl.failure), sasl.failure.tried or None)
 
-    async def _response(self, frame: bytearray) -> Sequence[bytes | memoryview]:
+    async def _response(self, request: Request, frame: bytearray) -> Sequence[bytes | memoryview]:
         key, version, correlation = peek_request(frame)
         self._listener.counters.requests[key] += 1
+        caller = self._identified()
+        if key not in self._listener.apis or (version not in self._listener.apis[key] and key != API_VERSIONS):
+            raise PeerError(f"version {version} of API {key} is not served on this listener")
+        envelope = Envelope(frame) if key == ENVELOPE else None
+        most = await self._begin(request, key, len(frame), caller, envelope)
         if key == API_VERSIONS:
             return self._api_versions(frame)
-        if key not in self._listener.apis or version not in self._listener.apis[key]:
-            raise PeerError(f"version {version} of API {key} is not served on this listener")
-        header, body = await self._decode(frame)
+        header, body = await self._decode(frame, most) if envelope is None else (envelope.header, envelope)
+        del frame
         if key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
             return _response(header, SaslServer.refuse(key, version))
         context = RequestContext(
@@ -245,8 +287,24 @@ class Connection:
             raise RuntimeError(f"the handler raised {type(error).__name__}") from error
         self._muted_seconds = _throttle_seconds(response)
         if not isinstance(response, list) and is_big(response):
-            return await MESSAGES.run(lambda: list(slices(_response(header, response))))
+            with self._abandonable():
+                return await MESSAGES.run(lambda: list(slices(_response(header, response))))
         return _response(header, response)
+
+    async def _begin(self, request: Request, key: int, size: int, caller: Caller, envelope: Envelope | None) -> int:
+        """Wait until the request may be worked on, and give the elements that it may have. A forwarded request is the
+        work of its client, and not of its broker."""
+        callers = self._listener.callers
+        if envelope is not None and caller.share is Share.BROKERS:
+            with contextlib.suppress(EnvelopeError):
+                principal, host = envelope.client
+                caller, key = callers.caller(principal, host, principal), envelope.key
+        most = callers.max_elements(caller.share, key, size)
+        if callers.waits(caller.share, key, size):
+            await request.begin(cost(size, most), caller)
+        else:
+            request.begun(cost(size, most))
+        return most
 
     def _api_versions(self, frame: bytearray) -> Sequence[bytes]:
         _, version, correlation = peek_request(frame)
@@ -263,15 +321,15 @@ class Connection:
         shown = features if is_from_us(request) else for_others(features)
         return _response(header, api_versions_response(version, self._listener.apis, shown))
 
-    async def _decode(self, frame: bytearray) -> tuple[RequestHeader, Any]:
+    async def _decode(self, frame: bytearray, most: int) -> tuple[RequestHeader, Any]:
         header, offset = decode_request_header(frame)
         if header.api_key in self._listener.raw_apis:
             return header, memoryview(frame)[offset:]
-        entity_type = request_type(header.api_key, header.api_version)
+        decoded = partial(decode_body, request_type(header.api_key, header.api_version), frame, offset, most)
         if len(frame) <= INLINE_BYTES:
-            return header, decode_body(entity_type, frame, offset)
-        most = self._listener.callers.max_elements(header.api_key, len(frame), self._principal, self.host)
-        return header, await lane_of(len(frame)).run(partial(decode_body, entity_type, frame, offset, most))
+            return header, decoded()
+        with self._abandonable():
+            return header, await lane_of(len(frame)).run(decoded)
 
 
 def _throttle_seconds(response: Any) -> float:

@@ -6,6 +6,7 @@ Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -13,11 +14,11 @@ from kio.schema.errors import ErrorCode
 from migrator.errors import PeerError
 from migrator.values import value
 from migrator.wire.callers import Callers
-from migrator.wire.connection import RequestContext
 from migrator.wire.decode import TooManyElementsError, decode_body, read_unsigned_varint
 from migrator.wire.encode import encode_entity
 from migrator.wire.hosts import peer_host
 from migrator.wire.principal import Principal, decode_principal
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     CONTROLLER_APIS,
     DESCRIBE_QUORUM,
@@ -36,6 +37,7 @@ FORWARDABLE = frozenset({19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49,
 """API keys that may be inside (``ApiKeys.forwardable``)."""
 PRINCIPAL_BYTES_MAX = 70_000
 """Of a principal: its two names are strings of at most 32,767 bytes each."""
+ADDRESS_BYTES_MAX = 16
 
 
 @value
@@ -57,7 +59,49 @@ class EnvelopeError(PeerError):
         self.error = error
 
 
-def open_envelope(context: RequestContext, envelope: Any, callers: Callers) -> Forwarded:
+class Envelope:
+    """An Envelope request, read without a copy: what stands in ``data`` is decoded once, when it is opened.
+
+    :raises PeerError: the frame is no Envelope.
+    """
+
+    def __init__(self, frame: bytes | bytearray) -> None:
+        self.header, offset = decode_request_header(frame)
+        try:
+            self.data, offset = _compact_bytes(memoryview(frame), offset)
+            self._principal, offset = _compact_bytes(memoryview(frame), offset)
+            self._address, offset = _compact_bytes(memoryview(frame), offset)
+        except (ValueError, IndexError) as error:
+            raise PeerError(f"malformed Envelope: {error}") from error
+
+    @property
+    def key(self) -> int:
+        """The API of the request inside.
+
+        :raises EnvelopeError: there is none.
+        """
+        try:
+            return peek_request(self.data)[0]
+        except PeerError as error:
+            raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
+
+    @cached_property
+    def client(self) -> tuple[Principal, str]:
+        """Who sent the request inside, and from which address.
+
+        :raises EnvelopeError: that cannot be read.
+        """
+        try:
+            principal = decode_principal(bytes(self._principal[:PRINCIPAL_BYTES_MAX]))
+        except PeerError as error:
+            raise EnvelopeError(ErrorCode.principal_deserialization_failure, str(error)) from error
+        try:
+            return principal, peer_host(bytes(self._address[: ADDRESS_BYTES_MAX + 1]))
+        except ValueError as error:
+            raise EnvelopeError(ErrorCode.invalid_request, str(error)) from error
+
+
+def open_envelope(context: RequestContext, envelope: Envelope, callers: Callers) -> Forwarded:
     """The client's request.
 
     :param context: of the envelope, whose sender must have been authorized for CLUSTER_ACTION.
@@ -66,16 +110,10 @@ def open_envelope(context: RequestContext, envelope: Any, callers: Callers) -> F
         parse (the broker then closes its client's connection), INVALID_REQUEST, which the client gets to see, when it
         may not be forwarded or asks for too much at once.
     """
-    try:
-        principal = decode_principal(envelope.request_principal or b"")
-    except PeerError as error:
-        raise EnvelopeError(ErrorCode.principal_deserialization_failure, str(error)) from error
-    try:
-        host = peer_host(envelope.client_host_address)
-    except ValueError as error:
-        raise EnvelopeError(ErrorCode.invalid_request, str(error)) from error
-    data = envelope.request_data
-    header, body = _client_request(data, lambda key: callers.max_elements(key, len(data), principal, host))
+    principal, host = envelope.client
+    share = callers.caller(principal, host, principal).share
+    size = len(envelope.data)
+    header, body = _client_request(envelope.data, lambda key: callers.max_elements(share, key, size))
     inner = RequestContext(
         header.api_key,
         header.api_version,
@@ -88,26 +126,19 @@ def open_envelope(context: RequestContext, envelope: Any, callers: Callers) -> F
     return Forwarded(inner, body)
 
 
-def peek_envelope(frame: bytes | bytearray) -> tuple[int, Principal, str] | None:
-    """Of the request inside: its API key, and who sent it from where. None if the envelope cannot be opened."""
-    try:
-        _, offset = decode_request_header(frame)
-        data, offset = _peek_bytes(frame, offset)
-        name, offset = _peek_bytes(frame, offset)
-        address, _ = _peek_bytes(frame, offset)
-        return peek_request(data)[0], decode_principal(name), peer_host(address)
-    except (PeerError, ValueError, IndexError):
-        return None
+def _compact_bytes(frame: memoryview, offset: int) -> tuple[memoryview, int]:
+    """The compact bytes at ``offset``, empty for null, and the offset behind them.
 
-
-def _peek_bytes(frame: bytes | bytearray, offset: int) -> tuple[bytes, int]:
-    """The compact bytes at ``offset``, no more of them than a principal can have."""
-    size, start = read_unsigned_varint(memoryview(frame), offset)
+    :raises ValueError, IndexError: there are none.
+    """
+    size, start = read_unsigned_varint(frame, offset)
     end = start + max(0, size - 1)
-    return bytes(memoryview(frame)[start : min(end, start + PRINCIPAL_BYTES_MAX)]), end
+    if end > len(frame):
+        raise ValueError(f"length {size - 1} at byte {offset} does not fit into {len(frame)} bytes")
+    return frame[start:end], end
 
 
-def _client_request(data: bytes, max_elements: Callable[[int], int]) -> tuple[RequestHeader, Any]:
+def _client_request(data: memoryview, max_elements: Callable[[int], int]) -> tuple[RequestHeader, Any]:
     try:
         header, offset = decode_request_header(data)
     except PeerError as error:

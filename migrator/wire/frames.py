@@ -2,9 +2,10 @@
 
 A frame is an int32 size and as many bytes. Each is read straight into its own buffer, which grows as bytes arrive:
 the four bytes of a size cost nothing. Reading stops while frames wait, so a peer can make us hold `MAX_WAITING` frames,
-or `MAX_WAITING_BYTES` of them, and all peers together what `BytesInFlight` allows. Writing goes in slices, each when
-the socket has the one before, so the output buffer stays small as well. Who sends or takes a frame slower than
-`MIN_BYTES_PER_SECOND` after the first `GRACE_SECONDS` keeps our memory for itself, and is cut off.
+or `MAX_WAITING_BYTES` of them; and while the account book (`migrator.wire.book`) has no room for more of a frame.
+Writing goes in slices, each when the socket has the one before, so the output buffer stays small as well. Who sends or
+takes a frame slower than `MIN_BYTES_PER_SECOND` after the first `GRACE_SECONDS` keeps our memory for itself, and is cut
+off.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from copy import copy
 from typing import Any
 
 from migrator.errors import PeerError
-from migrator.wire.quotas import BytesInFlight
+from migrator.wire.book import Account, Book, Caller, Charge, Share, Stage
 
-UNBOUNDED = 2**63
 MAX_WAITING = 2
 """Complete frames that may wait for the reader."""
 MAX_WAITING_BYTES = 1024 * 1024
@@ -43,7 +43,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     :param max_frame_bytes: a bigger frame is a `PeerError` (``socket.request.max.bytes``). It may be changed; the
         frame that comes next obeys.
-    :param in_flight: shared by many connections; one that would hold too much is a `PeerError`.
+    :param account: on which its frames are; by default nobody counts them.
     :param connected: called with this stream once the connection (TLS included) is there, before any byte is read.
     :param lost: called once it is gone for good.
     """
@@ -52,14 +52,16 @@ class FrameStream(asyncio.BufferedProtocol):
         self,
         max_frame_bytes: int,
         connected: Callable[[FrameStream], None] | None = None,
-        in_flight: BytesInFlight | None = None,
+        account: Account | None = None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.max_frame_bytes = max_frame_bytes
-        self._in_flight = in_flight or BytesInFlight(UNBOUNDED)
-        self._held = 0
-        self._given = 0
-        """Bytes of the frame that the reader got last, and works on."""
+        self._account = account or Account(Book(), Caller(Share.BROKERS, self), 0.0)
+        self._arriving: Charge | None = None
+        self._asked: float | None = None
+        """Since when the frame that arrives has no room."""
+        self.charge: Charge | None = None
+        """Of the frame that the reader got last, and works on."""
         self._size = 0
         self._began = 0.0
         """When the frame began that arrives now, on the loop's clock."""
@@ -69,7 +71,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._head = bytearray(4)
         self._body: bytearray | None = None
         self._filled = 0
-        self._frames: deque[bytearray] = deque()
+        self._frames: deque[tuple[bytearray, Charge]] = deque()
         self._end: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
@@ -86,61 +88,39 @@ class FrameStream(asyncio.BufferedProtocol):
         """
         self.done()
         while not self._frames:
-            if self._end is not None:
-                raise copy(self._end)  # raised itself it would keep what it passes through, for as long as this stream
+            self.check()
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
-        frame = self._frames.popleft()
-        self._given = len(frame)
-        if self._end is None and self._transport is not None:
+        frame, self.charge = self._frames.popleft()
+        if self._asked is None:
             self._began = asyncio.get_running_loop().time()  # of what may have come before the reading stopped
-            self._transport.resume_reading()
+            self._resume()
         return frame
 
     def done(self) -> None:
         """The reader works no longer on the frame that it got last. Until then the frame counts, even when the
         connection has ended: its bytes, and what was made of them, are still in memory."""
-        self._release(self._given)
-        self._given = 0
+        if self.charge is not None:
+            self.charge.close()
+            self.charge = None
 
     def close_account(self) -> None:
         """Nobody reads from this stream any more: it holds nothing."""
-        self._frames.clear()
-        self._given = 0
-        self._release(self._held)
+        self.done()
+        while self._frames:
+            self._frames.popleft()[1].close()
 
-    async def until(self, begun: asyncio.Future[None]) -> None:
-        """Wait for ``begun``.
+    def check(self) -> None:
+        """Returns while the connection stands.
 
-        :raises ConnectionError: the connection has ended first.
+        :raises PeerError: it was ended for this reason.
+        :raises ConnectionError: it has ended.
         """
-        if self._end is None and not begun.done():
-            self._rest = asyncio.get_running_loop().create_future()
-            try:
-                await asyncio.wait((begun, self._rest), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                self._rest = None
         if self._end is not None:
-            raise ConnectionResetError(str(self._end))
-
-    def draw_on(self, in_flight: BytesInFlight) -> None:
-        """Hold from now on in this group what is held, and what comes.
-
-        :raises PeerError: it has no room.
-        """
-        if not in_flight.take(self._held):
-            raise PeerError("too many bytes in flight: no memory is left for this message")
-        self._in_flight.give_back(self._held)
-        if self._in_flight.arriving.pop(self, None) is not None:
-            in_flight.arriving[self] = self.cut_off
-        self._in_flight = in_flight
-
-    def draws_on(self, in_flight: BytesInFlight) -> bool:
-        """Whether that is the group which holds what comes."""
-        return self._in_flight is in_flight
+            raise copy(self._end)  # raised itself it would keep what it passes through, for as long as this stream
 
     def mute(self) -> None:
         """Read nothing more until the next frame is taken, and hold the last one no longer."""
@@ -150,7 +130,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def is_too_slow(self, now: float) -> bool:
         """Whether the frame that arrives now takes too long."""
-        reading = self._body is not None and not self._frames
+        reading = self._body is not None and not self._frames and self._asked is None
         return reading and now - self._began > GRACE_SECONDS + self._filled / MIN_BYTES_PER_SECOND
 
     def cut_off(self, reason: str) -> None:
@@ -194,8 +174,9 @@ class FrameStream(asyncio.BufferedProtocol):
         self._check_writable()
 
     def _check_writable(self) -> asyncio.Transport:
-        if self._end is not None or self._transport is None:
-            raise ConnectionResetError(str(self._end or "connection closed"))
+        self.check()
+        if self._transport is None:
+            raise ConnectionResetError("connection closed")
         return self._transport
 
     def info(self, name: str) -> Any:
@@ -240,43 +221,50 @@ class FrameStream(asyncio.BufferedProtocol):
                 return
             self._size, self._filled = size, 0
             self._began = asyncio.get_running_loop().time()
-            self._in_flight.arriving[self] = self.cut_off
-            self._grow(b"")
-        elif self._body is not None and self._filled == self._size:
-            self._frames.append(self._body)
-            self._in_flight.arriving.pop(self, None)
-            self._body, self._filled = None, 0
-            waiting = sum(map(len, self._frames))
+            self._arriving = self._account.open(self.cut_off)
+            self._grow(b"", self._arriving)
+        elif self._body is not None and self._arriving is not None and self._filled == self._size:
+            self._arriving.arrived()
+            self._frames.append((self._body, self._arriving))
+            self._body, self._arriving, self._filled = None, None, 0
+            waiting = sum(len(frame) for frame, _ in self._frames)
             if self._transport is not None and (len(self._frames) >= MAX_WAITING or waiting >= MAX_WAITING_BYTES):
                 self._transport.pause_reading()
             self._wake(self._reader)
-        elif self._body is not None and self._filled == len(self._body):
-            self._grow(self._body)
+        elif self._body is not None and self._arriving is not None and self._filled == len(self._body):
+            self._grow(self._body, self._arriving)
 
-    def _grow(self, body: bytes | bytearray) -> None:
-        """A bigger buffer for the frame that arrives. (The loop still holds a view of the old one, so that it cannot be
-        resized.)"""
-        more = min(self._size, max(FIRST_BUFFER, 2 * len(body))) - len(body)
-        if not self._in_flight.take(more):
-            self.cut_off("too many bytes in flight: no memory is left for this message")
-            return
-        self._held += more
-        if self._end is not None:  # it was the slowest itself
-            self._let_go()
-            return
-        self._body = bytearray(len(body) + more)
-        self._body[: len(body)] = body
+    def _grow(self, body: bytes | bytearray, charge: Charge) -> None:
+        """A bigger buffer for the frame that arrives; nothing is read until there is room for it. (The loop still holds
+        a view of the old one, so that it cannot be resized.)"""
+        size = min(self._size, max(FIRST_BUFFER, 2 * len(body)))
 
-    def _release(self, count: int) -> None:
-        released = min(count, self._held)
-        self._held -= released
-        self._in_flight.give_back(released)
+        def grown() -> None:
+            self._body = bytearray(size)
+            self._body[: len(body)] = body
+            charge.handed()
+            if self._asked is not None:
+                self._began += asyncio.get_running_loop().time() - self._asked
+                self._asked = None
+                self._resume()
+
+        self._body = None
+        charge.move(Stage.READING, size, grown)
+        if self._body is None:
+            self._asked = asyncio.get_running_loop().time()
+            if self._transport is not None:
+                self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._end is None and self._transport is not None:
+            self._transport.resume_reading()
 
     def _let_go(self) -> None:
         """Of the frame that arrives: this connection is over. Frames that wait, or are worked on, still count."""
-        self._in_flight.arriving.pop(self, None)
         self._body = None
-        self._release(self._held - self._given - sum(map(len, self._frames)))
+        if self._arriving is not None:
+            self._arriving.close()
+            self._arriving = None
 
     def pause_writing(self) -> None:
         self._write_paused = True

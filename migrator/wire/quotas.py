@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from migrator.values import value
-from migrator.wire.answers import AnswerRoom
-from migrator.wire.big_requests import BigRequests
+from migrator.wire.requests import Accounts
 
 UNLIMITED = 2_147_483_647
 RATE_SAMPLES = 11
 RATE_WINDOW_SECONDS = 1.0
 """``quota.window.num`` and ``quota.window.size.seconds`` by default: a rate is an average of some ten seconds."""
-ANSWER_SECONDS, NAMELESS_ANSWER_SECONDS = 5.0, 0.25
-"""For how long a peer may take nothing of an answer while others wait for room for theirs. A peer whose name is known
-may be as slow as `migrator.wire.frames` allows; one that nobody knows has to be as fast as 1 MiB a second."""
 
 
 class TooManyConnectionsError(Exception):
@@ -46,64 +42,13 @@ class ProcessLimits:
     """By address."""
     max_connection_rate: int = UNLIMITED
     """A second (``max.connection.creation.rate``)."""
-    max_request_bytes: int = 104_857_600
-    """One frame of such a size always finds room (``socket.request.max.bytes``)."""
     max_bytes_in_flight: int = 268_435_456
-    """In all frames together (``queued.max.request.bytes``, for which Kafka has no bound by default)."""
+    """In all requests together, and in what is made of them (``queued.max.request.bytes``, for which Kafka has no
+    bound by default)."""
     max_login_bytes_in_flight: int = 16_777_216
-    """Of them, in the frames of those that have not logged in yet; ours, no key of Kafka's."""
-    max_answer_bytes: int = 67_108_864
-    """In answers to those whose name is known, and as many in answers to the others; ours, no key of Kafka's."""
+    """Besides, in the requests of those that have not logged in yet; ours, no key of Kafka's."""
     max_logins: int = 1_000
     """Connections that have not logged in yet. One more costs the oldest its place; ours, no key of Kafka's."""
-
-
-class BytesInFlight:
-    """What a group of connections holds in frames that arrive, wait, or are worked on.
-
-    :param within: a bigger group that this one belongs to; what this one holds, that one holds, too.
-    :param oldest_goes: what happens when it is full: the frame that has been arriving for longest is cut off. An honest
-        one arrives within a moment, so that nobody takes the room by not finishing. Else the one who asks goes.
-    """
-
-    def __init__(self, limit: int, within: BytesInFlight | None = None, *, oldest_goes: bool = False) -> None:
-        self.limit = limit
-        self.arriving: dict[object, Callable[[str], None]] = {}
-        """Who sends a frame, the first to begin first, and how it is cut off."""
-        self._within = within
-        self._oldest_goes = oldest_goes
-        self.held = 0
-        self.most = 0
-        """The highest that `held` ever was."""
-
-    def take(self, count: int) -> bool:
-        """Hold so many more bytes; False, and nothing is held, when they would be too many. Nobody of the bigger group
-        goes for one of this group."""
-        while not self.has_room(count):
-            if not (self._oldest_goes and self.arriving):
-                return False
-            self.arriving.pop(next(iter(self.arriving)))(
-                "the client was the slowest to send its request when other clients needed the memory"
-            )
-        self.hold(count)
-        return True
-
-    def has_room(self, count: int) -> bool:
-        """Whether so many more bytes find room as things are."""
-        return self.held + count <= self.limit and (self._within is None or self._within.has_room(count))
-
-    def hold(self, count: int) -> None:
-        """Hold so many more bytes, for which there is room."""
-        self.held += count
-        self.most = max(self.most, self.held)
-        if self._within is not None:
-            self._within.hold(count)
-
-    def give_back(self, count: int) -> None:
-        """Hold so many fewer."""
-        self.held -= count
-        if self._within is not None:
-            self._within.give_back(count)
 
 
 class ConnectionRate:
@@ -192,21 +137,8 @@ class ConnectionQuotas:
         self, limits: ProcessLimits | None = None, ip_rate: Callable[[str], float | None] = lambda _: None
     ) -> None:
         self.limits = limits or ProcessLimits()
-        whole, frame = self.limits.max_bytes_in_flight, self.limits.max_request_bytes
-        self.identified = BytesInFlight(max(whole, frame), oldest_goes=True)
-        """Of everybody, and so of those whose name is known, and who have rights on the cluster."""
-        guests = BytesInFlight(max(whole * 3 // 4, frame), self.identified)  # the rest stays for those with rights
-        self.without_rights = BytesInFlight(guests.limit, guests, oldest_goes=True)
-        """Of those whose name is known, and who have no rights on the cluster."""
-        self.nameless = BytesInFlight(guests.limit, guests, oldest_goes=True)
-        """Of those on listeners that ask nobody for a name."""
-        self.strangers = BytesInFlight(self.limits.max_login_bytes_in_flight, self.identified, oldest_goes=True)
-        """Of those who have not logged in yet."""
-        self.answers = AnswerRoom(self.limits.max_answer_bytes, ANSWER_SECONDS)
-        """To those whose name is known."""
-        self.nameless_answers = AnswerRoom(self.limits.max_answer_bytes, NAMELESS_ANSWER_SECONDS)
+        self.book = Accounts(self.limits.max_bytes_in_flight, self.limits.max_login_bytes_in_flight)
         self.logins = Logins(self.limits.max_logins)
-        self.big_requests = BigRequests()
         self._ip_rate = ip_rate
         self._rate = ConnectionRate(self.limits.max_connection_rate)
         self._ip_rates: dict[str, tuple[float, ConnectionRate]] = {}
@@ -233,8 +165,7 @@ class ConnectionQuotas:
 
         :param listeners: those whose own bounds change, all of them added before.
         """
-        whole, frame = self.limits.max_bytes_in_flight, self.limits.max_request_bytes
-        self.limits = replace(limits, max_bytes_in_flight=whole, max_request_bytes=frame)
+        self.limits = limits
         self._rate.limit = limits.max_connection_rate
         for name, bounds in listeners.items():
             place = self._places[name]

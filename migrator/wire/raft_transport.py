@@ -21,7 +21,6 @@ from migrator.raft.messages import (
 from migrator.raft.transport import PeerTimeoutError, RaftHandler, TransportError
 from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.wire.client import ClientLimits, KafkaClient
-from migrator.wire.connection import RequestContext
 from migrator.wire.peer_clients import FindEndpoint, PeerClients
 from migrator.wire.raft_codec import (
     PRE_VOTE_VERSIONS,
@@ -35,6 +34,7 @@ from migrator.wire.raft_codec import (
     encode_raft_response,
     error_response,
 )
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import FETCH, FETCH_SNAPSHOT
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 

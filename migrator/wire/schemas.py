@@ -113,7 +113,7 @@ def _load(load: Any, api_key: int, version: int) -> Any:
         raise PeerError(f"no version {version} of API {api_key}") from error
 
 
-def peek_request(frame: bytearray | bytes) -> tuple[int, int, int]:
+def peek_request(frame: bytes | bytearray | memoryview) -> tuple[int, int, int]:
     """API key, version and correlation id of a request, whose version need not be known.
 
     :raises PeerError: the frame is too short.

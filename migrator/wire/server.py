@@ -13,18 +13,18 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from migrator.errors import PeerError
 from migrator.observe.logins import LOGINS, LineRate, LoginBook, reason_of
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.acceptor import Acceptor, tls_failure
-from migrator.wire.answers import AnswerRoom
 from migrator.wire.api_versions import NO_FEATURES, Features
+from migrator.wire.book import Account, Caller, Share
 from migrator.wire.callers import Callers, Trusted
-from migrator.wire.connection import Connection, Handler, LoginError
+from migrator.wire.connection import ClientGoneError, Connection, Handler, LoginError
 from migrator.wire.frames import FrameStream
-from migrator.wire.principal import Principal
 from migrator.wire.quotas import UNLIMITED, ConnectionQuotas
 from migrator.wire.sasl import NotReadyError, SessionExpiredError
 from migrator.wire.sasl.server import SHORT_BYTES
@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 
 WATCH = TaskKind("listener-watch", OnError.RESTART)
 WATCH_SECONDS = 2.0
+PATIENCE_SECONDS, NAMELESS_PATIENCE_SECONDS = 5.0, 0.25
+"""For how long a peer may send or take nothing while others wait for room. A peer whose name is known may be as slow as
+`migrator.wire.frames` allows; one that nobody knows has to take an answer as fast as 1 MiB a second."""
 
 
 @value
@@ -156,26 +159,11 @@ class KafkaListener:
         """Connections that a quota of their address has cost since the start."""
         return self._acceptor.refused
 
-    def identified(self, stream: FrameStream) -> None:
-        """The peer has proved who it is: it gets the room of those who did.
-
-        :raises PeerError: there is none.
-        """
+    def identified(self, stream: FrameStream, account: Account) -> None:
+        """The peer has proved who it is."""
         stream.max_frame_bytes = self.limits.max_request_bytes
-        stream.draw_on(self.quotas.identified)
+        account.patience = PATIENCE_SECONDS
         self.quotas.logins.leave(stream)
-
-    def weigh(self, stream: FrameStream, principal: Principal, host: str) -> None:
-        """It is known who the peer is: one without rights on the cluster has a part of the room of those with a name.
-
-        :raises PeerError: there is none.
-        """
-        if stream.draws_on(self.quotas.identified) and not self.callers.has_rights(principal, host):
-            stream.draw_on(self.quotas.without_rights)
-
-    def answers_to(self, stream: FrameStream) -> AnswerRoom:
-        """Where the answers of a connection find room."""
-        return self.quotas.nameless_answers if stream.draws_on(self.quotas.nameless) else self.quotas.answers
 
     async def _serve(self, sock: socket.socket, host: str) -> None:
         """A connection's life, from its TLS handshake to the last byte that goes out."""
@@ -183,14 +171,17 @@ class KafkaListener:
         if task is None:
             raise RuntimeError("a connection is served in a task")
         gone = asyncio.Event()
-        stream = self._stream(gone)
+        account = Account(self.quotas.book, Caller(Share.LOGINS, host), NAMELESS_PATIENCE_SECONDS)
+        stream = FrameStream(
+            self._first_bytes, partial(self._connected, account), account, partial(self._lost, task, gone)
+        )
         if self.security != PLAINTEXT:
             self.quotas.logins.enter(stream, lambda: self._evict(task, host))
         try:
             if not await self._open(stream, sock, host):
                 return
             self.counters.accepted += 1
-            connection = self._connections[task] = Connection(self, stream, host)
+            connection = self._connections[task] = Connection(self, stream, account, host)
             try:
                 await self._run(connection)
             finally:
@@ -202,19 +193,22 @@ class KafkaListener:
             stream.close_account()
         await gone.wait()
 
-    def _stream(self, gone: asyncio.Event) -> FrameStream:
-        if self.security.sasl is not None:
-            size, room = min(self.login_bytes, SHORT_BYTES), self.quotas.strangers
-        else:
-            size, room = self.limits.max_request_bytes, self.quotas.nameless
-        return FrameStream(size, self._connected, room, gone.set)
+    @property
+    def _first_bytes(self) -> int:
+        """Of the first request of a connection."""
+        return self.limits.max_request_bytes if self.security.sasl is None else min(self.login_bytes, SHORT_BYTES)
 
-    def _connected(self, stream: FrameStream) -> None:
+    def _connected(self, account: Account, stream: FrameStream) -> None:
         """Where no login follows, a certificate that the handshake verified is all that proves a name."""
         if self.security.sasl is None:
             if shown_certificate(stream.info("ssl_object")) is not None:
-                self.identified(stream)
+                self.identified(stream, account)
             self.quotas.logins.leave(stream)
+
+    def _lost(self, task: asyncio.Task[None], gone: asyncio.Event) -> None:
+        gone.set()
+        if task in self._connections:
+            self._connections[task].gone()
 
     async def _open(self, stream: FrameStream, sock: socket.socket, host: str) -> bool:
         """The TLS handshake, if there is to be one; False when the peer fails it."""
@@ -253,7 +247,7 @@ class KafkaListener:
             self.say(host, str(error))
         except TimeoutError:
             self.say(host, "the client was idle, or did not read its answers")
-        except ConnectionError:
+        except (ConnectionError, ClientGoneError):
             log.debug("%s: %s closed its connection", self.name, host)
         except Exception:  # the top of a request: the supervisor logs it, and the others do not notice
             self.counters.failed += 1

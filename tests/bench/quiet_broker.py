@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.light.broker import LightBroker, LightBrokerOptions
 from migrator.values import value
-from migrator.wire.connection import RequestContext
 from migrator.wire.legacy.messages import UpdateType
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, build, response_type
 
 _HEAD = struct.Struct(">i?iq")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.wire.connection import RequestContext
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.messages import UpdateType
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     API_VERSIONS,
     LEADER_AND_ISR,

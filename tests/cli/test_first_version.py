@@ -25,7 +25,7 @@ from migrator.parts.processes import free_port
 from migrator.preflight.protocol_versions import KEY, KINDS_MAX, Said, version_of_brokers
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, VERSIONS, MinLevel, parse_version, version_at
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import API_VERSIONS, DESCRIBE_CONFIGS, VersionRange, build, response_type
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker

@@ -21,11 +21,14 @@ from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.raft.transport import RaftTransport, UnreachableError
 from migrator.rpc.channel import CLUSTER_KEY
 from migrator.rpc.quorum_service import QuorumService
-from migrator.wire.connection import RequestContext
+from migrator.wire.book import Share
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
+from migrator.wire.envelope import Envelope
 from migrator.wire.principal import Principal
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
+    ENVELOPE,
     RequestHeader,
     decode_request_header,
     decode_response_header,
@@ -132,8 +135,8 @@ class Node:
         """
         frame = frame_of(key, version, message, client_id)
         header, offset = decode_request_header(frame)
-        most = self.listener.callers.max_elements(key, len(frame), ADMIN, "127.0.0.1")
-        body = decode_body(request_type(key, version), frame, offset, most)
+        most = self.listener.callers.max_elements(Share.BROKERS, key, len(frame))
+        body: Any = Envelope(frame) if key == ENVELOPE else decode_body(request_type(key, version), frame, offset, most)
         context = RequestContext(key, version, 7, header.client_id, ADMIN, "CONTROLLER", "127.0.0.1")
         response = await self.listener.handler.handle(context, body)
         content = response if isinstance(response, list) else encode_entity(response)

@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import monotonic_ms
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.records.metadata import AbortTransactionRecord, BeginTransactionRecord, RegisterBrokerRecord
-from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, request_type
 from tests.controller.support.leading_controller import some_uuid
 from tests.node.support.cluster import running

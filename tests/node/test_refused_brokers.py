@@ -12,8 +12,8 @@ from migrator.migration.machine.readiness import NOT_RUNNING, UNREGISTERED
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.refused_brokers import KEPT_MS, REFUSED_MAX, REMEDIES, RefusedBrokers, with_refusals
 from migrator.observe.status import Problem
-from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, request_type
 from tests.node.support.cluster import CLUSTER_ID, running
 

@@ -21,21 +21,17 @@ from migrator.raft.messages import (
     RaftRequest,
     RaftResponse,
 )
-from migrator.wire.answers import ANSWER, Answer, AnswerRoom
+from migrator.wire.requests import REQUEST
 from tests.node.support.cluster import CLUSTER_ID, running, until
 from tests.node.test_core import write
-from tests.patience import PATIENCE_SECONDS
+from tests.wire.support.rooms import Asked, answers_of, book_with_answers
 
 TEXT = "x" * 30_000
 
 
-def room_of(limit: int) -> AnswerRoom:
-    return AnswerRoom(limit, PATIENCE_SECONDS)
-
-
-async def asked(node: NodeCore, answer: Answer, request: RaftRequest) -> RaftResponse:
+async def asked(node: NodeCore, answer: Asked, request: RaftRequest) -> RaftResponse:
     """As a connection's task asks."""
-    ANSWER.set(answer)
+    REQUEST.set(answer.request)
     return await node.quorum.handle(request)
 
 
@@ -43,10 +39,6 @@ def fetch(node: NodeCore, offset: int = 0, max_wait_ms: int = 0) -> FetchRequest
     epoch = node.quorum.epoch
     last = node.storage.log.epoch_at(offset - 1) if offset else 0
     return FetchRequest(CLUSTER_ID, -1, epoch, offset, last or 0, max_wait_ms, 2**31 - 1)
-
-
-def no_cut_off(reason: str) -> None:
-    raise AssertionError(reason)
 
 
 class Reads:
@@ -73,10 +65,10 @@ async def test_the_log_is_read_only_once_there_is_room(tmp_path: Path, monkeypat
         node = await cluster.leader()
         for number in range(50):
             await write(node, f"key-{number}", TEXT)
-        reads, room = Reads(monkeypatch), room_of(READ_BYTES_MAX)
-        before = Answer(room, no_cut_off)
-        await before.reserve(READ_BYTES_MAX)
-        answers = [Answer(room, no_cut_off) for _ in range(2)]
+        reads, book = Reads(monkeypatch), book_with_answers(READ_BYTES_MAX)
+        before, room = Asked(book), answers_of(book)
+        await before.request.reserve(READ_BYTES_MAX)
+        answers = [Asked(book) for _ in range(2)]
         first, second = [asyncio.create_task(asked(node, answer, fetch(node))) for answer in answers]
         await until(lambda: room.is_contested, "somebody waits")
         for _ in range(20):
@@ -103,11 +95,11 @@ async def test_a_part_of_a_snapshot_is_read_only_once_there_is_room(
         assert image is not None
         snapshot = await node.snapshotter.write(image)
         assert snapshot is not None
-        reads, room = Reads(monkeypatch), room_of(READ_BYTES_MAX)
-        before = Answer(room, no_cut_off)
-        await before.reserve(READ_BYTES_MAX)
+        reads, book = Reads(monkeypatch), book_with_answers(READ_BYTES_MAX)
+        before, room = Asked(book), answers_of(book)
+        await before.request.reserve(READ_BYTES_MAX)
         request = FetchSnapshotRequest(CLUSTER_ID, -1, node.quorum.epoch, snapshot, 0, 2**31 - 1)
-        task = asyncio.create_task(asked(node, Answer(room, no_cut_off), request))
+        task = asyncio.create_task(asked(node, Asked(book), request))
         await until(lambda: room.is_contested, "somebody waits")
         assert reads.count == 0
         before.end()
@@ -120,9 +112,10 @@ async def test_a_part_of_a_snapshot_is_read_only_once_there_is_room(
 async def test_a_fetch_that_waits_for_news_holds_nothing_and_then_what_there_is(tmp_path: Path) -> None:
     async with running(tmp_path, 1) as cluster:
         node = await cluster.leader()
-        room = room_of(READ_BYTES_MAX)
+        book = book_with_answers(READ_BYTES_MAX)
+        room = answers_of(book)
         end = node.storage.log.end_offset()
-        task = asyncio.create_task(asked(node, Answer(room, no_cut_off), fetch(node, end, max_wait_ms=2**31 - 1)))
+        task = asyncio.create_task(asked(node, Asked(book), fetch(node, end, max_wait_ms=2**31 - 1)))
         for _ in range(5):
             await asyncio.sleep(0)
         assert (task.done(), room.held, room.is_contested) == (False, 0, False)
@@ -130,7 +123,8 @@ async def test_a_fetch_that_waits_for_news_holds_nothing_and_then_what_there_is(
         response = await task
         assert isinstance(response, FetchResponse)
         if len(response.records) < len(TEXT):  # the high watermark, or a record of the leader's own, was news before
-            room = room_of(READ_BYTES_MAX)
-            response = await asked(node, Answer(room, no_cut_off), fetch(node, end, max_wait_ms=2**31 - 1))
+            book = book_with_answers(READ_BYTES_MAX)
+            room = answers_of(book)
+            response = await asked(node, Asked(book), fetch(node, end, max_wait_ms=2**31 - 1))
             assert isinstance(response, FetchResponse)
         assert len(response.records) == room.held == room.most > len(TEXT)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+import threading
 from collections.abc import Hashable
 from typing import Any
 
 from migrator.observe.logins import LoginBook
+from migrator.wire.aside import Lane
+from migrator.wire.book import Caller, Part, Share, Stage
 from migrator.wire.callers import Trusted
 from migrator.wire.client import KafkaClient
 from migrator.wire.encode import encode_entity
 from migrator.wire.frames import FIRST_BUFFER
 from migrator.wire.principal import Principal
 from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
+from migrator.wire.requests import REQUEST
 from migrator.wire.schemas import RequestHeader, build, encode_request_header, request_type, response_type
 from migrator.wire.server import KafkaListener
-from migrator.wire.shares import Caller, Share, Work
 from tests.patience import PATIENCE_SECONDS
 
 HEARTBEAT, ENVELOPE = 63, 58
@@ -40,9 +43,13 @@ class Held:
 class OneCaller(Trusted):
     """All big requests are of one caller without rights."""
 
-    def work(self, frame: bytearray, principal: Principal, host: str, connection: Hashable) -> Work | None:
-        del principal, host, connection
-        return Work(Caller(Share.OTHERS, "app"), len(frame)) if len(frame) > FIRST_BUFFER else None
+    def caller(self, principal: Principal, host: str, key: Hashable) -> Caller:
+        del principal, host, key
+        return Caller(Share.OTHERS, "app")
+
+    def waits(self, share: Share, api_key: int, size: int) -> bool:
+        del share, api_key
+        return size > FIRST_BUFFER
 
 
 def big_request() -> bytes:
@@ -61,7 +68,7 @@ async def until(condition: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(handler: Held, callers: Trusted, room: int) -> Any:
-    limits = ProcessLimits(max_request_bytes=SIZE, max_bytes_in_flight=room)
+    limits = ProcessLimits(max_bytes_in_flight=room)
     listener = KafkaListener(
         "CONTROLLER", handler, quotas=ConnectionQuotas(limits), callers=callers, logins=LoginBook()
     )
@@ -85,38 +92,79 @@ async def send_and_hang_up(port: int) -> None:
 async def test_a_request_whose_caller_has_gone_counts_until_the_work_is_over() -> None:
     """Its bytes were given back when the connection ended, and the next request of the same caller found room again."""
     handler = Held()
-    async with serving(handler, Trusted(), room=4 * SIZE) as (listener, port):
-        room = listener.quotas.nameless
+    async with serving(handler, Trusted(), room=600 * SIZE) as (listener, port):
+        book = listener.quotas.book
+        room = book.rooms[Part.RIGHTS, Stage.READING]
         for number in range(3):
             await send_and_hang_up(port)
             await until(lambda number=number: handler.begun == number + 1)
         await until(lambda: listener.quotas.total == 3)
-        assert room.held >= 3 * SIZE
-        await send_and_hang_up(port)
-        await until(lambda: listener.counters.malformed == 1)
-        assert handler.begun == 3, "there is no room for a fourth"
+        assert book.held >= 3 * SIZE
+        fourth = asyncio.ensure_future(send_and_hang_up(port))
+        await until(lambda: room.is_contested)
+        assert handler.begun == 3, "there is no room for a fourth, which is not read meanwhile"
         handler.go_on.set()
+        await fourth
         await until(lambda: listener.quotas.total == 0)
-        assert (room.held, listener.quotas.identified.held) == (0, 0)
+        assert book.held == 0
 
 
 async def test_a_request_that_waits_is_never_begun_once_its_caller_has_gone() -> None:
     handler = Held()
-    async with serving(handler, OneCaller(), room=40 * SIZE) as (listener, port):
-        queue = listener.quotas.big_requests.queue
+    async with serving(handler, OneCaller(), room=640 * SIZE) as (listener, port):
+        book = listener.quotas.book
+        working = book.rooms[Part.REST, Stage.WORKING]
         await send_and_hang_up(port)
         await until(lambda: handler.begun == 1)
         for _ in range(5):
             await send_and_hang_up(port)
         await until(lambda: listener.quotas.total == 1)
-        assert (handler.begun, len(queue), len(queue.running)) == (1, 0, 1)
+        assert (handler.begun, working.is_contested, len(working.charges)) == (1, False, 1)
         handler.go_on.set()
-        await until(lambda: not queue.running)
+        await until(lambda: book.held == 0)
+
+
+class Slices(Held):
+    """Works on each request in a thread, in two parts; the first lasts until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = threading.Event()
+        self.parts: list[str] = []
+
+    async def handle(self, context: Any, _: Any) -> Any:
+        self.begun += 1
+        with REQUEST.get().abandonable():
+            await self.lane.run(self.first)
+            await self.lane.run(lambda: self.parts.append("second"))
+        return build(response_type(context.api_key, context.api_version))
+
+    lane = Lane("tested")
+
+    def first(self) -> None:
+        self.may_end.wait(PATIENCE_SECONDS)
+        self.parts.append("first")
+
+
+async def test_work_whose_caller_has_gone_ends_with_the_slice_that_runs_and_counts_until_then() -> None:
+    handler = Slices()
+    async with serving(handler, OneCaller(), room=640 * SIZE) as (listener, port):
+        book = listener.quotas.book
+        await send_and_hang_up(port)
+        await until(lambda: handler.begun == 1)
+        (connection,) = listener._connections.values()
+        await until(lambda: connection.stream.ended)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert book.held >= SIZE, "what the thread works on is in memory"
+        handler.may_end.set()
+        await until(lambda: book.held == 0)
+        assert handler.parts == ["first"]
 
 
 async def test_a_small_request_waits_for_no_big_one() -> None:
     handler = Held()
-    async with serving(handler, OneCaller(), room=40 * SIZE) as (_, port):
+    async with serving(handler, OneCaller(), room=640 * SIZE) as (_, port):
         await send_and_hang_up(port)
         await until(lambda: handler.begun == 1)
         client = KafkaClient("127.0.0.1", port, "honest")

@@ -11,17 +11,18 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.wire.callers import Trusted
-from migrator.wire.connection import RequestContext
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.envelope import (
     FORWARDABLE,
+    Envelope,
     EnvelopeError,
     envelope_error,
     envelope_response,
     open_envelope,
 )
 from migrator.wire.principal import ANONYMOUS, Principal, decode_principal
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     CONTROLLER_APIS,
     ENVELOPE,
@@ -39,7 +40,7 @@ CLIENT = Principal("User", "Zoë", token_authenticated=True)
 CREATE_TOPICS = 19
 
 
-def envelope(inner: Any, **changes: Any) -> Any:
+def envelope(inner: Any, **changes: Any) -> Envelope:
     header = RequestHeader(inner.__api_key__, inner.__version__, 5, "client")
     fields = {
         "request_data": b"".join(encode_request_header(header) + encode_entity(inner)),
@@ -47,10 +48,11 @@ def envelope(inner: Any, **changes: Any) -> Any:
         "client_host_address": bytes((192, 168, 1, 2)),
         **changes,
     }
-    return build(request_type(ENVELOPE, 0), **fields)
+    message = build(request_type(ENVELOPE, 0), **fields)
+    return Envelope(b"".join(encode_request_header(RequestHeader(ENVELOPE, 0, 6, "broker")) + encode_entity(message)))
 
 
-def opened(request: Any) -> Any:
+def opened(request: Envelope) -> Any:
     return open_envelope(OUTER, request, Trusted())
 
 
@@ -97,6 +99,14 @@ def test_a_client_that_asks_for_too_much_at_once_is_told_so(monkeypatch: pytest.
     with pytest.raises(EnvelopeError, match="ask for less") as caught:
         opened(envelope(build(request_type(CREATE_TOPICS, 7), topics=topics)))
     assert caught.value.error == ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize("cut", range(24))
+def test_half_an_envelope_is_none(cut: int) -> None:
+    header = encode_request_header(RequestHeader(ENVELOPE, 0, 6, "broker"))
+    message = build(request_type(ENVELOPE, 0), request_data=bytes(9), client_host_address=bytes(4))
+    with pytest.raises(PeerError):
+        Envelope(b"".join(header + encode_entity(message))[:cut])
 
 
 def test_brokers_own_requests_may_not_be_forwarded() -> None:

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from migrator.wire.client import KafkaClient
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
 from migrator.wire.server import KafkaListener
 from tests.wire.support.messages import damaged_frame

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from migrator.parts.certificates import Authority
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange, build, response_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener

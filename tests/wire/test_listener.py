@@ -17,12 +17,13 @@ from kio.schema.errors import ErrorCode
 from migrator.errors import InvariantViolation, PeerError
 from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
+from migrator.wire.book import Part, Stage
 from migrator.wire.client import ClientLimits, KafkaClient
-from migrator.wire.connection import RequestContext
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.frames import FIRST_BUFFER
 from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     API_VERSIONS,
     CONTROLLER_APIS,
@@ -340,21 +341,24 @@ async def test_the_size_of_a_frame_costs_nothing_before_its_bytes_come() -> None
         for _ in range(20):
             _, writer = await stack.enter_async_context(raw_connection(port))
             writer.write(struct.pack(">i", listener.limits.max_request_bytes))
-        await wait_until(lambda: listener.quotas.identified.held > 0 and len(listener._connections) == 20)
-        assert listener.quotas.identified.held <= 20 * FIRST_BUFFER
+        await wait_until(lambda: listener.quotas.book.held > 0 and len(listener._connections) == 20)
+        assert listener.quotas.book.held <= 20 * FIRST_BUFFER
         await assert_served(port)
 
 
 async def test_bytes_in_flight_are_bounded_over_all_connections() -> None:
     frame = 10 * FIRST_BUFFER
-    quotas = ConnectionQuotas(ProcessLimits(max_request_bytes=frame, max_bytes_in_flight=2 * frame))
+    quotas = ConnectionQuotas(ProcessLimits(max_bytes_in_flight=8 * frame))
+    room = quotas.book.rooms[Part.RIGHTS, Stage.READING]
     async with serving(quotas=quotas) as (listener, _, port), contextlib.AsyncExitStack() as stack:
         for _ in range(4):
             _, writer = await stack.enter_async_context(raw_connection(port))
             writer.write(struct.pack(">i", frame) + bytes(frame - 1))
+        await wait_until(lambda: room.is_contested)
         await wait_until(lambda: listener.counters.malformed > 0)
-        assert listener.quotas.identified.held <= 2 * frame
-    assert listener.quotas.identified.held == 0
+        assert room.most <= room.limit == 2 * frame
+        await assert_served(port)
+    assert quotas.book.held == 0
 
 
 async def test_frames_of_every_size_arrive_whole() -> None:
@@ -365,7 +369,7 @@ async def test_frames_of_every_size_arrive_whole() -> None:
             answer = decode_body(response_type(FETCH, 17), await read_frame(reader), 5)
             header = b"".join(encode_request_header(RequestHeader(FETCH, 17, 1, "raw")))
             assert answer.session_id == len(whole) - len(header)
-        await wait_until(lambda: listener.quotas.identified.held == 0)
+        await wait_until(lambda: listener.quotas.book.held == 0)
 
 
 async def test_raw_bodies_and_encoded_answers_pass_through() -> None:

@@ -23,11 +23,11 @@ from migrator.raft.messages import (
 )
 from migrator.raft.transport import UnreachableError
 from migrator.records.uuid import ZERO_UUID, Uuid
-from migrator.wire.connection import RequestContext
 from migrator.wire.peer_clients import CLIENTS_MAX, PeerClients
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.raft_codec import ListenerEndpoint, decode_raft_response, encode_raft_request
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
+from migrator.wire.requests import RequestContext
 from migrator.wire.server import KafkaListener
 
 PEER = 2

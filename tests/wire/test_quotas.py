@@ -7,7 +7,6 @@ import pytest
 from migrator.wire.quotas import (
     RATE_SAMPLES,
     UNLIMITED,
-    BytesInFlight,
     ConnectionQuotas,
     ConnectionRate,
     Logins,
@@ -22,35 +21,6 @@ def quotas(ip_rate: dict[str, float] | None = None, **limits: int | dict[str, in
     for name in ("A", "B"):
         found.add_listener(name, UNLIMITED, UNLIMITED, lambda: None)
     return found
-
-
-def test_a_group_within_a_group_leaves_the_rest_to_the_others() -> None:
-    whole = BytesInFlight(100)
-    strangers = BytesInFlight(30, whole)
-    assert strangers.take(30)
-    assert not strangers.take(1)
-    assert whole.take(70)
-    assert not whole.take(1)
-    strangers.give_back(10)
-    assert (strangers.held, whole.held) == (20, 90)
-    assert whole.take(10)
-    assert not strangers.take(1)
-    assert (strangers.held, whole.held) == (20, 100), "what is refused is held nowhere"
-
-
-def test_strangers_and_nameless_together_never_have_the_room_of_the_others() -> None:
-    found = quotas(max_request_bytes=10, max_bytes_in_flight=100, max_login_bytes_in_flight=5)
-    assert found.nameless.take(75)
-    assert not found.nameless.take(1)
-    assert found.strangers.take(5)
-    assert not found.strangers.take(1)
-    assert found.identified.take(20)
-
-
-def test_one_frame_finds_room_whatever_is_set() -> None:
-    found = quotas(max_request_bytes=100, max_bytes_in_flight=100)
-    assert found.nameless.take(100)
-    assert quotas(max_request_bytes=100, max_bytes_in_flight=1).identified.take(100)
 
 
 def test_a_rate_lets_a_burst_pass_and_then_slows_down() -> None:

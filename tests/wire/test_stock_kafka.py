@@ -29,9 +29,9 @@ from migrator.raft.transport import RaftHandler, UnreachableError
 from migrator.records import control
 from migrator.records.batch import build_batch
 from migrator.wire.api_versions import Features
-from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import RAFT_APIS, ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener

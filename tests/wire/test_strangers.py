@@ -15,6 +15,7 @@ import pytest
 from migrator.observe.logins import LoginBook
 from migrator.raft.transport import TransportError
 from migrator.wire import frames
+from migrator.wire.book import Part, Stage
 from migrator.wire.client import KafkaClient
 from migrator.wire.encode import encode_entity
 from migrator.wire.frames import FIRST_BUFFER, GRACE_SECONDS, MIN_BYTES_PER_SECOND, FrameStream
@@ -34,6 +35,7 @@ from migrator.wire.server import KafkaListener, ListenerLimits
 from tests.raw_frames import sized
 
 HEARTBEAT = 63
+LOGINS = (Part.LOGINS, Stage.READING)
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -101,28 +103,26 @@ async def test_a_hundred_strangers_with_big_frames_hold_little_and_keep_no_broke
                 assert [await reader.read() for reader in readers] == [b""] * 20
         announced = struct.pack(">i", SHORT_BYTES)
         async with knocking(port, 100, announced + bytes(SHORT_BYTES - 1)):
-            await until(lambda: listener.quotas.strangers.most > 10 * SHORT_BYTES)
+            room = listener.quotas.book.rooms[LOGINS]
+            await until(lambda: room.most > 9 * SHORT_BYTES)
             await ask(port, plain())
-            assert listener.quotas.identified.most <= limits.max_login_bytes_in_flight + 2 * SHORT_BYTES
-        await until(lambda: listener.quotas.identified.held == 0)
+            assert room.most <= limits.max_login_bytes_in_flight
+        await until(lambda: listener.quotas.book.held == 0)
 
 
-@pytest.mark.parametrize("security", [plain(), PLAINTEXT], ids=["before a login", "without any"])
-async def test_who_fills_the_room_and_does_not_finish_loses_it_to_who_does(security: ListenerSecurity) -> None:
+async def test_who_fills_the_room_and_does_not_finish_loses_it_to_who_does() -> None:
     """Forty bytes a connection were enough to fill it; the frames of honest peers need it for a moment only."""
-    small = 10 * (FIRST_BUFFER if security is PLAINTEXT else SHORT_BYTES)
-    limits = ProcessLimits(max_login_bytes_in_flight=small, max_request_bytes=small, max_bytes_in_flight=2 * small)
-    async with serving(security, ConnectionQuotas(limits), max_request_bytes=small) as (listener, port):
-        room = listener.quotas.nameless if security is PLAINTEXT else listener.quotas.strangers
-        size = small if security is PLAINTEXT else SHORT_BYTES
-        async with knocking(port, 40, struct.pack(">i", size) + bytes(36)):
-            await until(lambda: listener.counters.malformed > 0)
-            assert room.held > room.limit - small // 10
+    limits = ProcessLimits(max_login_bytes_in_flight=20 * SHORT_BYTES)
+    async with serving(plain(), ConnectionQuotas(limits)) as (listener, port):
+        book = listener.quotas.book
+        room = book.rooms[LOGINS]
+        async with knocking(port, 40, struct.pack(">i", SHORT_BYTES) + bytes(36)):
+            await until(lambda: room.is_contested)
             for _ in range(3):
-                await ask(port, security)
-            assert room.most <= room.limit
+                await ask(port, plain())
+            assert 0 < room.most <= room.limit
         await until(lambda: listener.quotas.total == 0)
-        assert (room.held, listener.quotas.identified.held, room.arriving) == (0, 0, {})
+        assert (book.held, room.in_hand) == (0, {})
 
 
 async def test_a_login_with_many_fields_that_nobody_knows_is_not_read() -> None:
@@ -141,18 +141,20 @@ async def test_a_login_with_many_fields_that_nobody_knows_is_not_read() -> None:
 
 async def test_the_room_is_one_for_all_listeners() -> None:
     frame = 10 * FIRST_BUFFER
-    quotas = ConnectionQuotas(ProcessLimits(max_request_bytes=frame, max_bytes_in_flight=4 * frame))
-    async with serving(quotas=quotas) as (_, port):
+    quotas = ConnectionQuotas(ProcessLimits(max_bytes_in_flight=16 * frame))
+    room = quotas.book.rooms[Part.RIGHTS, Stage.READING]
+    async with serving(quotas=quotas) as (listener, port):
         other = KafkaListener("OTHER", Answers(), quotas=quotas)
         ports = (port, await other.start("127.0.0.1", 0))
         try:
             data = struct.pack(">i", frame) + bytes(frame - 1)
             async with knocking(ports[0], 5, data), knocking(ports[1], 5, data):
-                await until(lambda: other.counters.malformed > 0)
-                assert quotas.identified.held <= 4 * frame * 3 // 4
+                await until(lambda: room.is_contested)
+                await until(lambda: listener.counters.malformed + other.counters.malformed > 0)
+                assert room.most <= 4 * frame
         finally:
             await other.close(grace=0)
-    assert quotas.identified.held == 0
+    assert quotas.book.held == 0
 
 
 async def test_places_of_strangers_are_few_and_the_oldest_loses_its_own() -> None:

@@ -21,10 +21,10 @@ from migrator.observe.logins import LoginBook
 from migrator.raft.transport import TransportError
 from migrator.wire.acceptor import TLS_BUFFER_BYTES
 from migrator.wire.client import KafkaClient
-from migrator.wire.connection import RequestContext
 from migrator.wire.listener_keys import ListenerKeys
 from migrator.wire.pem import PemStore, load_key
 from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits

@@ -29,8 +29,8 @@ from migrator.drill.light.replicas import HostedReplicas, Key, Replica
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.values import value
-from migrator.wire.connection import RequestContext
 from migrator.wire.observer import NoAnswerError
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     API_VERSIONS,
     DESCRIBE_CONFIGS,

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.drill.light.metadata_cache import CachedPartition
 from migrator.wire.broker_settings import BROKER, STATIC_BROKER_CONFIG
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import DESCRIBE_CONFIGS, METADATA, VersionRange, build, response_type
 
 LIST_REASSIGNMENTS = 46

@@ -68,12 +68,17 @@ class Authorization:
         """
         if not self._enabled or str(principal) in self._super_users:
             return Unlimited()
+        authorizer = self.authorizer
+        if authorizer is None:
+            return _NotReady()
+        return self._denials.watch(authorizer.access_of(str(principal), host), str(principal), host, request)
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Another one whenever the entries have changed; None until they are known."""
         if not self._ready:
             self._ready = self._metadata.has_reached_high_watermark and self._work is None
-        if not self._ready:
-            return _NotReady()
-        access = self._authorizer.access_of(str(principal), host)
-        return self._denials.watch(access, str(principal), host, request)
+        return self._authorizer if self._ready else None
 
     def _arranged(self) -> Authorizer:
         return Authorizer(self._index, self._super_users, allow_if_no_acl=self._allow_if_no_acl)

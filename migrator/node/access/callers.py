@@ -11,27 +11,24 @@ from migrator.apis.registry import APIS
 from migrator.controller.decision import RefusedError
 from migrator.records.acl_codes import AclOperation
 from migrator.wire.aside import INLINE_BYTES
+from migrator.wire.book import Caller, Part, Share
 from migrator.wire.callers import MAX_REQUEST_ELEMENTS
-from migrator.wire.envelope import peek_envelope
 from migrator.wire.principal import ANONYMOUS, Principal
-from migrator.wire.schemas import ENVELOPE, peek_request
-from migrator.wire.shares import Caller, Share, Work
 
 MAX_READ_WITHOUT_RIGHTS: Final = 100_000
 """Elements of one request of a caller without rights on the cluster. An owner of many topics may ask for as many."""
 MAX_WRITTEN_WITHOUT_RIGHTS: Final = 60_000
 """The same of a request that writes: while it is decided, all other writers wait. Kafka refuses more than 10,000
 records of one request (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
-ELEMENT_BYTES: Final = 150
-"""Memory of one decoded element, about."""
-LEAST_ELEMENT_BYTES: Final = 3
-"""Bytes of a small element in a request."""
 ALTER_PARTITION: Final = 56
 ALTER_PARTITION_ELEMENT_BYTES: Final = 13
 """A broker of an ISR with its epoch, the smallest element since version 3."""
 BEYOND_THEIR_SIZE: Final = frozenset({19, 29, 31, 32, 33, 37, 43, 44, 46})
 """APIs whose small requests can be about all partitions, all access control entries, or every configuration, or whose
 few elements can be long lists and regular expressions to check."""
+
+MAX_REMEMBERED: Final = 10_000
+"""Callers whose share is kept; all of them are forgotten beyond."""
 
 AccessOf = Callable[[Principal, str], Access]
 
@@ -40,52 +37,48 @@ class ClusterCallers:
     """A `migrator.wire.callers.Callers` by what the access control entries say now.
 
     :param access_of: what a principal may do from a host.
+    :param version: another one whenever that has changed.
     """
 
-    def __init__(self, access_of: AccessOf) -> None:
+    def __init__(self, access_of: AccessOf, version: Callable[[], Hashable]) -> None:
         self._access_of = access_of
+        self._version = version
+        self._known: dict[tuple[Principal, str], Share] = {}
+        self._known_version: Hashable = None
 
-    def work(self, frame: bytearray, principal: Principal, host: str, connection: Hashable) -> Work | None:
-        """See `migrator.wire.callers.Callers`. A forwarded request is its client's work, not its broker's."""
-        key, _, _ = peek_request(frame)
-        if len(frame) <= INLINE_BYTES and key not in BEYOND_THEIR_SIZE and key != ENVELOPE:
-            return None
-        caller = self._caller(principal, host, connection)
-        if key == ENVELOPE and caller.share is Share.BROKERS and (inside := peek_envelope(frame)) is not None:
-            key, principal, host = inside
-            caller = self._caller(principal, host, principal)
-        if len(frame) <= INLINE_BYTES and key not in BEYOND_THEIR_SIZE:
-            return None
-        elements = min(len(frame) // LEAST_ELEMENT_BYTES, _most(caller.share, key, len(frame)))
-        return Work(caller, len(frame) + elements * ELEMENT_BYTES)
-
-    def has_rights(self, principal: Principal, host: str) -> bool:
+    def caller(self, principal: Principal, host: str, key: Hashable) -> Caller:
         """See `migrator.wire.callers.Callers`."""
-        return self._caller(principal, host, None).share.has_rights
+        version = self._version()
+        if version != self._known_version or len(self._known) > MAX_REMEMBERED:
+            self._known, self._known_version = {}, version
+        share = self._known.get((principal, host))
+        if share is None:
+            share = self._known[principal, host] = self._share(principal, host)
+        return Caller(share, {Share.BROKERS: key, Share.STRANGERS: host}.get(share, principal))
 
-    def max_elements(self, api_key: int, size: int, principal: Principal, host: str) -> int:
-        """See `migrator.wire.callers.Callers`."""
-        return _most(self._caller(principal, host, None).share, api_key, size)
+    def waits(self, share: Share, api_key: int, size: int) -> bool:
+        """See `migrator.wire.callers.Callers`. Heartbeats, fetches and votes wait for nobody; of whoever has no rights,
+        every request waits."""
+        return share.part is not Part.RIGHTS or size > INLINE_BYTES or api_key in BEYOND_THEIR_SIZE
 
-    def _caller(self, principal: Principal, host: str, connection: Hashable) -> Caller:
+    def max_elements(self, share: Share, api_key: int, size: int) -> int:
+        """See `migrator.wire.callers.Callers`. A broker asks for every change of an ISR that waits in one
+        AlterPartition, and asks for the same again when the connection breaks. So that request is bound by its bytes
+        alone, as in Kafka (``AlterPartitionManager``)."""
+        if share is Share.BROKERS and api_key == ALTER_PARTITION:
+            return max(MAX_REQUEST_ELEMENTS, size // ALTER_PARTITION_ELEMENT_BYTES)
+        if share.part is Part.RIGHTS:
+            return MAX_REQUEST_ELEMENTS
+        writes = api_key in APIS and APIS[api_key].kind is ApiKind.WRITE
+        return MAX_WRITTEN_WITHOUT_RIGHTS if writes else MAX_READ_WITHOUT_RIGHTS
+
+    def _share(self, principal: Principal, host: str) -> Share:
         access = unlogged(self._access_of(principal, host))
         try:
             if allows_cluster(access, AclOperation.CLUSTER_ACTION):
-                return Caller(Share.BROKERS, connection)
+                return Share.BROKERS
             if allows_cluster(access, AclOperation.ALTER) or allows_cluster(access, AclOperation.DESCRIBE):
-                return Caller(Share.OPERATORS, principal)
+                return Share.OPERATORS
         except RefusedError:  # the entries are not loaded yet
             pass
-        return Caller(Share.STRANGERS, host) if principal == ANONYMOUS else Caller(Share.OTHERS, principal)
-
-
-def _most(share: Share, api_key: int, size: int) -> int:
-    """A broker asks for every change of an ISR that waits in one AlterPartition, and asks for the same again when the
-    connection breaks. So that request is bound by its bytes alone, as in Kafka (``AlterPartitionManager``)."""
-    if share.has_rights:
-        is_isr_change = share is Share.BROKERS and api_key == ALTER_PARTITION
-        return (
-            max(MAX_REQUEST_ELEMENTS, size // ALTER_PARTITION_ELEMENT_BYTES) if is_isr_change else MAX_REQUEST_ELEMENTS
-        )
-    writes = api_key in APIS and APIS[api_key].kind is ApiKind.WRITE
-    return MAX_WRITTEN_WITHOUT_RIGHTS if writes else MAX_READ_WITHOUT_RIGHTS
+        return Share.STRANGERS if principal == ANONYMOUS else Share.OTHERS

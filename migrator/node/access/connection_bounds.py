@@ -87,7 +87,6 @@ def process_limits(settings: Settings) -> ProcessLimits:
         max_connections_per_ip=settings.max_connections_per_ip,
         per_ip_overrides=overrides,
         max_connection_rate=settings.max_connection_creation_rate,
-        max_request_bytes=settings.socket_request_max_bytes,
         **most,
     )
 

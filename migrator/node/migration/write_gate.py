@@ -18,6 +18,7 @@ from migrator.migration.write_behind.lag import Lag
 from migrator.migration.write_behind.multis import limits_of
 from migrator.migration.write_behind.sizes import check_sizes
 from migrator.records.metadata import MetadataRecord
+from migrator.wire.requests import REQUEST
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -56,10 +57,15 @@ class WriteGate:
     async def admit(self) -> None:
         """Return when the write may go on.
 
-        :raises RefusedError: REQUEST_TIMED_OUT, which clients try again, when it has waited too long.
+        :raises RefusedError: REQUEST_TIMED_OUT, which clients try again, when it has waited too long, or too many wait.
         """
         if self._look(waited_ms=0) is Admission.PROCEED:
             return
+        if not REQUEST.get().park():
+            raise RefusedError(
+                ErrorCode.request_timed_out,
+                "The change was not made: ZooKeeper is behind, and too many other changes wait. Try again later.",
+            )
         began_ms = monotonic_ms()
         self._bound.wait_began(began_ms)
         try:

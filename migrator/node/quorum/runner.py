@@ -50,7 +50,7 @@ from migrator.raft.voter_set import Membership, VoterSet
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
 from migrator.supervision import OnError, Supervisor, TaskKind
-from migrator.wire.answers import ANSWER
+from migrator.wire.requests import REQUEST
 
 log = logging.getLogger(__name__)
 
@@ -177,9 +177,10 @@ class QuorumRunner:
             await self._before_vote(request.candidate_id)
         context = next(self._contexts)
         try:
-            reply = self._expect(context)
-            self._step(ev.RequestReceived(context, request))
-            found = await reply
+            with REQUEST.get().abandonable():  # a fetch of somebody who has gone needs no answer
+                reply = self._expect(context)
+                self._step(ev.RequestReceived(context, request))
+                found = await reply
             if isinstance(found, fx.ReadLog):
                 return await self._log_read(context, found)
             if isinstance(found, fx.ReadSnapshot):
@@ -195,13 +196,13 @@ class QuorumRunner:
         return future
 
     async def _log_read(self, context: Hashable, effect: fx.ReadLog) -> FetchResponse:
-        answer = ANSWER.get()
+        asked = REQUEST.get()
         try:
-            size = self._reads.size_of(effect, _most(answer.is_contested))
+            size = self._reads.size_of(effect, _most(asked.is_contested))
         except StorageError as error:
             self._fail(error)
             raise
-        await answer.reserve(size)
+        await asked.reserve(size)
         response = self._expect(context)
         if self._is_closed:
             response.cancel()
@@ -210,9 +211,9 @@ class QuorumRunner:
         return read
 
     async def _snapshot_read(self, effect: fx.ReadSnapshot) -> FetchSnapshotResponse:
-        answer = ANSWER.get()
-        most = min(effect.max_bytes, _most(answer.is_contested))
-        await answer.reserve(most)
+        asked = REQUEST.get()
+        most = min(effect.max_bytes, _most(asked.is_contested))
+        await asked.reserve(most)
         response = self._storage.read_snapshot_chunk(effect.response, most)
         self._gauge.count(Work.READ_BYTES, len(response.data))
         return response

@@ -24,7 +24,7 @@ from migrator.drill.doors.intruder import (
 from migrator.drill.security.protection import IN_CLEAR, WITH_NOTHING, ControllerDoor, Secured
 from migrator.drill.security.users import INTRUDER, OPERATOR
 from migrator.raft.transport import TransportError
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.server import KafkaListener
 

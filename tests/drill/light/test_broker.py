@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.light.broker import LightBroker, LightBrokerOptions
-from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from tests.drill.support.control_requests import (
     FULL,

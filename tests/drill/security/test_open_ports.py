@@ -13,7 +13,7 @@ from migrator.drill.security.open_ports import listening_ports, why_in_clear
 from migrator.drill.security.protection import CLIENTS, InClear, Secured
 from migrator.drill.security.users import BROKER
 from migrator.parts.processes import free_port
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.security import ListenerSecurity
 from migrator.wire.server import KafkaListener
 from tests.conftest import ZooKeeperSpace

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from immutables import Map
 from kio.schema.errors import ErrorCode
 
-from migrator.apis.authorization import Access, Authorizer
+from migrator.apis.authorization import Access, Authorizer, Unlimited
 from migrator.controller.acl_index import AclIndex
 from migrator.controller.acls import CLUSTER_NAME
 from migrator.controller.decision import RefusedError
@@ -21,22 +19,19 @@ from migrator.node.access.callers import (
 )
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.records.uuid import Uuid
+from migrator.wire.aside import INLINE_BYTES
+from migrator.wire.book import Caller, Share
 from migrator.wire.callers import MAX_REQUEST_ELEMENTS
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import ANONYMOUS, Principal
 from migrator.wire.schemas import (
     CONTROLLER_APIS,
-    ENVELOPE,
-    RequestHeader,
     build,
-    encode_request_header,
     request_type,
 )
 from migrator.wire.server import ListenerLimits
-from migrator.wire.shares import Caller, Share
-from tests.wire.support.principals import encode_principal
 
-HEARTBEAT, CREATE_TOPICS, DESCRIBE_CONFIGS = 63, 19, 32
+HEARTBEAT, CREATE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 63, 19, 32, 60
 BROKER, ADMIN, READER, APP = (Principal("User", name) for name in ("broker", "admin", "reader", "app"))
 HOST = "10.0.0.1"
 
@@ -51,25 +46,7 @@ def callers() -> ClusterCallers:
     rights = {BROKER: AclOperation.CLUSTER_ACTION, ADMIN: AclOperation.ALTER, READER: AclOperation.DESCRIBE}
     entries = Map({Uuid(bytes([number])): entry(*right) for number, right in enumerate(rights.items())})
     authorizer = Authorizer(AclIndex.of(entries), (), allow_if_no_acl=False)
-    return ClusterCallers(lambda principal, host: authorizer.access_of(str(principal), host))
-
-
-def frame(message: Any) -> bytearray:
-    header = RequestHeader(message.__api_key__, message.__version__, 1, "client")
-    return bytearray(b"".join(encode_request_header(header) + encode_entity(message)))
-
-
-def topics(count: int) -> Any:
-    return build(request_type(CREATE_TOPICS, 7), topics=tuple({"name": f"t{i}"} for i in range(count)))
-
-
-def envelope(message: Any, principal: Principal) -> Any:
-    return build(
-        request_type(ENVELOPE, 0),
-        request_data=bytes(frame(message)),
-        request_principal=encode_principal(principal),
-        client_host_address=bytes((10, 0, 0, 9)),
-    )
+    return ClusterCallers(lambda principal, host: authorizer.access_of(str(principal), host), lambda: 1)
 
 
 @pytest.mark.parametrize(
@@ -83,46 +60,42 @@ def envelope(message: Any, principal: Principal) -> Any:
     ],
 )
 def test_whose_work_a_request_is(principal: Principal, caller: Caller) -> None:
-    work = callers().work(frame(topics(1)), principal, HOST, "connection")
-    assert work is not None
-    assert work.caller == caller
+    assert callers().caller(principal, HOST, "connection") == caller
 
 
-def test_a_forwarded_request_is_its_clients_work() -> None:
-    for principal, share in ((APP, Share.OTHERS), (ADMIN, Share.OPERATORS)):
-        work = callers().work(frame(envelope(topics(1), principal)), BROKER, HOST, "connection")
-        assert work is not None
-        assert work.caller == Caller(share, principal)
+@pytest.mark.parametrize(
+    ("share", "api_key", "size", "waits"),
+    [
+        (Share.BROKERS, HEARTBEAT, 100, False),
+        (Share.OPERATORS, DESCRIBE_CLUSTER, 100, False),
+        (Share.BROKERS, HEARTBEAT, INLINE_BYTES + 1, True),
+        (Share.BROKERS, CREATE_TOPICS, 100, True),
+        (Share.OTHERS, DESCRIBE_CLUSTER, 100, True),
+        (Share.STRANGERS, HEARTBEAT, 100, True),
+    ],
+)
+def test_who_waits(share: Share, api_key: int, size: int, waits: bool) -> None:
+    """Of callers without rights every request does: thousands of small ones made a turn of the event loop long."""
+    assert callers().waits(share, api_key, size) is waits
 
 
-def test_nobody_without_rights_is_taken_for_the_client_that_he_names() -> None:
-    work = callers().work(frame(envelope(topics(5_000), ADMIN)), APP, HOST, "connection")
-    assert work is not None
-    assert work.caller == Caller(Share.OTHERS, APP)
+def test_a_caller_has_rights_as_soon_as_the_entries_are_loaded() -> None:
+    """Rights were weighed when a connection was made: a broker that connected before the entries were loaded had no
+    rights until it connected again."""
+    known: list[Access] = []
 
-
-@pytest.mark.parametrize("cut", [*range(30, 120, 7)])
-def test_an_envelope_that_cannot_be_opened_is_its_senders_work(cut: int) -> None:
-    whole = frame(envelope(topics(1_000), APP))
-    work = callers().work(whole[:cut] + bytes(20_000), BROKER, HOST, "connection")
-    assert work is not None
-    assert work.caller.share in (Share.BROKERS, Share.OTHERS)
-
-
-def test_a_small_request_waits_for_nobody() -> None:
-    assert callers().work(frame(build(request_type(HEARTBEAT, 1))), BROKER, HOST, "connection") is None
-    assert callers().work(frame(envelope(build(request_type(20, 6)), APP)), BROKER, HOST, "connection") is None
-
-
-def test_while_the_entries_are_not_loaded_nobody_has_rights() -> None:
     class Unknown:
         def allows(self, *_: object) -> bool:
             raise RefusedError(ErrorCode.unknown_server_error)
 
-    unknown: Access = Unknown()
-    work = ClusterCallers(lambda *_: unknown).work(frame(topics(1)), BROKER, HOST, "connection")
-    assert work is not None
-    assert work.caller == Caller(Share.OTHERS, BROKER)
+    def access_of(principal: Principal, host: str) -> Access:
+        del principal, host
+        return known[-1] if known else Unknown()
+
+    found = ClusterCallers(access_of, lambda: len(known))
+    assert found.caller(BROKER, HOST, "connection") == Caller(Share.OTHERS, BROKER)
+    known.append(Unlimited())
+    assert found.caller(BROKER, HOST, "connection") == Caller(Share.BROKERS, "connection")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +109,8 @@ def test_while_the_entries_are_not_loaded_nobody_has_rights() -> None:
     ],
 )
 def test_how_many_elements_a_caller_may_send(principal: Principal, api_key: int, most: int) -> None:
-    assert callers().max_elements(api_key, 100_000_000, principal, HOST) == most
+    share = callers().caller(principal, HOST, "connection").share
+    assert callers().max_elements(share, api_key, 100_000_000) == most
 
 
 @pytest.mark.parametrize("in_sync", [1, 2, 3, 5])
@@ -150,4 +124,4 @@ def test_whatever_a_broker_asks_in_one_alter_partition_has_few_enough_elements(i
     encoded = encode_entity(build(request_type(ALTER_PARTITION, version), topics=rows))
     whole = ListenerLimits().max_request_bytes
     elements = whole // sum(map(len, encoded)) * (1 + partitions * (1 + in_sync))
-    assert MAX_REQUEST_ELEMENTS < elements <= callers().max_elements(ALTER_PARTITION, whole, BROKER, HOST)
+    assert MAX_REQUEST_ELEMENTS < elements <= callers().max_elements(Share.BROKERS, ALTER_PARTITION, whole)

@@ -16,9 +16,9 @@ from migrator.parts.processes import free_port
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.raft.transport import RaftHandler, TransportError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
-from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import NO_PRE_VOTES, KafkaRaftTransport, RaftService
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import SERVED_APIS
 from migrator.wire.server import KafkaListener
 from tests.rpc.test_raft_transports import OK, PEER, VOTE, Grpc, grpc_transport

@@ -28,7 +28,7 @@ from migrator.preflight.protocol_versions import KEY as PROTOCOL_VERSION
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     API_VERSIONS,
     DESCRIBE_CONFIGS,

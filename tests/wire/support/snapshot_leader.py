@@ -31,9 +31,9 @@ from migrator.records.metadata import (
     ZkMigrationStateRecord,
 )
 from migrator.records.versions import FEATURE_NAME, parse_version
-from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.raft_transport import RaftService
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, build, response_type
 from migrator.wire.server import KafkaListener
 
