@@ -26,7 +26,9 @@ MAX_WAITING = 2
 MAX_WAITING_BYTES = 1024 * 1024
 """From so many on, no frame is read behind those that wait."""
 FIRST_BUFFER = 64 * 1024
-"""Bytes of a frame's first buffer; it is doubled whenever it is full."""
+"""Bytes of a frame's first buffer; it is doubled whenever it is full, by `LARGEST_STEP` at most."""
+LARGEST_STEP = 4 * 1024 * 1024
+"""To fill 50 MB with zeros took a turn of the event loop 50 milliseconds."""
 WRITE_SLICE = 256 * 1024
 """Bytes handed to the socket at a time."""
 LINGER_SECONDS = 5.0
@@ -70,6 +72,8 @@ class FrameStream(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(4)
         self._body: bytearray | None = None
+        self._granted = 0
+        """How many bytes of the frame that arrives have room."""
         self._filled = 0
         self._frames: deque[tuple[bytearray, Charge]] = deque()
         self._end: Exception | None = None
@@ -210,7 +214,11 @@ class FrameStream(asyncio.BufferedProtocol):
             self._connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the loop's signature)
-        return memoryview(self._head if self._body is None else self._body)[self._filled :]
+        if self._body is None:
+            return memoryview(self._head)[self._filled :]
+        # Only here: while the loop tells of what it has read, it still holds a view, and nothing can be resized.
+        self._body += bytes(self._granted - len(self._body))
+        return memoryview(self._body)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
@@ -221,8 +229,9 @@ class FrameStream(asyncio.BufferedProtocol):
                 return
             self._size, self._filled = size, 0
             self._began = asyncio.get_running_loop().time()
+            self._body, self._granted = bytearray(), 0
             self._arriving = self._account.open(self.cut_off)
-            self._grow(b"", self._arriving)
+            self._grow(self._arriving)
         elif self._body is not None and self._arriving is not None and self._filled == self._size:
             self._arriving.arrived()
             self._frames.append((self._body, self._arriving))
@@ -231,26 +240,23 @@ class FrameStream(asyncio.BufferedProtocol):
             if self._transport is not None and (len(self._frames) >= MAX_WAITING or waiting >= MAX_WAITING_BYTES):
                 self._transport.pause_reading()
             self._wake(self._reader)
-        elif self._body is not None and self._arriving is not None and self._filled == len(self._body):
-            self._grow(self._body, self._arriving)
+        elif self._arriving is not None and self._filled == self._granted:
+            self._grow(self._arriving)
 
-    def _grow(self, body: bytes | bytearray, charge: Charge) -> None:
-        """A bigger buffer for the frame that arrives; nothing is read until there is room for it. (The loop still holds
-        a view of the old one, so that it cannot be resized.)"""
-        size = min(self._size, max(FIRST_BUFFER, 2 * len(body)))
+    def _grow(self, charge: Charge) -> None:
+        """A bigger buffer for the frame that arrives; nothing is read until there is room for it."""
+        size = min(self._size, self._granted + min(max(FIRST_BUFFER, self._granted), LARGEST_STEP))
 
-        def grown() -> None:
-            self._body = bytearray(size)
-            self._body[: len(body)] = body
+        def granted() -> None:
+            self._granted = size
             charge.handed()
             if self._asked is not None:
                 self._began += asyncio.get_running_loop().time() - self._asked
                 self._asked = None
                 self._resume()
 
-        self._body = None
-        charge.move(Stage.READING, size, grown)
-        if self._body is None:
+        charge.move(Stage.READING, size, granted)
+        if self._granted < size:
             self._asked = asyncio.get_running_loop().time()
             if self._transport is not None:
                 self._transport.pause_reading()
