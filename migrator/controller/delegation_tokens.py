@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.controller.context import Context, ControllerSettings, supports
 from migrator.controller.decision import Decision, RefusedError, decided
-from migrator.controller.token_index import token_hmac
+from migrator.controller.token_index import size_of, token_hmac
 from migrator.image.model import DelegationToken, MetadataImage
 from migrator.image.security import token_record
 from migrator.records.metadata import MetadataRecord, RemoveDelegationTokenRecord
@@ -27,7 +27,8 @@ MAX_RENEWERS: Final = 100
 MAX_RENEWER_BYTES: Final = 16 * 1024
 """Of the names of all renewers together. Whoever has logged in may create tokens, and a token is kept for days in the
 memory and on the disk of every controller and in ZooKeeper. Kafka has no bound; resource managers name one or two."""
-MAX_TOKENS_OF_OWNER: Final = 10_000
+MAX_BYTES_OF_OWNER: Final = 16 * 1024 * 1024
+"""Of all tokens of one owner: some 13,000 usual ones, or 700 with as many renewers as may be."""
 LATEST_MS: Final = 253_402_300_799_999
 """No token lives longer than the year 9999, the last that a time of our messages has. With a lifetime near 2^63 ms,
 stock adds past the end of a long, and its tokens have expired before they are made."""
@@ -71,7 +72,7 @@ def create_token(image: MetadataImage, request: CreateTokenRequest, context: Con
     """Issue a token.
 
     :raises RefusedError: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION
-        for more renewers, or more tokens of the owner, than this controller keeps.
+        for more renewers, or more bytes of the owner's tokens, than this controller keeps.
     """
     secret = _secret(image, context)
     if not all(renewer.startswith(USER_PREFIX) for renewer in request.renewers):
@@ -101,10 +102,12 @@ def _check_bounds(request: CreateTokenRequest, context: Context) -> None:
             ErrorCode.policy_violation,
             f"A token has at most {MAX_RENEWERS} renewers, with {MAX_RENEWER_BYTES} bytes of names together.",
         )
-    if context.index.tokens.count_of(request.owner) >= MAX_TOKENS_OF_OWNER:
+    size = size_of(request.owner, request.requester, renewers)
+    if context.index.tokens.bytes_of(request.owner) + size > MAX_BYTES_OF_OWNER:
         raise RefusedError(
             ErrorCode.policy_violation,
-            f"{request.owner} has {MAX_TOKENS_OF_OWNER} delegation tokens. Expire some of them first.",
+            f"The delegation tokens of {request.owner} would take more than {MAX_BYTES_OF_OWNER} bytes. Expire some of "
+            "them first.",
         )
 
 

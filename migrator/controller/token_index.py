@@ -1,4 +1,4 @@
-"""Delegation tokens by HMAC, which is all that those who renew them say, and their number by owner.
+"""Delegation tokens by HMAC, which is all that those who renew them say, and what they take by owner.
 
 Anybody who has logged in may ask for a token, and ask to renew one: without the index each such request would cost the
 HMACs of all tokens there are. Source: ``DelegationTokenCache``.
@@ -12,10 +12,17 @@ from collections.abc import Iterable, Mapping
 
 from migrator.image.model import DelegationToken
 
+TOKEN_BYTES, NAME_BYTES = 1_024, 64
+
 
 def token_hmac(secret: bytes, token_id: str) -> bytes:
     """The HMAC by which a client owns a token."""
     return hmac.digest(secret, token_id.encode(), "sha512")
+
+
+def size_of(owner: str, requester: str, renewers: Iterable[str]) -> int:
+    """Bytes of memory that a token takes, about: each name is a string of its own."""
+    return TOKEN_BYTES + sum(NAME_BYTES + len(name.encode()) for name in (owner, requester, *renewers))
 
 
 class TokenIndex:
@@ -24,13 +31,13 @@ class TokenIndex:
     :param secret: the cluster's secret key; without one nothing is found.
     """
 
-    __slots__ = ("_by_owner", "_ids", "_owners", "_secret")
+    __slots__ = ("_by_owner", "_ids", "_secret", "_sizes")
 
     def __init__(self, secret: bytes | None = None) -> None:
         self._secret = secret
         self._ids: dict[bytes, str] = {}
-        self._owners: dict[str, str] = {}
-        """By token id."""
+        self._sizes: dict[str, tuple[str, int]] = {}
+        """Owner and bytes, by token id."""
         self._by_owner: Counter[str] = Counter()
 
     def follow(self, after: Mapping[str, DelegationToken], changed: Iterable[str]) -> None:
@@ -39,13 +46,14 @@ class TokenIndex:
             return
         for token_id in changed:
             digest = token_hmac(self._secret, token_id)
-            token, before = after.get(token_id), self._owners.pop(token_id, None)
+            token, before = after.get(token_id), self._sizes.pop(token_id, None)
             if before is not None:
-                self._by_owner[before] -= 1
+                self._by_owner[before[0]] -= before[1]
             if token is not None:
+                size = size_of(token.owner, token.requester, token.renewers)
                 self._ids[digest] = token_id
-                self._owners[token_id] = token.owner
-                self._by_owner[token.owner] += 1
+                self._sizes[token_id] = token.owner, size
+                self._by_owner[token.owner] += size
             else:
                 self._ids.pop(digest, None)
 
@@ -53,8 +61,8 @@ class TokenIndex:
         """The id of the token with that HMAC."""
         return self._ids.get(digest)
 
-    def count_of(self, owner: str) -> int:
-        """How many tokens this principal owns."""
+    def bytes_of(self, owner: str) -> int:
+        """What the tokens of this principal take."""
         return self._by_owner[owner]
 
     def __eq__(self, other: object) -> bool:

@@ -294,16 +294,20 @@ def test_a_token_names_few_renewers(renewers: tuple[str, ...]) -> None:
     assert issued(controller, renewers=renewers[: MAX_RENEWERS - 1] if len(renewers) > 1 else ("User:r",))
 
 
-def test_an_owner_has_a_bounded_number_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.controller.delegation_tokens.MAX_TOKENS_OF_OWNER", 3)
+def test_the_tokens_of_an_owner_take_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand with as many renewers as may be took a controller 520 MiB."""
     controller = token_controller()
     created = [issued(controller) for _ in range(3)]
+    most = controller.index.tokens.bytes_of("User:a") + 100
+    monkeypatch.setattr("migrator.controller.delegation_tokens.MAX_BYTES_OF_OWNER", most)
     controller.decide(renew_token, TokenChange("User:a", created[0].hmac, 5))
-    with pytest.raises(RefusedError, match="User:a has 3 delegation tokens") as refusal:
+    with pytest.raises(RefusedError, match="tokens of User:a would take more than") as refusal:
         issued(controller, requester="User:admin")
     assert refusal.value.error.code is ErrorCode.policy_violation
     assert issued(controller, owner="User:b")
     controller.decide(expire_token, TokenChange("User:a", created[1].hmac, -1))
+    with pytest.raises(RefusedError, match="Expire some of them first"):
+        issued(controller, renewers=tuple(f"User:{number}" for number in range(MAX_RENEWERS)))
     assert issued(controller)
 
 
