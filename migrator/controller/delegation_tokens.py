@@ -6,7 +6,7 @@ Source: Kafka's ``DelegationTokenControlManager``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -146,11 +146,12 @@ def _moment(milliseconds: int) -> int:
     return min(milliseconds, LATEST_MS)
 
 
-def expired_tokens(image: MetadataImage, context: Context) -> Iterator[MetadataRecord]:
-    """What the periodic sweep removes."""
-    for token in image.tokens.values():
-        if is_expired(token, context.wall_ms):
-            yield RemoveDelegationTokenRecord(token.token_id)
+def expired_tokens(image: MetadataImage, context: Context, token_ids: Iterable[str]) -> Iterator[MetadataRecord]:
+    """What the periodic sweep removes of these tokens."""
+    for token_id in token_ids:
+        token = image.tokens.get(token_id)
+        if token is not None and is_expired(token, context.wall_ms):
+            yield RemoveDelegationTokenRecord(token_id)
 
 
 def is_expired(token: DelegationToken, wall_ms: int) -> bool:

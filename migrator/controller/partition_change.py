@@ -16,7 +16,7 @@ from migrator.controller.brokers_view import default_directory, directory_of, is
 from migrator.controller.context import Context, supports, zk_brokers_allowed
 from migrator.controller.effective import UncleanElections
 from migrator.controller.index import TopicPartition
-from migrator.image.model import MetadataImage, PartitionRegistration
+from migrator.image.model import MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import (
     NO_LEADER,
     NO_LEADER_CHANGE,
@@ -159,6 +159,17 @@ class ChangeRules:
         return _if_changed(wanted, current)
 
 
+def present(
+    image: MetadataImage, partitions: Iterable[TopicPartition]
+) -> Iterator[tuple[TopicPartition, TopicImage, PartitionRegistration]]:
+    """Those that exist: some may have been deleted since they were put down to be looked at."""
+    for where in partitions:
+        topic = image.topics.by_id.get(where[0])
+        partition = None if topic is None else topic.partitions.get(where[1])
+        if topic is not None and partition is not None:
+            yield where, topic, partition
+
+
 def leader_and_isr_changes(
     image: MetadataImage,
     context: Context,
@@ -172,12 +183,10 @@ def leader_and_isr_changes(
     rules = ChangeRules(image, context, without=without, also=also)
     unclean = UncleanElections(image, context)
     topic_id, election = None, Election.ONLINE
-    for where in partitions:
-        topic = image.topics.by_id[where[0]]
+    for where, topic, partition in present(image, partitions):
         if topic.topic_id != topic_id:
             topic_id = topic.topic_id
             election = Election.UNCLEAN if unclean.enabled(topic.name) else Election.ONLINE
-        partition = topic.partitions[where[1]]
         isr = partition.isr if without is None else tuple(b for b in partition.isr if b != without)
         record = rules.change(where, partition, PartitionTarget(isr=isr, election=election))
         if record is not None:

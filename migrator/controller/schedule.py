@@ -7,14 +7,17 @@ forbids (`migration_gate`) is put off by an interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from migrator.controller import periodic
 from migrator.controller.context import Context, ControllerSettings
 from migrator.controller.decision import Decision
+from migrator.controller.index import ControllerIndex, TopicPartition
 from migrator.controller.migration_gate import Operation, refusal
 from migrator.image.model import MetadataImage
+from migrator.turns import parts
 from migrator.values import value
 
 UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
@@ -25,40 +28,65 @@ MISSING_LEADERS_MS: Final = 200
 """How soon a new leader, or the end of the copy, is followed by the election of leaders that are missing."""
 
 
+def _nothing(_image: MetadataImage, _index: ControllerIndex) -> Iterable[Any]:
+    return ()
+
+
 @value
 class Task:
-    """Something done every ``interval_ms``, or only once; its decision answers True when it wants another turn soon."""
+    """Something done every ``interval_ms``, or only once.
+
+    What it goes through (``keys``) is put down when it begins, and is decided upon over several turns; each decision is
+    made of the image of its day.
+    """
 
     operation: Operation
     interval_ms: int
-    decide: Callable[[MetadataImage, Context], Decision[Any]]
+    decide: Callable[[MetadataImage, Context, Sequence[Any]], Decision[Any]]
+    keys: Callable[[MetadataImage, ControllerIndex], Iterable[Any]] = _nothing
     once: bool = False
+
+
+def _leaderless(_image: MetadataImage, index: ControllerIndex) -> Iterable[TopicPartition]:
+    return index.leaderless
+
+
+def _imbalanced(_image: MetadataImage, index: ControllerIndex) -> Iterable[TopicPartition]:
+    return index.imbalanced
+
+
+def _tokens(image: MetadataImage, _index: ControllerIndex) -> Iterable[str]:
+    return image.tokens
 
 
 def tasks_of(settings: ControllerSettings) -> tuple[Task, ...]:
     """The periodic tasks that the settings ask for; fencing, whose time follows from sessions, is not among them."""
     tasks = [
-        Task(Operation.ELECT_MISSING, MISSING_LEADERS_MS, periodic.elect_missing_leaders, once=True),
-        Task(Operation.ELECT_UNCLEAN, UNCLEAN_ELECTION_INTERVAL_MS, periodic.elect_unclean_leaders),
-        Task(Operation.SWEEP_TOKENS, settings.delegation_token_expiry_check_interval_ms, periodic.sweep_tokens),
+        Task(Operation.ELECT_MISSING, MISSING_LEADERS_MS, periodic.elect_missing_leaders, _leaderless, once=True),
+        Task(Operation.ELECT_UNCLEAN, UNCLEAN_ELECTION_INTERVAL_MS, periodic.elect_unclean_leaders, _leaderless),
+        Task(
+            Operation.SWEEP_TOKENS, settings.delegation_token_expiry_check_interval_ms, periodic.sweep_tokens, _tokens
+        ),
     ]
     if settings.metadata_max_idle_interval_ms > 0:
         tasks.append(Task(Operation.NO_OP, settings.metadata_max_idle_interval_ms, periodic.no_op))
     if settings.auto_leader_rebalance_enable:
         interval_ms = settings.leader_imbalance_check_interval_seconds * 1000
-        tasks.append(Task(Operation.BALANCE_LEADERS, interval_ms, periodic.balance_leaders))
+        tasks.append(Task(Operation.BALANCE_LEADERS, interval_ms, periodic.balance_leaders, _imbalanced))
     return tuple(tasks)
 
 
 class Schedule:
     """The due times of a leader's periodic tasks, in monotonic milliseconds."""
 
-    __slots__ = ("_due_ms", "_fencing_put_off_ms", "_tasks")
+    __slots__ = ("_due_ms", "_fencing_put_off_ms", "_tasks", "_walks")
 
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
         self._tasks = tasks_of(settings)
         self._due_ms = {task.operation: now_ms + task.interval_ms for task in self._tasks}
         self._fencing_put_off_ms = now_ms
+        self._walks: dict[Operation, Iterator[tuple[Any, ...]]] = {}
+        """What is left of the keys of tasks that have begun."""
 
     def next_due_ms(self, image: MetadataImage, context: Context) -> int | None:
         """When there is something to do next; None when never, as things are."""
@@ -79,13 +107,21 @@ class Schedule:
                 continue
             self._due_ms[task.operation] = context.now_ms + task.interval_ms
             if refusal(image, task.operation, transaction_open=context.transaction_open) is None:
-                decision = task.decide(image, context)
-                if decision.response:
+                decision = self._decide_on(task, image, context)
+                if task.operation in self._walks:
                     self._due_ms[task.operation] = context.now_ms + SOON_MS
                 elif task.once:
                     del self._due_ms[task.operation]
                 return task.operation, decision
         return None
+
+    def _decide_on(self, task: Task, image: MetadataImage, context: Context) -> Decision[Any]:
+        walk = self._walks.pop(task.operation, None) or parts(task.keys(image, context.index))
+        decision = task.decide(image, context, next(walk, ()))
+        following = next(walk, None)
+        if following is not None:
+            self._walks[task.operation] = chain((following,), walk)
+        return decision
 
     def _fencing_due_ms(self, image: MetadataImage, context: Context) -> int | None:
         silent_from = context.sessions.next_check_ms(image, context.now_ms)

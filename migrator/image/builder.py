@@ -77,10 +77,13 @@ class ImageBuilder:
 
     def build(self, provenance: Provenance) -> tuple[MetadataImage, Changes]:
         """The resulting image, and what differs from the base. Nothing may be replayed afterwards."""
-        base, topics, cluster, settings, security = (
-            self._base, self._topics, self._cluster, self._settings, self._security,
-        )  # fmt: skip
-        image = MetadataImage(
+        return self.image(provenance), self._changes()
+
+    def image(self, provenance: Provenance) -> MetadataImage:
+        """The resulting image, whose price does not depend on how much was replayed. Nothing may be replayed
+        afterwards."""
+        topics, cluster, settings, security = self._topics, self._cluster, self._settings, self._security
+        return MetadataImage(
             provenance=provenance,
             features=settings.features(),
             cluster=cluster.finish(),
@@ -92,7 +95,12 @@ class ImageBuilder:
             scram=security.scram.snapshot(),
             tokens=security.tokens.snapshot(),
         )
-        changes = Changes(
+
+    def _changes(self) -> Changes:
+        base, topics, cluster, settings, security = (
+            self._base, self._topics, self._cluster, self._settings, self._security,
+        )  # fmt: skip
+        return Changes(
             features=bool(settings.levels.changed),
             zk_migration_state=(settings.zk_migration_state, settings.migration_hold)
             != (base.features.zk_migration_state, base.features.migration_hold),
@@ -108,7 +116,6 @@ class ImageBuilder:
             tokens=frozenset(security.tokens.changed),
             records=self.records,
         )
-        return image, changes
 
 
 def _no_op(record: rec.NoOpRecord) -> None:

@@ -74,7 +74,9 @@ def _differing(before: MetadataImage, after: MetadataImage) -> Iterator[_Differi
         for topic_id, topic in new.items():
             yield from _topic(topic_id, old.get(topic_id), topic)
         for topic_id, topic in old.items():
-            if topic_id not in new:
+            if topic_id in new:
+                yield 0, ()
+            else:
                 yield from _topic(topic_id, topic, None)
 
 
@@ -118,8 +120,7 @@ def _between(before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Reco
             yield -1, records(key, old)
         yield 1, records(key, item)
     for key, old in before.items():
-        if key not in after:
-            yield -1, records(key, old)
+        yield (0, ()) if key in after else (-1, records(key, old))
 
 
 def _singles(image: MetadataImage) -> Mapping[str, Iterable[rec.MetadataRecord]]:

@@ -69,7 +69,7 @@ def load_snapshot(
             raise InvariantViolation(f"record {number} of the snapshot, a {kind}, does not fit: {error}") from error
         if turn.is_over(size=size):
             yield None
-    yield builder.build(provenance)[0]
+    yield builder.image(provenance)
 
 
 def _features(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:

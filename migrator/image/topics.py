@@ -115,10 +115,6 @@ class TopicsBuilder:
 
     def finish(self) -> TopicsImage:
         """The resulting topics. Nothing may be changed afterwards."""
-        for topic_id, (partitions, _) in self._open.items():
-            topic = self._by_id.get(topic_id)
-            if topic is not None and topic.partitions is not partitions:
-                self._by_id.put(topic_id, TopicImage(topic.name, topic_id, partitions))
         counts = PartitionCounts(self._all, self._offline, self._without_preferred)
         return TopicsImage(self._by_id.snapshot(), self._ids.snapshot(), counts)
 
@@ -153,6 +149,7 @@ class TopicsBuilder:
             raise InvariantViolation(_no_topic(topic_id))
         opened: tuple[dict[int, PartitionRegistration], set[int]] = (dict(topic.partitions), set())
         self._open[topic_id] = opened
+        self._by_id.put(topic_id, TopicImage(topic.name, topic_id, opened[0]))
         return opened
 
     def _changed(self, old: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:

@@ -55,13 +55,15 @@ class TrackedMap(Generic[K, V]):
 
 
 class TrackedDicts(Generic[K, V]):
-    """A map of string-keyed dictionaries under change. Each is copied at most once; those left empty disappear."""
+    """A map of string-keyed dictionaries under change. Each is copied once, at its first change; those left empty
+    disappear."""
 
-    __slots__ = ("_copies", "_entries")
+    __slots__ = ("_copies", "_emptied", "_entries")
 
     def __init__(self, base: Map[K, Mapping[str, V]]) -> None:
         self._entries: TrackedMap[K, Mapping[str, V]] = TrackedMap(base)
         self._copies: dict[K, dict[str, V]] = {}
+        self._emptied: set[K] = set()
 
     @property
     def changed(self) -> set[K]:
@@ -74,19 +76,21 @@ class TrackedDicts(Generic[K, V]):
 
     def discard(self, key: K, name: str) -> None:
         """Drop one item of the dictionary at ``key``, if it is there."""
-        self._copy(key).pop(name, None)
+        items = self._copy(key)
+        items.pop(name, None)
+        if not items:
+            self._emptied.add(key)
 
     def clear(self, key: K) -> None:
         """Drop the dictionary at ``key``, if there is one."""
-        if key in self._copies or self._entries.get(key) is not None:
-            self._copies[key] = {}
+        if self._entries.get(key) is not None:
+            self._copy(key).clear()
+            self._emptied.add(key)
 
     def finish(self) -> Map[K, Mapping[str, V]]:
         """The resulting map. Nothing may be changed afterwards."""
-        for key, items in self._copies.items():
-            if items:
-                self._entries.put(key, items)
-            else:
+        for key in self._emptied:
+            if not self._copies[key]:
                 self._entries.remove(key)
         return self._entries.snapshot()
 
@@ -94,6 +98,7 @@ class TrackedDicts(Generic[K, V]):
         items = self._copies.get(key)
         if items is None:
             items = self._copies[key] = dict(self._entries.get(key) or {})
+            self._entries.put(key, items)
         return items
 
 

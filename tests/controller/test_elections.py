@@ -109,21 +109,20 @@ def test_unclean_sweep_reads_the_effective_configuration(controller: LeadingCont
     for broker_id in (2, 1):
         controller.beat(broker_id, want_fence=True)
     controller.beat(2)
-    controller.commit(elect_unclean_leaders(controller.image, controller.context()))
+    controller.commit(elect_unclean_leaders(controller.image, controller.context(), controller.index.leaderless))
     assert controller.partition("t").leader == NO_LEADER
     controller.write(ConfigRecord(ConfigResourceType.BROKER, "", "unclean.leader.election.enable", "true"))
-    assert controller.commit(elect_unclean_leaders(controller.image, controller.context())) is False
+    controller.commit(elect_unclean_leaders(controller.image, controller.context(), controller.index.leaderless))
     assert controller.partition("t").leader == 2
     assert controller.partition("never").leader == NO_LEADER
 
 
-def test_balance_partition_leaders_in_turns(controller: LeadingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(periodic, "MAX_ELECTIONS_PER_TURN", 2)
+def test_leaders_are_balanced_where_the_preferred_one_can_lead(controller: LeadingController) -> None:
     topic_id = controller.create("t", *[(1, 2)] * 3, (3, 2))
     controller.write(*(PartitionChangeRecord(n, topic_id, leader=2) for n in range(4)))
     controller.beat(3, want_fence=True)
-    assert controller.commit(balance_leaders(controller.image, controller.context())) is True
-    assert controller.commit(balance_leaders(controller.image, controller.context())) is False
+    gone = (some_uuid(7), 0)
+    controller.commit(balance_leaders(controller.image, controller.context(), [gone, *controller.index.imbalanced]))
     assert [controller.partition("t", n).leader for n in range(4)] == [1, 1, 1, 2], "a fenced broker gets none"
     assert list(controller.index.imbalanced) == [(topic_id, 3)]
 
@@ -131,7 +130,7 @@ def test_balance_partition_leaders_in_turns(controller: LeadingController, monke
 def test_no_op_record_from_its_level_on() -> None:
     for level, expected in ((4, ()), (5, (NoOpRecord(),))):
         controller = LeadingController(level=level)
-        assert tuple(periodic.no_op(controller.image, controller.context()).records) == expected
+        assert tuple(periodic.no_op(controller.image, controller.context(), ()).records) == expected
 
 
 def test_reassign_partitions(controller: LeadingController) -> None:

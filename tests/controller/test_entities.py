@@ -379,7 +379,7 @@ def test_sweep_removes_expired_tokens_only() -> None:
     controller = token_controller()
     gone, kept = issued(controller, max_lifetime_ms=5), issued(controller)
     controller.wall_ms += 6
-    records = tuple(sweep_tokens(controller.image, controller.context()).records)
+    records = tuple(sweep_tokens(controller.image, controller.context(), controller.image.tokens).records)
     assert records == (RemoveDelegationTokenRecord(gone.token.token_id),)
     assert kept.token.token_id in controller.image.tokens
 

@@ -120,8 +120,12 @@ class Controller(RuleBasedStateMachine):
 
     @rule()
     def periodic(self) -> None:
-        self.controller.commit(balance_leaders(self.controller.image, self.controller.context()))
-        self.controller.commit(elect_unclean_leaders(self.controller.image, self.controller.context()))
+        self.controller.commit(
+            balance_leaders(self.controller.image, self.controller.context(), self.controller.index.imbalanced)
+        )
+        self.controller.commit(
+            elect_unclean_leaders(self.controller.image, self.controller.context(), self.controller.index.leaderless)
+        )
 
     @invariant()
     def partitions_are_sound(self) -> None:

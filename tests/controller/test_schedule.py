@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.controller import periodic
+from migrator import turns
 from migrator.controller.migration_gate import Operation
 from migrator.controller.schedule import FENCING_PUT_OFF_MS, MISSING_LEADERS_MS, SOON_MS, Schedule
 from migrator.records.metadata import (
@@ -47,7 +47,7 @@ def test_an_interval_of_zero_or_a_flag_turns_tasks_off() -> None:
 
 
 def test_a_task_that_is_not_finished_goes_on_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(periodic, "MAX_ELECTIONS_PER_TURN", 2)
+    monkeypatch.setattr(turns, "TURN_RECORDS", 2)
     controller = LeadingController(metadata_max_idle_interval_ms=0)
     controller.start([1, 2])
     topic_id = controller.create("t", *[(1, 2)] * 5)
@@ -56,8 +56,8 @@ def test_a_task_that_is_not_finished_goes_on_soon(monkeypatch: pytest.MonkeyPatc
     controller.sessions.follow(controller.image, [1, 2], controller.now_ms)
     start = controller.now_ms
     done = run(controller, Schedule(controller.settings, start), start + 300_000 + 5 * SOON_MS)
-    turns = [at - start for at, task in done if task is Operation.BALANCE_LEADERS]
-    assert turns == [300_000, 300_000 + SOON_MS, 300_000 + 2 * SOON_MS]
+    times = [at - start for at, task in done if task is Operation.BALANCE_LEADERS]
+    assert times == [300_000, 300_000 + SOON_MS, 300_000 + 2 * SOON_MS]
     assert [controller.partition("t", n).leader for n in range(5)] == [1] * 5
 
 

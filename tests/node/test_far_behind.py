@@ -14,7 +14,7 @@ from migrator.config.settings import Settings
 from migrator.log.metadata_log import MetadataLog
 from migrator.node.core import NodeCore
 from migrator.node.quorum import reads
-from migrator.node.quorum.intake import TURN_BATCHES, check_records
+from migrator.node.quorum.intake import check_records
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse, RaftResponse
@@ -108,7 +108,7 @@ async def test_no_turn_of_the_loop_does_more_than_its_share(tmp_path: Path) -> N
     away = quorum.cluster.start(AWAY)
     await quorum.cluster.agree(leader.storage.log.end_offset() - 1)
     largest = away.gauge.largest
-    assert 0 < largest[Work.CHECKED_BATCHES] <= TURN_BATCHES
+    assert 0 < largest[Work.CHECKED_BATCHES] <= TURN_RECORDS
     assert 0 < largest[Work.CHECKED_BYTES] <= TURN_BYTES + BATCH_BYTES_MAX
     assert 0 < largest[Work.RECORDS] <= 2 * TURN_RECORDS
     assert 0 < largest[Work.WRITTEN_BYTES] <= reads.READ_BYTES_MAX
@@ -161,9 +161,9 @@ async def test_a_batch_of_an_epoch_that_has_not_come_is_refused() -> None:
 
 
 async def test_a_slow_machine_takes_what_it_has_checked_in_time() -> None:
-    data = history(small=3 * TURN_BATCHES)
+    data = history(small=3 * TURN_RECORDS)
     response = FetchResponse(ErrorCode.none, ErrorCode.none, 1, 1, 0, 0, records=data)
     checked = await check_records(response, 0, asyncio.get_running_loop().time(), TurnGauge())
     assert checked.run is not None
-    assert 0 < checked.run.batches <= TURN_BATCHES
+    assert 0 < checked.run.batches <= TURN_RECORDS
     assert next(iter_headers(data[checked.run.size :])).base_offset == checked.run.next_offset

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from migrator.clock import wall_ms
+from migrator.image.replay import replay_snapshot
+from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.log.snapshots import SnapshotStore, SnapshotWriter, iter_snapshot
 from migrator.node.core import OpenedDirectory
+from migrator.records.metadata import DelegationTokenRecord, FeatureLevelRecord
+from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED
+from migrator.turns import TURN_BYTES
+from tests.image.support.strategies import image_of
 from tests.log.support.golden import DYNAMIC
 from tests.node.support.cluster import Cluster, running, until
 from tests.node.test_core import write
@@ -65,3 +73,25 @@ async def test_a_stock_directory_of_kraft_version_1_leads_and_its_snapshots_name
     assert b'"data_version":1' in state
     await cluster.stop(7)
     assert not cluster.failures
+
+
+async def test_a_snapshot_of_large_records_takes_turns_of_few_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewers = tuple(f"User:{number:0>150}" for number in range(100))
+    tokens = [DelegationTokenRecord("User:o", "User:o", renewers, 0, 9, 9, f"t{number}") for number in range(30)]
+    image = image_of([FeatureLevelRecord(FEATURE_NAME, LATEST_SUPPORTED), *tokens])
+    turns: list[int] = []
+    append = SnapshotWriter.append
+
+    def counted(self: SnapshotWriter, values: Sequence[bytes], *, now_ms: int) -> None:
+        turns.append(sum(map(len, values)))
+        append(self, values, now_ms=now_ms)
+
+    monkeypatch.setattr(SnapshotWriter, "append", counted)
+    snapshot_id = await write_snapshot(tmp_path, image)
+    most = sum(turns) // 30 + TURN_BYTES
+    assert sum(turns) > 5 * most
+    assert max(turns) < most
+    steps = replay_snapshot(snapshot_id.offset, 1, iter_snapshot(SnapshotStore(tmp_path).path(snapshot_id)))
+    assert len(list(steps)) > sum(turns) // most, "it is read in as many turns"

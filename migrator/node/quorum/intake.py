@@ -15,10 +15,8 @@ from migrator.raft.messages import FetchResponse
 from migrator.records.contents import check_contents
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, RunChecker
-from migrator.turns import TURN_BYTES, give_back
+from migrator.turns import TURN_BYTES, TURN_RECORDS, give_back
 from migrator.values import value
-
-TURN_BATCHES = 1_000
 
 
 @value
@@ -67,7 +65,7 @@ async def check_records(
 def _check_part(checker: RunChecker, gauge: TurnGauge) -> bool:
     batches, size = checker.checked_batches, checker.checked_bytes
     try:
-        is_more = checker.advance(TURN_BATCHES, TURN_BYTES)
+        is_more = checker.advance(TURN_RECORDS, TURN_BYTES)
         check_contents(checker.checked_from(size))
         return is_more
     finally:

@@ -1,0 +1,209 @@
+"""What happens to a cluster with much metadata, one after the other: what `lifetime` counts the turns of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator import turns
+from migrator.clock import monotonic_ms
+from migrator.config.settings import Settings
+from migrator.controller.brokers import register_broker
+from migrator.controller.decision import Decision
+from migrator.controller.heartbeats import HeartbeatRequest, HeartbeatResponse, heartbeat
+from migrator.controller.migration_gate import Operation
+from migrator.controller.schedule import Schedule
+from migrator.controller.sessions import Sessions
+from migrator.image.model import Acl, ImageDelta, MetadataImage
+from migrator.image.security import acl_record
+from migrator.migration.broker_rpcs.requests import Terms, Told, plan_full, plan_takeover
+from migrator.node import image_proof
+from migrator.node.access.authorization import Authorization
+from migrator.node.core import NodeCore
+from migrator.node.metadata import MetadataRuntime
+from migrator.node.quorum import reads
+from migrator.node.status_source import NodeStatusSource
+from migrator.records import metadata as rec
+from migrator.turns import give_back, in_turns, parts
+from tests.controller.support.leading_controller import registration, some_uuid
+from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, Cluster, until
+
+PROPERTIES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "broker.session.timeout.ms": "600000",
+    "delegation.token.secret.key": "secret",
+    "controller.quorum.fetch.timeout.ms": "10000",
+    "metadata.max.idle.interval.ms": "0",
+}
+BROKERS = (1, 2, 3)
+PARTITIONS = 2
+RENEWERS = tuple(f"User:renewer-{number}" for number in range(5))
+LONG_AGO_MS = 10**9
+TAKEN = 3
+
+
+def contents(topics: int) -> Iterator[rec.MetadataRecord]:
+    """As many entries of each kind as topics."""
+    for number in range(topics):
+        name, topic_id = f"t{number}", some_uuid(number)
+        yield rec.TopicRecord(name, topic_id)
+        yield rec.ConfigRecord(rec.ConfigResourceType.TOPIC, name, "retention.ms", "5")
+        for partition in range(PARTITIONS):
+            first = (number + partition) % len(BROKERS)
+            replicas = BROKERS[first:] + BROKERS[:first]
+            yield rec.PartitionRecord(partition, topic_id, replicas, replicas, (), (), replicas[0], 0, 0, 0)
+        yield acl_record(some_uuid(10**6 + number), Acl(2, name, 3, f"User:u{number}", "*", 3, 3))
+        entity = (rec.QuotaEntity("user", f"u{number}"),)
+        yield rec.ClientQuotaRecord(entity, "producer_byte_rate", 5.0, remove=False)
+        yield rec.UserScramCredentialRecord(f"u{number}", 1, b"salt", b"stored", b"server", 4096)
+        yield rec.DelegationTokenRecord("User:o", "User:o", RENEWERS, 0, 2**60, 2**60, f"token-{number}")
+
+
+async def write(node: NodeCore, records: Iterator[rec.MetadataRecord]) -> None:
+    for some in parts(records):
+        decision = Decision(None, some, atomic=False)
+        await node.controller.write(Operation.ALTER_CONFIGS, lambda _image, _context: decision)  # noqa: B023 (awaited)
+
+
+async def beat(node: NodeCore, broker_id: int, **changes: Any) -> HeartbeatResponse:
+    epoch = node.metadata.published.cluster.brokers[broker_id].epoch
+    fields: dict[str, Any] = {"want_fence": False, "want_shut_down": False, **changes}
+    request = HeartbeatRequest(broker_id, epoch, node.storage.log.end_offset(), **fields)
+    return await node.controller.write(Operation.HEARTBEAT, lambda image, context: heartbeat(image, request, context))
+
+
+async def register(node: NodeCore, broker_id: int) -> None:
+    wanted = registration(broker_id, cluster_id=CLUSTER_ID)
+    await node.controller.write(
+        Operation.REGISTER_BROKER, lambda image, context: register_broker(image, wanted, context)
+    )
+    await beat(node, broker_id)
+
+
+async def live(topics: int, directory: Path) -> AsyncIterator[str]:
+    """Name each phase when it is over; first, without a name, when the cluster is full."""
+    image_proof.DUTY, reads.TURN_READS = 1.0, 5
+    cluster = Cluster(directory, 3, **PROPERTIES)
+    cluster.format()
+    for node_id in (1, 2):
+        cluster.start(node_id)
+    leader = await cluster.leader()
+    for broker_id in BROKERS:
+        await register(leader, broker_id)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turns, "TURN_RECORDS", 1_000)
+        await write(leader, contents(topics))
+        await cluster.agree(leader.storage.log.end_offset() - 1)
+    authorization = Authorization(cluster.settings(1), leader.metadata, cluster.failures.append)
+    yield ""
+    try:
+        async for name in _phases(cluster, leader):
+            yield name
+    finally:
+        del authorization
+        for node_id in list(cluster.nodes):
+            await cluster.stop(node_id)
+    assert not cluster.failures
+
+
+async def _phases(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
+    image = leader.metadata.snapshot_image
+    assert image is not None
+    snapshot_id = await leader.snapshotter.write(image)
+    yield "a snapshot is written and read back"
+    await leader.image_proof.replay()
+    yield "the image is compared with a replay of the log"
+    NodeStatusSource(leader_settings(cluster, leader), leader, FOLLOWS, lambda _after: []).status()
+    yield "the status is asked for"
+    terms = Terms("PLAINTEXT")
+    async for _ in in_turns(plan_takeover(image, terms, image.topics.ids, -1)):
+        pass
+    async for _ in in_turns(plan_full(image, terms, Told(), 2**60)):
+        pass
+    yield "brokers in ZooKeeper mode are told everything"
+
+    leader.storage.log._forget_before(snapshot_id, 0)
+    third = cluster.start(3)
+    authorization = Authorization(cluster.settings(3), third.metadata, cluster.failures.append)
+    await until(lambda: third.metadata.published.provenance.offset >= image.provenance.offset, "the third follows")
+    yield "a snapshot is installed"
+    await cluster.agree(leader.storage.log.end_offset() - 1)
+    del authorization
+
+    async for name in _brokers(leader, cluster.settings(1)):
+        yield name
+    await cluster.agree(leader.storage.log.end_offset() - 1)
+    leader.quorum.resign(leader.quorum.epoch)
+    await until(lambda: leader.controller.epoch is None, "no longer the leader")
+    leader = await cluster.leader()
+    yield "another controller leads"
+    async for name in _cut_off(cluster, leader):
+        yield name
+
+
+def leader_settings(cluster: Cluster, leader: NodeCore) -> Any:
+    return cluster.settings(next(node_id for node_id, node in cluster.nodes.items() if node is leader))
+
+
+async def _brokers(leader: NodeCore, settings: Settings) -> AsyncIterator[str]:
+    going, silent, _ = BROKERS
+    others = (silent, BROKERS[2])
+    while not (await beat(leader, going, want_shut_down=True)).should_shut_down:
+        for broker_id in others:
+            await beat(leader, broker_id)
+    await until(lambda: leader.metadata.published.cluster.brokers[going].fenced, "the broker is fenced")
+    yield "a broker shuts down"
+    leader.keeper.sessions.touch(silent, leader.storage.log.end_offset(), monotonic_ms() - LONG_AGO_MS)
+    await until(lambda: leader.metadata.published.cluster.brokers[silent].fenced, "the silent broker is fenced")
+    yield "a silent broker is fenced"
+    for broker_id in (going, silent):
+        await beat(leader, broker_id)
+    yield "brokers are back"
+    epoch, schedule = leader.quorum.epoch, Schedule(settings, monotonic_ms() - LONG_AGO_MS)
+    while await leader.controller.run_due(schedule, epoch) is not None or schedule._walks:
+        await asyncio.sleep(0.002)
+    yield "every periodic task is due"
+
+
+async def _cut_off(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
+    """The leader writes what nobody else gets, and has to forget it."""
+    node_id = next(key for key, node in cluster.nodes.items() if node is leader)
+    topics = len(leader.metadata.image.topics.by_id)
+    cluster.wires.cut.add(node_id)
+    names = (rec.ConfigRecord(rec.ConfigResourceType.TOPIC, f"t{n}", "flush.ms", "1") for n in range(topics))
+    await write_lost(leader, names)
+    other = await cluster.leader()
+    await write(other, iter((rec.ConfigRecord(rec.ConfigResourceType.BROKER, "", "a", "b"),)))
+    cluster.wires.cut.clear()
+    await cluster.agree(other.metadata.published.provenance.offset)
+    yield "a leader that was cut off forgets what it wrote"
+
+
+def plant() -> None:
+    """Two loops over everything: one in Python whenever something is published, one in C when a node becomes active."""
+    tell, begin = MetadataRuntime._tell, Sessions.begin
+
+    def looks_at_all(self: MetadataRuntime, delta: ImageDelta) -> None:
+        for _ in delta.after.topics.by_id.values():
+            pass
+        tell(self, delta)
+
+    def sorts_all(self: Sessions, image: MetadataImage, now_ms: int) -> None:
+        sorted(image.acls)
+        begin(self, image, now_ms)
+
+    MetadataRuntime._tell = looks_at_all  # type: ignore[method-assign]
+    Sessions.begin = sorts_all  # type: ignore[method-assign]
+
+
+async def write_lost(node: NodeCore, records: Iterator[rec.MetadataRecord]) -> None:
+    epoch = node.controller.epoch
+    assert epoch is not None
+    for some in parts(records):
+        await node.controller.append(epoch, some)
+        await give_back()
