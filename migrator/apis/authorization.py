@@ -6,7 +6,7 @@ decides. Reading and writing imply describing. Source: ``StandardAuthorizerData`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from migrator.controller.acl_index import AclIndex
@@ -42,29 +42,69 @@ class Unlimited:
         return True
 
 
-class Audited:
-    """Another access, whose denials are told.
+Question = tuple[AclOperation, ResourceType, str]
 
-    :param denied: hears operation, type and name.
+
+class Trail:
+    """What was asked of the authorizer in one request, and what it said, in the order of the first time.
+
+    Each question counts once, however often it is asked. Of what is denied so many are kept; the others are counted in
+    ``denied_more``: whoever has no rights chooses how many there are.
     """
 
-    __slots__ = ("denied", "within")
+    __slots__ = ("allowed", "denied", "denied_more")
+    DENIED_MAX: Final = 50
 
-    def __init__(self, within: Access, denied: Callable[[AclOperation, ResourceType, str], None]) -> None:
+    def __init__(self) -> None:
+        self.allowed: dict[Question, None] = {}
+        self.denied: dict[Question, None] = {}
+        self.denied_more = 0
+
+    def hear(self, question: Question, *, allowed: bool) -> None:
+        """One more answer."""
+        if allowed:
+            self.allowed[question] = None
+        elif len(self.denied) < self.DENIED_MAX:
+            self.denied[question] = None
+        elif question not in self.denied:
+            self.denied_more += 1
+
+
+class Audited:
+    """Another access, which leaves a trail.
+
+    :param tells_denials: False for what a caller may lack: it has asked for something else that may suffice.
+    """
+
+    __slots__ = ("_tells_denials", "trail", "within")
+
+    def __init__(self, within: Access, trail: Trail, *, tells_denials: bool = True) -> None:
         self.within = within
-        self.denied = denied
+        self.trail = trail
+        self._tells_denials = tells_denials
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """As the other says."""
         allowed = self.within.allows(operation, resource_type, name)
-        if not allowed:
-            self.denied(operation, resource_type, name)
+        if allowed or self._tells_denials:
+            self.trail.hear((operation, resource_type, name), allowed=allowed)
         return allowed
 
 
 def unlogged(access: Access) -> Access:
-    """For questions that the caller did not ask: what may be shown of a list, or may be done beside what was asked."""
+    """For questions that the caller did not ask: what an answer shows. (``logIfAllowed`` and ``logIfDenied`` false)."""
     return access.within if isinstance(access, Audited) else access
+
+
+def undenied(access: Access) -> Access:
+    """For rights that suffice, and that the caller may lack (``logIfDenied`` false)."""
+    return Audited(access.within, access.trail, tells_denials=False) if isinstance(access, Audited) else access
+
+
+def tell(access: Access, question: Question, *, allowed: bool) -> None:
+    """Leave in the trail what a handler decides by itself."""
+    if isinstance(access, Audited):
+        access.trail.hear(question, allowed=allowed)
 
 
 class Authorizer:

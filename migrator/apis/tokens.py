@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from migrator.apis.authorization import tell
 from migrator.apis.call import Call
 from migrator.apis.fields import milliseconds_in, time_out
 from migrator.controller.context import Context
@@ -21,6 +23,7 @@ from migrator.controller.delegation_tokens import (
 )
 from migrator.image.model import MetadataImage
 from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.records.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from migrator.wire.principal import Principal
 
 USER: Final = "User"
@@ -36,6 +39,13 @@ FORBIDDEN: Final = (
 
 def token_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """CreateDelegationToken 0-3; from version 3 on for another owner, too."""
+    with _told(call, AclOperation.CREATE) as done:
+        decision, token_id = _create(call, image, context)
+        done(token_id)
+    return decision
+
+
+def _create(call: Call, image: MetadataImage, context: Context) -> tuple[Decision[Any], str]:
     _check_connection(call)
     owner = _owner(call)
     if owner != call.principal and not call.access.allows(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
@@ -58,7 +68,7 @@ def token_creation(call: Call, image: MetadataImage, context: Context) -> Decisi
         token_id=created.token.token_id,
         hmac=created.hmac,
     )
-    return decision.answering(response)
+    return decision.answering(response), created.token.token_id
 
 
 def refuse_token_creation(call: Call, error: ApiError) -> Any:
@@ -75,12 +85,14 @@ def refuse_token_creation(call: Call, error: ApiError) -> Any:
 
 def token_renewal(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """RenewDelegationToken 0-2."""
-    return _change(call, image, context, renew_token, milliseconds_in(call.body.renew_period))
+    with _told(call, AclOperation.ALTER) as done:
+        return _change(call, image, context, renew_token, milliseconds_in(call.body.renew_period), done)
 
 
 def token_expiry(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """ExpireDelegationToken 0-2."""
-    return _change(call, image, context, expire_token, milliseconds_in(call.body.expiry_time_period))
+    with _told(call, AclOperation.DELETE) as done:
+        return _change(call, image, context, expire_token, milliseconds_in(call.body.expiry_time_period), done)
 
 
 def refuse_token_change(call: Call, error: ApiError) -> Any:
@@ -98,10 +110,25 @@ def _change(
     context: Context,
     decide: Callable[[MetadataImage, TokenChange, Context], Decision[int]],
     period_ms: int,
+    done: Callable[[str], None],
 ) -> Decision[Any]:
     _check_connection(call)
     decision = decide(image, TokenChange(str(call.principal), bytes(call.body.hmac), period_ms), context)
+    for record in decision.records:
+        if isinstance(record, DelegationTokenRecord | RemoveDelegationTokenRecord):
+            done(record.token_id)
     return decision.answering(call.respond(expiry_timestamp=time_out(decision.response)))
+
+
+@contextmanager
+def _told(call: Call, operation: AclOperation) -> Iterator[Callable[[str], None]]:
+    """No access control entry decides who may do that with a token, so the trail hears it from here: of which token,
+    once that is known, or that it was refused."""
+    try:
+        yield lambda token_id: tell(call.access, (operation, ResourceType.DELEGATION_TOKEN, token_id), allowed=True)
+    except RefusedError:
+        tell(call.access, (operation, ResourceType.DELEGATION_TOKEN, ""), allowed=False)
+        raise
 
 
 def _check_connection(call: Call) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.apis.authorization import allows_cluster, unlogged
+from migrator.apis.authorization import allows_cluster, undenied
 from migrator.apis.call import Call, error_fields
 from migrator.apis.fields import uuid_in, uuid_out
 from migrator.controller.context import Context
@@ -46,7 +46,7 @@ def topic_creation(call: Call, image: MetadataImage, context: Context) -> Decisi
     asked = call.body.topics
     errors = dict(_creation_errors(call, asked))
     allowed = [topic for topic in asked if topic.name not in errors]
-    shown = unlogged(call.access)
+    shown = undenied(call.access)
     request = CreateTopicsRequest(
         topics=tuple(_new_topic(topic) for topic in allowed),
         validate_only=getattr(call.body, "validate_only", False),
@@ -150,7 +150,7 @@ def _throttle(quota: MutationQuota) -> dt.timedelta:
 
 def _creation_errors(call: Call, topics: Iterable[Any]) -> Iterator[tuple[str, ApiError]]:
     counts = Counter(topic.name for topic in topics)
-    everything = allows_cluster(unlogged(call.access), AclOperation.CREATE)
+    everything = allows_cluster(undenied(call.access), AclOperation.CREATE)
     for name, count in counts.items():
         if count > 1:
             yield name, DUPLICATE
@@ -232,7 +232,7 @@ class _Deletion:
 
     def __init__(self, call: Call, image: MetadataImage) -> None:
         self._image = image
-        self._everything = allows_cluster(unlogged(call.access), AclOperation.DELETE)
+        self._everything = allows_cluster(undenied(call.access), AclOperation.DELETE)
         self._call = call
         self.granted: dict[Uuid, str] = {}
         self.refused: list[tuple[str | None, Uuid, ApiError]] = []

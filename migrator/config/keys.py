@@ -218,6 +218,30 @@ OWN_KEYS: tuple[Key, ...] = (
         "Size at which the journal of transitions is rotated; one older file is kept.",
     ),
     Key(
+        "migrator.authorizer.log.file",
+        "string",
+        "",
+        "",
+        "File of the log of the authorizer. Empty: authorizer-log.jsonl in the metadata directory. Full files get a "
+        "number behind this name.",
+    ),
+    Key(
+        "migrator.authorizer.log.max.bytes",
+        "long",
+        "268435456",
+        "[1048576,...]",
+        "Size of all files of the authorizer's log together: one that is being written, and nine older ones.",
+    ),
+    Key(
+        "migrator.authorizer.log.allowed",
+        "string",
+        "changes",
+        "[changes, all]",
+        "What the log of the authorizer gets of requests that were allowed. changes: ALTER, ALTER_CONFIGS, CREATE, "
+        "DELETE, delegation tokens, and the first CLUSTER_ACTION of each connection. all: everything. Denied "
+        "requests are logged in both cases.",
+    ),
+    Key(
         "migrator.log.format",
         "string",
         "text",

@@ -163,6 +163,9 @@ class Settings:
     migrator_finish_require_verify: bool
     migrator_copy_batch_records: int
     migrator_journal_max_bytes: int
+    migrator_authorizer_log_file: str
+    migrator_authorizer_log_max_bytes: int
+    migrator_authorizer_log_allowed: str
     migrator_log_format: str
 
     @cached_property

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+from migrator.apis.authorization import Audited, Trail
 from migrator.apis.call import ApiKind, Call
 from migrator.apis.fields import uuid_in
 from migrator.apis.registry import APIS, answer, check_access, refuse
@@ -15,6 +16,7 @@ from migrator.controller.context import Context
 from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.image.model import MetadataImage
+from migrator.node.access.audit import Audit
 from migrator.node.access.authorization import Authorization
 from migrator.node.access.callers import BEYOND_THEIR_SIZE, ClusterCallers
 from migrator.node.active import ActiveController
@@ -46,6 +48,7 @@ class ControllerEndpoint:
     :param read_context: what reads may depend on, on any node.
     :param on_failure: told when the authorizer cannot follow its entries.
     :param refused: takes note of the registrations that brokers are refused.
+    :param audit: takes note of what was decided about callers.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class ControllerEndpoint:
         read_context: Callable[[], Context],
         on_failure: OnFailure,
         refused: RefusedBrokers | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._metadata = metadata
         self._controller = controller
@@ -68,17 +72,36 @@ class ControllerEndpoint:
         self._quorum_answers = quorum_answers
         self._read_context = read_context
         self._refused = refused or RefusedBrokers()
+        self._audit = audit
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded."""
-        if context.api_key == ENVELOPE:
-            return await self._open(context, body)
-        return await self._dispatch(context, body)
+        trail = Trail()
+        opens = context.api_key == ENVELOPE
+        answering = self._open(context, body, trail) if opens else self._dispatch(context, body, trail)
+        return await self._audited(context, body, trail, answering)
 
-    async def _open(self, context: RequestContext, body: Any) -> Any:
+    async def _audited(
+        self,
+        context: RequestContext,
+        body: Any,
+        trail: Trail,
+        answering: Awaitable[Any],
+        by: RequestContext | None = None,
+    ) -> Any:
+        """The same answer, once it is noted what was decided. Who leaves before the answer is noted, too."""
+        answer = None
+        try:
+            answer = await answering
+        finally:
+            if self._audit is not None:
+                self._audit.tell(context, by, body, answer, trail)
+        return answer
+
+    async def _open(self, context: RequestContext, body: Any, trail: Trail) -> Any:
         """The request of a broker's client, which counts as the client's own."""
         try:
-            check_access(self._call(context, body))
+            check_access(self._call(context, body, trail))
             opened = partial(open_envelope, context, body, self.callers)
             size = len(body.data)
             with REQUEST.get().abandonable():
@@ -87,11 +110,13 @@ class ControllerEndpoint:
             return envelope_error(error.error.code)
         except EnvelopeError as error:
             return envelope_error(error.error)
-        answered = await self._dispatch(forwarded.context, forwarded.body, forwarded=True)
-        enclosed = partial(envelope_response, forwarded.context, answered)
+        inner, request, inside = forwarded.context, forwarded.body, Trail()
+        answering = self._dispatch(inner, request, inside, forwarded=True)
+        answered = await self._audited(inner, request, inside, answering, by=context)
+        enclosed = partial(envelope_response, inner, answered)
         return await MESSAGES.run(enclosed) if is_big(answered) else enclosed()
 
-    def _call(self, context: RequestContext, body: Any, *, forwarded: bool = False) -> Call:
+    def _call(self, context: RequestContext, body: Any, trail: Trail, *, forwarded: bool = False) -> Call:
         """``forwarded``: the broker in front has seen to it that its client may speak of tokens."""
         principal = context.principal
         return Call(
@@ -99,14 +124,14 @@ class ControllerEndpoint:
             version=context.api_version,
             body=body,
             principal=principal,
-            access=self._authorization.access_of(principal, context.peer_host, (context.api_key, context.api_version)),
+            access=Audited(self._authorization.access_of(principal, context.peer_host), trail),
             listener=context.listener,
             client_id=context.client_id or "",
             may_use_tokens=(forwarded or principal != ANONYMOUS) and not principal.token_authenticated,
         )
 
-    async def _dispatch(self, context: RequestContext, body: Any, *, forwarded: bool = False) -> Any:
-        call = self._call(context, body, forwarded=forwarded)
+    async def _dispatch(self, context: RequestContext, body: Any, trail: Trail, *, forwarded: bool = False) -> Any:
+        call = self._call(context, body, trail, forwarded=forwarded)
         try:
             if call.key in RAFT_KEYS:
                 check_access(call)

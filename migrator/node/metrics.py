@@ -18,6 +18,7 @@ from migrator.node.metadata import APPLYING
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.propagation import FOLLOWING
 from migrator.node.reassignment import VoterReassignment
+from migrator.observe.authorizer_log import AuthorizerLog
 from migrator.observe.health import NodeHealth
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
@@ -42,6 +43,7 @@ def reader(
     insight: MigrationInsight,
     reassignment: VoterReassignment,
     health: LoopHealth,
+    authorizer_log: AuthorizerLog,
 ) -> Callable[[], Reading]:
     """A function that may be called from any thread: images are immutable, everything else is single numbers."""
 
@@ -88,6 +90,8 @@ def reader(
             images_different=0 if images is None else len(images.different),
             images_age_ms=-1 if images is None else wall_ms() - images.time_ms,
             last_verdict=insight.last_verdict,
+            authorizer_log_failing=authorizer_log.is_failing,
+            authorizer_log_lost=authorizer_log.lost,
             task_failures=failures,
         )
 

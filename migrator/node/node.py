@@ -22,6 +22,7 @@ from migrator.errors import InvariantViolation, MigratorError, OperatorError
 from migrator.image.model import MetadataImage
 from migrator.machine import THIS_MACHINE, Machine, machine, running_on
 from migrator.node.access.accounts import PublishedAccounts
+from migrator.node.access.audit import Audit
 from migrator.node.access.connection_bounds import connection_quotas, listener_limits
 from migrator.node.access.dynamic_bounds import DynamicBounds
 from migrator.node.access.ip_rates import IpRates
@@ -86,9 +87,10 @@ ServeGrpc = Callable[[Sequence[Service], Identities], GrpcServer]
 class Notes:
     """What this node notes for its operators, and needs for nothing else."""
 
-    def __init__(self) -> None:
+    def __init__(self, audit: Audit | None = None) -> None:
         self.votes = VoteNotes()
         self.refused = RefusedBrokers()
+        self.audit = audit
 
 
 class StopReason:
@@ -166,7 +168,8 @@ async def _assemble(
     gate = WriteGate(settings)
     signals = VoterSignals(settings, addresses.voters, security, addresses.registered)
     stack.push_async_callback(signals.close)
-    notes = Notes()
+    audit = _audit(settings, failure, stack)
+    notes = Notes(audit)
     core = NodeCore(
         settings,
         directory,
@@ -197,7 +200,7 @@ async def _assemble(
     source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current, journal)
     _serve_metrics(
         settings,
-        reader(settings, core, insight, reassignment, health),
+        reader(settings, core, insight, reassignment, health, audit.log),
         partial(node_health, core, health),
         times,
         insight.write_times,
@@ -308,6 +311,13 @@ def _migration(
     return insight
 
 
+def _audit(settings: Settings, failure: StopReason, stack: AsyncExitStack) -> Audit:
+    audit = Audit(settings, failure)
+    stack.push_async_callback(audit.close)
+    audit.start()
+    return audit
+
+
 def _reassignment(
     settings: Settings,
     core: NodeCore,
@@ -391,6 +401,7 @@ def _listeners(
         read_context=_read_context(settings, core),
         on_failure=failure,
         refused=notes.refused,
+        audit=notes.audit,
     )
     quotas = connection_quotas(settings, IpRates(lambda: core.metadata.published.quotas))
     accounts = PublishedAccounts(settings, cluster_id, core.metadata)

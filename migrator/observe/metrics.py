@@ -80,6 +80,8 @@ class Reading:
     images_age_ms: int
     last_verdict: int
     """Of the last verification: 1 equal, 0 different, -1 none."""
+    authorizer_log_failing: bool
+    authorizer_log_lost: int
     task_failures: Mapping[str, TaskFailures]
 
 
@@ -206,6 +208,16 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "migrator_images_age_ms",
         "How long ago the leader compared its metadata with those of the others; -1 never, and elsewhere",
         lambda r: r.images_age_ms,
+    ),
+    (
+        "migrator_authorizer_log_failing",
+        "1 while the log of the authorizer cannot be written",
+        lambda r: r.authorizer_log_failing,
+    ),
+    (
+        "migrator_authorizer_log_lost_lines",
+        "Lines of the log of the authorizer that found no room, since this controller was started",
+        lambda r: r.authorizer_log_lost,
     ),
     ("migrator_verify_last_verdict", "1 equal, 0 different, -1 nobody told this leader", lambda r: r.last_verdict),
 )

@@ -26,7 +26,7 @@ from migrator.wire.encode import Chunks, encode_entity
 from migrator.wire.envelope import Envelope, EnvelopeError
 from migrator.wire.frames import FrameStream, slices
 from migrator.wire.principal import ANONYMOUS
-from migrator.wire.requests import REQUEST, Request, RequestContext
+from migrator.wire.requests import REQUEST, Request, RequestContext, Session
 from migrator.wire.sasl import SaslServer, SessionExpiredError
 from migrator.wire.schemas import (
     API_VERSIONS,
@@ -87,6 +87,7 @@ class Connection:
         self._account = account
         self._principal = ANONYMOUS
         self._sasl: SaslServer | None = None
+        self._session = Session()
         self.host = host
         self.busy = False
         """Whether a request is being worked on or answered."""
@@ -278,7 +279,7 @@ class Connection:
         if key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
             return _response(header, SaslServer.refuse(key, version))
         context = RequestContext(
-            key, version, correlation, header.client_id, self._principal, self._listener.name, self.host
+            key, version, correlation, header.client_id, self._principal, self._listener.name, self.host, self._session
         )
         try:
             response = await self._listener.handler.handle(context, body)

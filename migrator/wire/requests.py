@@ -18,9 +18,20 @@ LOOK_SECONDS = 0.25
 """How often somebody looks for peers who keep others waiting."""
 
 
+class Session:
+    """What is remembered of one connection for as long as it stands."""
+
+    __slots__ = ("has_acted",)
+
+    def __init__(self) -> None:
+        self.has_acted = False
+        """Whether its first CLUSTER_ACTION has been logged."""
+
+
 @value
 class RequestContext:
-    """What the handler knows about a request besides its body. ``peer_host``: see `migrator.wire.hosts`."""
+    """What the handler knows about a request besides its body. ``peer_host``: see `migrator.wire.hosts`. ``session``:
+    None of a request that a broker has forwarded."""
 
     api_key: int
     api_version: int
@@ -29,6 +40,7 @@ class RequestContext:
     principal: Principal
     listener: str
     peer_host: str
+    session: Session | None = None
 
 
 class Accounts(Book):

@@ -43,6 +43,8 @@ UNRELATED = {
     "migrator_voter_reassignment_idle_ms",
     "migrator_images_different",
     "migrator_images_age_ms",
+    "migrator_authorizer_log_failing",
+    "migrator_authorizer_log_lost_lines",
 }
 """Of the quorum, not of the migration."""
 MIGRATION = MigrationFigures(
@@ -57,6 +59,7 @@ MIGRATION = MigrationFigures(
 NUMBERS = {field.name: 100 + number for number, field in enumerate(fields(Reading)) if field.type in ("int", "float")}
 READING = Reading(
     **NUMBERS | {"epoch": 7, "role": "leader", "active": True, "voter_reassignment": True},  # type: ignore[arg-type]
+    authorizer_log_failing=True,
     migration=MIGRATION,
     metadata_type=MetadataType.DUAL,
     features={"metadata.version": 21},

@@ -214,7 +214,7 @@ async def test_no_part_of_a_big_frame_makes_a_turn_of_the_loop_long() -> None:
     stream, size = FrameStream(10 * LARGEST_STEP), 10 * LARGEST_STEP
     stream.get_buffer(0)[:4] = struct.pack(">i", size)
     stream.buffer_updated(4)
-    parts = []
+    parts: list[int] = []
     while len(parts) == 0 or sum(parts) < size:
         parts.append(len(stream.get_buffer(0)))
         stream.buffer_updated(parts[-1])

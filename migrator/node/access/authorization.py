@@ -13,7 +13,6 @@ from migrator.config.settings import Settings
 from migrator.controller.acl_index import AclIndex
 from migrator.controller.decision import RefusedError
 from migrator.image.model import ImageDelta
-from migrator.node.access.denials import Denials
 from migrator.node.metadata import MetadataRuntime
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
@@ -51,7 +50,6 @@ class Authorization:
         self._allow_if_no_acl = settings.allow_everyone_if_no_acl_found
         self._metadata = metadata
         self._ready = False
-        self._denials = Denials()
         self._index = AclIndex()
         self._authorizer = self._arranged()
         self._waiting: deque[ImageDelta] = deque()
@@ -61,17 +59,14 @@ class Authorization:
             self._authorizer = self._arranged()
             metadata.subscribers.append(self._published)
 
-    def access_of(self, principal: Principal, host: str, request: tuple[int, int] = (-1, -1)) -> Access:
-        """What somebody may do; what is denied is logged.
-
-        :param request: API key and version, for the log.
-        """
+    def access_of(self, principal: Principal, host: str) -> Access:
+        """What somebody may do."""
         if not self._enabled or str(principal) in self._super_users:
             return Unlimited()
         authorizer = self.authorizer
         if authorizer is None:
             return _NotReady()
-        return self._denials.watch(authorizer.access_of(str(principal), host), str(principal), host, request)
+        return authorizer.access_of(str(principal), host)
 
     @property
     def authorizer(self) -> Authorizer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from migrator.apis.authorization import Access, allows_cluster, unlogged
+from migrator.apis.authorization import Access, allows_cluster
 from migrator.apis.call import ApiKind
 from migrator.apis.registry import APIS
 from migrator.controller.decision import RefusedError
@@ -73,7 +73,7 @@ class ClusterCallers:
         return MAX_WRITTEN_WITHOUT_RIGHTS if writes else MAX_READ_WITHOUT_RIGHTS
 
     def _share(self, principal: Principal, host: str) -> Share:
-        access = unlogged(self._access_of(principal, host))
+        access = self._access_of(principal, host)
         try:
             if allows_cluster(access, AclOperation.CLUSTER_ACTION):
                 return Share.BROKERS

@@ -83,7 +83,7 @@ class Caller:
         :raises OSError: it was refused or closed.
         """
         connection = self._connected(port)
-        if self.login is not None and not _log_in(connection, self.login):
+        if self.login is not None and not log_in(connection, self.login):
             connection.close()
             raise ConnectionRefusedError(f"the login of {self.login.user} has failed")
         return connection
@@ -101,7 +101,7 @@ class Caller:
         return context.wrap_socket(plain, server_hostname="localhost")
 
 
-def _log_in(connection: socket.socket, login: Login) -> bool:
+def log_in(connection: socket.socket, login: Login) -> bool:
     chosen = ask(connection, SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
     if chosen is None or chosen.error_code is not ErrorCode.none:
         return False

@@ -1,0 +1,216 @@
+"""What the authorizer decided in one request, as lines: one JSON object each.
+
+Denials are always said; changes, and the first CLUSTER_ACTION of a connection, where they are allowed; the rest on
+request. What a caller did not ask for (operations that an answer shows) is no decision, as in Kafka. Lines are made
+when the request is answered, so that they have the answer's error. Source: ``StandardAuthorizerData.logAuditMessage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, zip_longest
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.authorization import Question, Trail
+from migrator.apis.call import ApiKind
+from migrator.apis.ordered import KAFKA_NAMES, Part, error_of, parts_of
+from migrator.apis.registry import APIS
+from migrator.errors import PeerError
+from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.values import value
+from migrator.wire.schemas import request_type
+
+NAMES_MAX: Final = 50
+"""In one list of a line; more go into further lines."""
+PARTS_MAX: Final = 5_000
+"""Of one request: an order can be about every partition."""
+NAME_MAX: Final = 300
+"""Characters of one name."""
+NOT_ANSWERED: Final = "NOT_ANSWERED"
+"""Instead of an error: the connection has gone, or this process stops. What was ordered may have come to pass."""
+CHANGES: Final = frozenset(
+    {
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.CREATE_TOKENS,
+    }
+)
+"""Operations that change something, if the request is no mere question."""
+
+
+@value
+class Sender:
+    """Who asked. ``by`` and ``by_host``: the broker that has forwarded the request of its client, or ""."""
+
+    principal: str
+    host: str
+    listener: str
+    by: str = ""
+    by_host: str = ""
+
+
+@value
+class Exchange:
+    """A request and its answer; None if nobody was answered: the connection has gone, or this process stops."""
+
+    key: int
+    version: int
+    body: Any
+    answer: Any = None
+
+
+@value
+class AuditLine:
+    """``content`` becomes the JSON object. ``is_rationed``: anybody may cause such lines, so many of them are counted
+    instead of said."""
+
+    content: dict[str, Any]
+    is_rationed: bool
+
+
+@value
+class _Group:
+    """Questions that differ by name only."""
+
+    operation: AclOperation
+    kind: ResourceType
+    names: list[str]
+
+
+@value
+class _Share:
+    """What of a group has one error: the names, and what was ordered there."""
+
+    error: str | None
+    names: list[str]
+    about: list[str]
+
+
+def audit_lines(
+    sender: Sender, exchange: Exchange, trail: Trail, *, everything: bool, is_first_action: bool
+) -> Iterator[AuditLine]:
+    """
+    :param everything: whether what changes nothing is said where it was allowed.
+    :param is_first_action: whether no CLUSTER_ACTION of this connection was said before.
+    """
+    allowed = [
+        each for each in trail.allowed if everything or _is_said(each, exchange.key, is_first_action=is_first_action)
+    ]
+    if not allowed and not trail.denied:
+        return
+    head = _head(sender, exchange)
+    parts = list(islice(parts_of(exchange.key, exchange.body, exchange.answer), PARTS_MAX))
+    for group in _groups(allowed):
+        is_rationed = group.kind is ResourceType.DELEGATION_TOKEN
+        for share in _shares(group, exchange, parts):
+            for names, about in _chunks(group, share):
+                yield AuditLine(_content(head, group, names, share.error, about, "allowed"), is_rationed)
+    for group in _groups(trail.denied):
+        for share in _shares(group, exchange, parts):
+            (names, about), *more = _chunks(group, share)
+            content = _content(head, group, names, share.error, about, "denied")
+            content["count"] += trail.denied_more + sum(len(rest) for rest, _ in more)
+            yield AuditLine(content, is_rationed=True)
+
+
+def _is_said(question: Question, key: int, *, is_first_action: bool) -> bool:
+    operation, _, _ = question
+    if operation is AclOperation.CLUSTER_ACTION:
+        return is_first_action
+    return operation in CHANGES and APIS[key].kind is not ApiKind.READ
+
+
+def _head(sender: Sender, exchange: Exchange) -> dict[str, Any]:
+    head: dict[str, Any] = {"principal": clipped(sender.principal), "host": sender.host, "listener": sender.listener}
+    if sender.by:
+        head |= {"forwarded_by": clipped(sender.by), "forwarded_from": sender.by_host}
+    head |= {"api": api_name(exchange.key, exchange.version), "version": exchange.version}
+    if getattr(exchange.body, "validate_only", False):
+        head["validate_only"] = True
+    return head
+
+
+def _content(
+    head: Mapping[str, Any], group: _Group, names: list[str], error: str | None, about: list[str], outcome: str
+) -> dict[str, Any]:
+    content = {
+        **head,
+        "operation": group.operation.name,
+        "resource_type": KAFKA_NAMES[group.kind],
+        "pattern": "LITERAL",
+        "resources": [clipped(name) for name in names],
+        "outcome": outcome,
+        "count": len(names),
+    }
+    if error is not None:
+        content["error"] = error
+    if about:
+        content["about"] = [clipped(text) for text in about]
+    return content
+
+
+def _groups(questions: Iterable[Question]) -> Iterator[_Group]:
+    found: dict[tuple[AclOperation, ResourceType], list[str]] = {}
+    for operation, kind, name in questions:
+        found.setdefault((operation, kind), []).append(name)
+    for (operation, kind), names in found.items():
+        yield _Group(operation, kind, names)
+
+
+def _shares(group: _Group, exchange: Exchange, parts: Iterable[Part]) -> Iterable[_Share]:
+    """By error. A topic has the error of its parts; other resources share all parts of the request."""
+    whole = _error_text(exchange)
+    found: dict[str | None, _Share] = {}
+    if group.kind is ResourceType.TOPIC:
+        by_topic: dict[str, list[Part]] = {name: [] for name in group.names}
+        for part in parts:
+            by_topic.get(part.topic, []).append(part)
+        for name, mine in by_topic.items():
+            error = next((part.error for part in mine if part.error is not ErrorCode.none), None)
+            text = whole if error is None else error.name.upper()
+            share = found.setdefault(text, _Share(text, [], []))
+            share.names.append(name)
+            share.about.extend(part.text for part in mine if part.text != name)
+        return found.values()
+    for part in parts:
+        text = part.error.name.upper()
+        found.setdefault(text, _Share(text, list(group.names), [])).about.append(part.text)
+    return found.values() or [_Share(whole, list(group.names), [])]
+
+
+def _error_text(exchange: Exchange) -> str | None:
+    """Of the answer as a whole; None for one that is encoded already."""
+    if exchange.answer is None:
+        return NOT_ANSWERED
+    if isinstance(exchange.answer, list):
+        return None
+    name: str = (error_of(exchange.answer) or ErrorCode.none).name
+    return name.upper()
+
+
+def _chunks(group: _Group, share: _Share) -> list[tuple[list[str], list[str]]]:
+    """Lists that a line can have."""
+    names, about = (
+        [rows[at : at + NAMES_MAX] for at in range(0, len(rows), NAMES_MAX)] for rows in (share.names, share.about)
+    )
+    if group.kind is not ResourceType.TOPIC:  # the same resource, and more of what was ordered
+        names = names[:1] * max(1, len(about))
+    return list(zip_longest(names, about, fillvalue=[]))
+
+
+def clipped(text: str) -> str:
+    """A name, short enough for a line."""
+    return text if len(text) <= NAME_MAX else f"{text[:NAME_MAX]}... ({len(text)} characters)"
+
+
+def api_name(key: int, version: int) -> str:
+    """As Kafka calls the API."""
+    try:
+        name: str = request_type(key, version).__name__
+    except PeerError:
+        return f"API {key}"
+    return name.removesuffix("Request")

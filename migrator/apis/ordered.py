@@ -1,0 +1,166 @@
+"""What a request asked to change, in names: for logs that say who ordered what. Never a value, a salt, a hash, a token.
+
+A part is the name of one thing that was asked for and the error that the answer has for it. A topic's parts are named
+by the topic; the others say what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
+from migrator.records.metadata import ConfigResourceType, ScramMechanism
+from migrator.values import value
+
+KAFKA_NAMES: Final = {
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.TRANSACTIONAL_ID: "TransactionalId",
+    ResourceType.DELEGATION_TOKEN: "DelegationToken",
+    ResourceType.USER: "User",
+}
+"""As stock's logs have them (``SecurityUtils.resourceTypeName``)."""
+
+
+@value
+class Part:
+    """``topic``: the topic that it is about, by whose name the right was asked for; "" for everything else."""
+
+    text: str
+    error: ErrorCode
+    topic: str = ""
+
+
+def parts_of(key: int, body: Any, answer: Any) -> Iterator[Part]:
+    """The parts of a request of API ``key`` and of its answer; none of APIs that change nothing by order."""
+    read = _PARTS.get(key)
+    if read is not None and answer is not None and not isinstance(answer, list):
+        yield from read(body, answer)
+
+
+def error_of(answer: Any) -> ErrorCode | None:
+    """Of the whole answer; None where only parts have one."""
+    code: ErrorCode | None = getattr(answer, "error_code", None)
+    return code
+
+
+def _topics(rows: str) -> Callable[[Any, Any], Iterable[Part]]:
+    def read(_body: Any, answer: Any) -> Iterator[Part]:
+        for row in getattr(answer, rows):
+            name = row.name if row.name is not None else f"id {row.topic_id}"
+            yield Part(name, row.error_code, name)
+
+    return read
+
+
+def _created_acls(body: Any, answer: Any) -> Iterator[Part]:
+    for acl, result in zip(body.creations, answer.results, strict=False):
+        yield Part(_acl(acl, getattr(acl, "resource_pattern_type", PatternType.LITERAL)), result.error_code)
+
+
+def _deleted_acls(_body: Any, answer: Any) -> Iterator[Part]:
+    for result in answer.filter_results:
+        for acl in result.matching_acls:
+            yield Part(_acl(acl, getattr(acl, "pattern_type", PatternType.LITERAL)), result.error_code)
+        if result.error_code is not ErrorCode.none:
+            yield Part("a filter", result.error_code)
+
+
+def _acl(row: Any, pattern: int) -> str:
+    what = f"{_name(AclPermission, row.permission_type)} {_name(AclOperation, row.operation)}"
+    where = KAFKA_NAMES.get(row.resource_type, str(row.resource_type))
+    return f"{what} for {row.principal} from {row.host} on {where}:{_name(PatternType, pattern)}:{row.resource_name}"
+
+
+def _configs(body: Any, answer: Any) -> Iterator[Part]:
+    keys = {(row.resource_type, row.resource_name): [config.name for config in row.configs] for row in body.resources}
+    for row in answer.responses:
+        is_topic = row.resource_type == ConfigResourceType.TOPIC
+        what = row.resource_name if is_topic else f"{_name(ConfigResourceType, row.resource_type)} {row.resource_name}"
+        for key in keys.get((row.resource_type, row.resource_name), ()):
+            yield Part(f"{what}: {key}", row.error_code, row.resource_name if is_topic else "")
+
+
+def _elections(_body: Any, answer: Any) -> Iterator[Part]:
+    for row in answer.replica_election_results:
+        for partition in row.partition_result:
+            yield Part(f"{row.topic}-{partition.partition_id}", partition.error_code)
+
+
+def _reassignments(_body: Any, answer: Any) -> Iterator[Part]:
+    for row in answer.responses:
+        for partition in row.partitions:
+            yield Part(f"{row.name}-{partition.partition_index}", partition.error_code)
+
+
+def _quotas(body: Any, answer: Any) -> Iterator[Part]:
+    errors = {_entity(row): row.error_code for row in answer.entries}
+    for row in body.entries:
+        for op in row.ops:
+            yield Part(f"{_entity(row)}: {op.key}", errors.get(_entity(row), ErrorCode.none))
+
+
+def _entity(row: Any) -> str:
+    names = sorted((part.entity_type, part.entity_name) for part in row.entity)
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in names)
+
+
+def _credentials(body: Any, answer: Any) -> Iterator[Part]:
+    errors = {row.user: row.error_code for row in answer.results}
+    for verb, rows in (("set", body.upsertions), ("delete", body.deletions)):
+        for row in rows:
+            error = errors.get(row.name, ErrorCode.none)
+            yield Part(f"{verb} {_name(ScramMechanism, row.mechanism)} of {row.name}", error)
+
+
+def _features(body: Any, answer: Any) -> Iterator[Part]:
+    errors = {row.feature: row.error_code for row in getattr(answer, "results", ())}
+    for row in body.feature_updates:
+        error = errors.get(row.feature, answer.error_code)
+        yield Part(f"{row.feature} to level {row.max_version_level}", error)
+
+
+def _token(_body: Any, answer: Any) -> Iterator[Part]:
+    who = f"{answer.principal_type}:{answer.principal_name}"
+    yield Part(f"token {answer.token_id or '(none)'} of {who}", answer.error_code)
+
+
+def _broker(body: Any, answer: Any) -> Iterator[Part]:
+    yield Part(f"broker {body.broker_id}", answer.error_code)
+
+
+def _voter(body: Any, answer: Any) -> Iterator[Part]:
+    yield Part(f"voter {body.voter_id}, directory {body.voter_directory_id}", answer.error_code)
+
+
+def _name(codes: Any, code: int) -> str:
+    try:
+        return str(codes(code).name)
+    except ValueError:
+        return str(code)
+
+
+_PARTS: Final[Mapping[int, Callable[[Any, Any], Iterable[Part]]]] = {
+    19: _topics("topics"),
+    20: _topics("responses"),
+    30: _created_acls,
+    31: _deleted_acls,
+    33: _configs,
+    37: _topics("results"),
+    38: _token,
+    43: _elections,
+    44: _configs,
+    45: _reassignments,
+    49: _quotas,
+    51: _credentials,
+    57: _features,
+    62: _broker,
+    64: _broker,
+    80: _voter,
+    81: _voter,
+    82: _voter,
+}
