@@ -160,6 +160,17 @@ def dockerfile() -> list[list[str]]:
     return [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
 
 
+def stages() -> dict[str, list[list[str]]]:
+    """Instructions of the Dockerfile by stage, ``FROM`` first."""
+    found: dict[str, list[list[str]]] = {}
+    for name, rest in dockerfile():
+        if name == "FROM":
+            found[rest.split()[-1]] = []
+        if found:
+            found[list(found)[-1]].append([name, rest])
+    return found
+
+
 def entry_point() -> str:
     text = next(rest for name, rest in dockerfile() if name == "ENTRYPOINT")
     return " ".join(yaml.safe_load(text))
@@ -190,7 +201,7 @@ def systemd_unit() -> configparser.ConfigParser:
 def test_image_and_service_start_the_same_program() -> None:
     unit = systemd_unit()
     workdir = [rest for name, rest in dockerfile() if name == "WORKDIR"][-1]
-    command = yaml.safe_load(next(rest for name, rest in dockerfile() if name == "CMD"))
+    command = yaml.safe_load(next(rest for name, rest in stages()["controller"] if name == "CMD"))
     assert entry_point() == f"{workdir}/.venv/bin/migrator"
     assert unit["Service"]["ExecStart"].split() == [entry_point(), *command]
     for_people = {ExitCode.REFUSED, ExitCode.NOT_DRAINED, ExitCode.DEFECT}

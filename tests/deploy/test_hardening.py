@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 import yaml
 
+from migrator.cli.main import EXTRAS
 from migrator.config.load import load_settings
 from migrator.config.names import map_name, parse_mapping_rules
 from migrator.observe.metrics_access import MetricsAccess, access_files
 from migrator.wire.listener_settings import named_security
-from tests.deploy.support.run_time_lock import DRILL, RUN_TIME, drill_lock, entries, plain, run_time_lock
-from tests.deploy.test_files import DEPLOY, ROOT, Kubernetes, dockerfile, systemd_unit
+from tests.deploy.support.run_time_lock import CONTROLLER, DRILL, TOOLS, entries, locks, plain
+from tests.deploy.test_files import DEPLOY, ROOT, Kubernetes, dockerfile, stages, systemd_unit
 
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
 PINNED = re.compile(r"[\w./-]+@[0-9a-f]{40}")
 SECRET_MODE = 0o400
 UNIT = "kraft-migrator.service"
-OPTIONAL = {"gssapi", "confluent_kafka"}
-"""Packages that an operator may add: for a login, and for the drill (its extra)."""
+OF_EXTRAS = {"pyspark", "pandas", "pyarrow", "jinja2", "confluent-kafka"}
+OF_BUILD = {"grpcio-tools", "setuptools"}
 EXPOSURE_MAX = 2.0
 """Of `systemd-analyze security`, from 0 (none) to 10."""
 
@@ -33,6 +34,10 @@ EXPOSURE_MAX = 2.0
 @pytest.fixture
 def kubernetes() -> Kubernetes:
     return Kubernetes()
+
+
+def names_in(lock: Path) -> set[str]:
+    return {plain(entry.partition("==")[0]) for entry in entries(lock)}
 
 
 def containers(kubernetes: Kubernetes) -> list[dict[str, Any]]:
@@ -170,47 +175,58 @@ def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
     assert float(found[1]) <= EXPOSURE_MAX, judged.stdout
 
 
-def test_the_image_is_built_on_a_digest_and_holds_what_runs_only() -> None:
-    instructions = dockerfile()
-    stages = [number for number, (name, _) in enumerate(instructions) if name == "FROM"]
-    assert instructions[0] == ["ARG", "PYTHON_IMAGE"], "no default, so that nobody builds on a tag"
-    assert [instructions[number][1].split()[0] for number in stages] == ["${PYTHON_IMAGE}"] * 2
-    build, last = instructions[stages[0] : stages[1]], instructions[stages[1] :]
-    assert any("@sha256:[0-9a-f]{64}$" in rest for name, rest in build if name == "RUN")
-    installs = [part for name, rest in build if name == "RUN" for part in rest.split("&&") if "pip install" in part]
+def test_the_images_are_built_on_a_digest_and_hold_what_runs_only() -> None:
+    assert dockerfile()[0] == ["ARG", "PYTHON_IMAGE"], "no default, so that nobody builds on a tag"
+    bases = {name: instructions[0][1].split()[0] for name, instructions in stages().items()}
+    assert bases == {
+        **dict.fromkeys(("build", "base"), "${PYTHON_IMAGE}"),
+        **dict.fromkeys(("build-controller", "build-tools"), "build"),
+        **dict.fromkeys(("controller", "tools"), "base"),
+    }
+    assert list(bases)[-1] == "controller", "is built where no target is named"
+    assert any("@sha256:[0-9a-f]{64}$" in rest for name, rest in stages()["build"] if name == "RUN")
+    runs = [rest for name, rest in dockerfile() if name == "RUN"]
+    installs = [part for rest in runs for part in rest.split("&&") if "pip install" in part]
     assert all("--no-cache-dir" in part for part in installs)
     assert all("--require-hashes" in part or "--no-deps" in part for part in installs)
-    assert [rest for name, rest in last if name == "COPY"] == ["--from=build /opt/kraft-migrator/.venv .venv"]
-    assert not any("pip install" in rest or "make" in rest.split() for name, rest in last if name == "RUN")
-    assert any("pip uninstall --yes pip" in rest for name, rest in build if name == "RUN")
+
+
+@pytest.mark.parametrize(("image", "lock"), [("controller", CONTROLLER), ("tools", TOOLS)])
+def test_an_image_is_its_environment_and_runs_as_nobody(image: str, lock: Path) -> None:
+    environment, base, last = (stages()[name] for name in (f"build-{image}", "base", image))
+    copied = [rest for name, rest in (*environment, *base, *last) if name == "COPY"]
+    assert copied == [
+        f"{lock.relative_to(ROOT).as_posix()} /build/run-time.lock",
+        f"--from=build-{image} /opt/kraft-migrator/.venv .venv",
+    ]
+    assert any("pip uninstall --yes pip" in rest for name, rest in environment if name == "RUN")
+    installed = [
+        rest for name, rest in (*base, *last) if name == "RUN" and "install" in rest.replace("install --dir", "")
+    ]
+    assert ["openjdk" in rest for rest in installed] == ([True] if image == "tools" else [])
     user = next(rest for name, rest in last if name == "USER")
     assert all(int(part) > 0 for part in user.split(":"))
-    assert RUN_TIME.relative_to(ROOT).as_posix() in {rest.split()[0] for name, rest in build if name == "COPY"}
 
 
-def test_the_lock_of_the_image_is_the_part_of_the_lock_that_runs() -> None:
-    assert RUN_TIME.read_text(encoding="utf-8") == run_time_lock(), "run: python -m tests.deploy.support.run_time_lock"
-    names = {plain(entry.partition("==")[0]) for entry in entries(RUN_TIME)}
-    assert {"grpcio", "kazoo", "pyspark"} <= names
-    assert not names & {"pytest", "mypy", "ruff", "grpcio-tools", "hypothesis", "setuptools"}
-    assert all("--hash=sha256:" in entry for entry in entries(RUN_TIME))
-
-
-def test_the_lock_of_the_drill_has_no_development_packages() -> None:
-    assert DRILL.read_text(encoding="utf-8") == drill_lock(), "run: python -m tests.deploy.support.run_time_lock"
-    names = {plain(entry.partition("==")[0]) for entry in entries(DRILL)}
-    assert {"grpcio", "grpcio-tools", "setuptools", "pyspark", "confluent-kafka"} <= names
+@pytest.mark.parametrize("lock", locks(), ids=lambda lock: lock.name)
+def test_a_lock_is_the_part_of_the_lock_that_runs(lock: Path) -> None:
+    assert lock.read_text(encoding="utf-8") == locks()[lock], "run: python -m tests.deploy.support.run_time_lock"
+    names = names_in(lock)
+    assert {"grpcio", "kazoo"} <= names
+    assert (not names & OF_EXTRAS) if lock == CONTROLLER else (names >= OF_EXTRAS)
+    assert (names >= OF_BUILD) if lock == DRILL else (not names & OF_BUILD)
     assert not names & {"pytest", "mypy", "ruff", "hypothesis", "import-linter"}
+    assert all("--hash=sha256:" in entry for entry in entries(lock))
 
 
 @pytest.mark.lane("test-all")
-def test_the_program_needs_nothing_that_the_image_lacks() -> None:
-    """Every module is imported while the packages that only a developer has cannot be."""
-    whole = {plain(entry.partition("==")[0]) for entry in entries(ROOT / "requirements.lock")}
-    lacking = whole - {plain(entry.partition("==")[0]) for entry in entries(RUN_TIME)}
+@pytest.mark.parametrize("lock", [CONTROLLER, TOOLS], ids=lambda lock: lock.name)
+def test_the_program_needs_nothing_that_its_image_lacks(lock: Path) -> None:
+    """Every module is imported while the packages that the image lacks cannot be."""
+    extras = set(EXTRAS) if lock == CONTROLLER else set[str]()
     program = f"""
 import importlib, importlib.metadata, pkgutil, re, sys
-lacking = {lacking!r}
+lacking = {names_in(ROOT / "requirements.lock") - names_in(lock)!r}
 blocked = {{module for module, names in importlib.metadata.packages_distributions().items()
            if all(re.sub(r"[-_.]+", "-", name).lower() in lacking for name in names)}}
 class Blocker:
@@ -224,12 +240,16 @@ for name in found:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {OPTIONAL!r}:
+        lacked = (error.name or "").partition(".")[0]
+        if lacked not in {{"gssapi", *{extras!r}}}:
             raise
+        print(name if lacked != "gssapi" else "")
 assert blocked and len(found) > 100, (blocked, found)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    rooms = {"migrator.verify", "migrator.drill", "migrator.cli"} if lock == CONTROLLER else set()
+    assert {".".join(name.split(".")[:2]) for name in done.stdout.split()} == rooms
 
 
 def steps() -> list[dict[str, Any]]:
@@ -248,9 +268,9 @@ def test_the_workflow_takes_actions_by_commit_and_has_few_rights() -> None:
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-def test_the_workflow_says_what_the_image_is_made_of() -> None:
+def test_the_workflow_says_what_the_images_are_made_of() -> None:
     made = next(step["run"] for step in WORKFLOW["jobs"]["sbom"]["steps"] if "cyclonedx" in step.get("run", ""))
-    assert f" {RUN_TIME.relative_to(ROOT).as_posix()}\n" in made
+    assert all(f" deploy/docker/{lock.name}" in made.replace("$image.lock", lock.name) for lock in (CONTROLLER, TOOLS))
     lock = ROOT / ".github/sbom-requirements.lock"
     assert f"--require-hashes -r {lock.relative_to(ROOT)}" in made
     assert all("--hash=sha256:" in entry for entry in entries(lock))

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.cli.main import COMMANDS
-from tests.deploy.test_files import ROOT, dockerfile, entry_point, ignore_lines
+from migrator.cli.main import COMMANDS, EXTRAS
+from tests.deploy.test_files import ROOT, entry_point, ignore_lines, stages
 
 DIGEST = "python:3.11-slim-bookworm@sha256:" + "0" * 64
 
@@ -39,7 +39,7 @@ class Builder:
     def run(self, name: str, rest: str) -> None:
         if name == "WORKDIR":
             self._where = self.inside(rest)
-            self._where.mkdir(parents=True)
+            self._where.mkdir(parents=True, exist_ok=True)
         elif name == "COPY":
             *sources, target = rest.split()
             for source in sources:
@@ -76,14 +76,9 @@ def _ignored(directory: str, names: list[str]) -> set[str]:
     }
 
 
-def stage(number: int) -> list[list[str]]:
-    starts = [at for at, (name, _) in enumerate(dockerfile()) if name == "FROM"]
-    return dockerfile()[starts[number] : [*starts, None][number + 1]]
-
-
 @pytest.mark.parametrize("base", ["python:3.11-slim-bookworm", "python@sha256:abc", ""])
 def test_an_image_on_a_tag_is_not_built(base: str, tmp_path: Path) -> None:
-    check = next(rest for name, rest in stage(0) if name == "RUN")
+    check = next(rest for name, rest in stages()["build"] if name == "RUN")
     with pytest.raises(subprocess.CalledProcessError) as refused:
         Builder(tmp_path / "image", base).shell(check)
     assert b"names no digest" in refused.value.stderr
@@ -93,11 +88,11 @@ def test_an_image_on_a_tag_is_not_built(base: str, tmp_path: Path) -> None:
 def test_the_wheel_of_the_image_holds_every_module_that_runs(tmp_path: Path) -> None:
     """Also those that are generated from protos/."""
     builder = Builder(tmp_path)
-    for name, rest in stage(0):
+    for name, rest in stages()["build"]:
         if name == "COPY":
             builder.run(name, rest)
     build = next(
-        part for name, rest in stage(0) if name == "RUN" for part in rest.split("&&") if "pip wheel" in part
+        part for name, rest in stages()["build"] if name == "RUN" for part in rest.split("&&") if "pip wheel" in part
     ).replace("/build/venv/bin/pip", f"{sys.executable} -m pip")
     builder.shell(f"cd {tmp_path}/build/source && {build}")
     (wheel,) = (tmp_path / "build/wheels").glob("*.whl")
@@ -110,23 +105,30 @@ def test_the_wheel_of_the_image_holds_every_module_that_runs(tmp_path: Path) -> 
 
 
 @pytest.mark.lane("test-long")
-def test_the_steps_make_a_program_that_runs_and_nothing_more(tmp_path: Path) -> None:
+def test_the_steps_make_two_programs_that_run_and_nothing_more(tmp_path: Path) -> None:
+    """The controllers' image has nothing of what only `verify`, `rehearse` and `drill` need."""
     builder = Builder(tmp_path)
-    for name, rest in stage(0):
+    for name, rest in stages()["build"]:
         builder.run(name, rest)
     program = builder.inside(entry_point())
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env={"PATH": ""})
-    assert "migrator, version" in said.stdout
-    for command in COMMANDS.keys() - {"drill"}:  # whose extra is not in the image
-        subprocess.run([program, command, "--help"], capture_output=True, check=True, env={"PATH": ""})
-    packages = {path.name.lower() for path in program.parents[1].glob("lib/python3*/site-packages/*")}
-    assert not {"pip", "setuptools", "pytest", "grpc_tools"} & packages
-    assert {"pyspark", "grpc", "kazoo", "migrator"} <= packages
+    for image, lacking in (("controller", set(EXTRAS)), ("tools", set[str]())):
+        for name, rest in stages()[f"build-{image}"]:
+            builder.run(name, rest)
+        packages = {path.name.lower() for path in program.parents[1].glob("lib/python3*/site-packages/*")}
+        assert not {"pip", "setuptools", "pytest", "grpc_tools"} & packages
+        assert {"grpc", "kazoo", "migrator"} <= packages
+        assert set(EXTRAS) - packages == lacking
+        assert bool(list(program.parents[1].rglob("*.jar"))) is (image == "tools")
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env={"PATH": ""})
+        assert "migrator, version" in said.stdout
+        for command in COMMANDS.keys() - ({"drill"} if lacking else set()):
+            subprocess.run([program, command, "--help"], capture_output=True, check=True, env={"PATH": ""})
+        shutil.rmtree(program.parents[1])
 
 
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt-get here")
 def test_the_system_packages_of_the_image_are_names_that_debian_has() -> None:
-    install = next(rest for name, rest in stage(1) if name == "RUN")
+    install = next(rest for name, rest in stages()["tools"] if name == "RUN")
     part = next(each.split() for each in install.split("&&") if "apt-get install" in each)
     packages = [word for word in part[2:] if not word.startswith("-")]
     assert packages

@@ -1,6 +1,6 @@
-"""The parts of requirements.lock that run: in the image, and in a drill, which also builds the package.
+"""The parts of requirements.lock that run: in the two images, and in a drill, which also builds the package.
 
-``python -m tests.deploy.support.run_time_lock`` writes both files anew.
+``python -m tests.deploy.support.run_time_lock`` writes the files anew.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import tomllib
 from importlib.metadata import distribution
+from itertools import chain
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[3]
 WHOLE = ROOT / "requirements.lock"
-RUN_TIME = ROOT / "deploy/docker/requirements.lock"
+CONTROLLER, TOOLS = ROOT / "deploy/docker/controller.lock", ROOT / "deploy/docker/tools.lock"
 DRILL = ROOT / "deploy/drill.lock"
 HEADER = "# Part of requirements.lock; `python -m tests.deploy.support.run_time_lock` makes it anew.\n"
 
@@ -24,20 +25,21 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def needed(extra: str, *, is_built: bool) -> set[str]:
-    """The packages that pyproject.toml demands at run time and for an extra, with all that these demand.
+def needed(*extras: str, is_built: bool = False) -> set[str]:
+    """The packages that pyproject.toml demands at run time and for extras, with all that these demand.
 
     :param is_built: also those that build the package.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    texts = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"][extra]]
+    of_extras = (project["project"]["optional-dependencies"][extra] for extra in extras)
+    texts = [*project["project"]["dependencies"], *chain.from_iterable(of_extras)]
     waiting = [Requirement(text) for text in (*texts, *(project["build-system"]["requires"] if is_built else ()))]
     found: set[str] = set()
     while waiting:
         wanted = waiting.pop()
         name = plain(wanted.name)
         if name == project["project"]["name"]:
-            found |= set().union(*(needed(one, is_built=False) for one in wanted.extras))
+            found |= needed(*wanted.extras)
         elif name not in found:
             found.add(name)
             requires = map(Requirement, distribution(name).requires or ())
@@ -56,16 +58,15 @@ def part(names: set[str]) -> str:
     return HEADER + "".join(entry for entry in entries(WHOLE) if plain(entry.partition("==")[0]) in names)
 
 
-def run_time_lock() -> str:
-    """Of the image."""
-    return part(needed("verify", is_built=False))
-
-
-def drill_lock() -> str:
-    """Of `make drill`."""
-    return part(needed("drill", is_built=True))
+def locks() -> dict[Path, str]:
+    """What each file has to hold: that of the controllers' image, that of the tools' image, that of `make drill`."""
+    return {
+        CONTROLLER: part(needed()),
+        TOOLS: part(needed("drill")),
+        DRILL: part(needed("drill", is_built=True)),
+    }
 
 
 if __name__ == "__main__":
-    RUN_TIME.write_text(run_time_lock(), encoding="utf-8")
-    DRILL.write_text(drill_lock(), encoding="utf-8")
+    for file, content in locks().items():
+        file.write_text(content, encoding="utf-8")
