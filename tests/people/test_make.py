@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
 
 from migrator.parts.processes import free_port
 
@@ -57,7 +61,28 @@ def test_a_python_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> N
     old = program(project(tmp_path), "old-python", "Python 3.9.2", code=1)
     old.write_text(old.read_text().replace("exit 1", '[ "$1" = --version ]'))
     said = make(tmp_path, f"PYTHON={old}")
-    assert f"PYTHON={old} is Python 3.9.2, and Python 3.11 or newer is needed" in said
+    assert f"PYTHON={old} is Python 3.9.2, and Python 3.11 or newer is needed, up to 3.13" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"), [((3, 10), False), ((3, 11), True), ((3, 13), True), ((3, 14), False)]
+)
+def test_make_and_the_package_take_the_same_releases_of_python(version: tuple[int, int], is_taken: bool) -> None:
+    """`make` asks with a line of Python, the package with `requires-python`."""
+    question = re.search(r"-c 'import sys; (.*)' 2>", (ROOT / "deploy/make-environment").read_text(encoding="utf-8"))
+    assert question is not None
+    program = f"import sys; sys.version_info = {(*version, 0, 'final', 0)}; {question[1]}"
+    asked = subprocess.run([sys.executable, "-c", program], check=False)
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    assert (asked.returncode == 0) is is_taken
+    assert SpecifierSet(required).contains(".".join(map(str, version))) is is_taken
+
+
+def test_the_workflow_tests_every_release_of_python_that_the_package_takes() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    tested = workflow["jobs"]["check-and-test"]["strategy"]["matrix"]["python"]
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    assert [f"3.{minor}" for minor in range(30) if SpecifierSet(required).contains(f"3.{minor}")] == tested
 
 
 @pytest.mark.parametrize(
