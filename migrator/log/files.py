@@ -177,7 +177,7 @@ def make_directory(path: Path) -> None:
     """
     missing = [folder for folder in (path, *path.parents) if not machine().exists(folder)]
     with storage_errors("cannot create the directory", path):
-        for folder in reversed(missing[1:]):
+        for folder in (*reversed(missing[1:]), path.parent):
             machine().make_directory(folder)
         machine().make_directory(path, PRIVATE_DIRECTORY)
     for folder in missing:
