@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 
+from migrator.clock import monotonic_seconds
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.book import Account, Book, Caller, Charge, Stage
@@ -50,7 +50,7 @@ class Accounts(Book):
     """
 
     def __init__(self, whole: int, logins: int) -> None:
-        super().__init__(whole, logins, time.monotonic, self._look_soon)
+        super().__init__(whole, logins, monotonic_seconds, self._look_soon)
         self._supervisor = Supervisor()
         self._looks = False
 
