@@ -11,7 +11,6 @@ import errno
 import logging
 import socket
 import ssl
-from asyncio import sslproto
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
@@ -20,6 +19,7 @@ from typing import Any
 from migrator.machine import machine
 from migrator.observe.logins import LineRate
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.wire.alerting_tls import use_in_asyncio
 from migrator.wire.hosts import peer_host
 from migrator.wire.quotas import ConnectionQuotas, ThrottledError, TooManyConnectionsError
 
@@ -32,9 +32,6 @@ MAX_HELD = 100
 """Sockets of addresses that connect too often, which are held for a while before they are closed."""
 ACCEPTS_A_TURN = 8
 """Of the event loop: a flood of connections shares it with consensus."""
-TLS_BUFFER_BYTES = 32_768
-"""What each TLS connection has for what it reads, two records' worth. Asyncio's own 256 KiB would be 256 MiB for the
-strangers that may be in a handshake at once."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 EXHAUSTED_PAUSE_SECONDS = 0.5
 EXHAUSTED_LOG_SECONDS = 60.0
@@ -52,39 +49,6 @@ TLS_REASONS = {
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept this listener's certificate",
 }
 """OpenSSL's words for what an operator has to know."""
-
-
-sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-
-
-class AlertingProtocol(sslproto.SSLProtocol):
-    """Asyncio's TLS, which also tells the peer why a handshake failed, and counts what the socket has not taken.
-
-    OpenSSL has the alert ready, and asyncio closes without sending it. Kafka's clients give up at an alert; connections
-    that merely end they make again until their time is over, and their users never hear of certificates.
-
-    What is encrypted waits in the socket's transport, where asyncio counts it as sent.
-    """
-
-    _below: asyncio.WriteTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.WriteTransport):
-            self._below = transport
-            transport.set_write_buffer_limits(high=0)
-        super().connection_made(transport)
-
-    def _get_write_buffer_size(self) -> int:
-        below = 0 if self._below is None else self._below.get_write_buffer_size()
-        return int(super()._get_write_buffer_size()) + below  # type: ignore[misc]  # not in the stubs
-
-    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
-        if handshake_exc is not None and self._transport is not None:
-            self._process_outgoing()  # type: ignore[attr-defined]  # not in the stubs
-        super()._on_handshake_complete(handshake_exc)
-
-
-sslproto.SSLProtocol = AlertingProtocol  # type: ignore[misc]
 
 
 class Acceptor:
@@ -116,7 +80,9 @@ class Acceptor:
         """Bind and accept; gives the port.
 
         :raises OSError: the address cannot be bound.
+        :raises OperatorError: this release of Python is not known.
         """
+        use_in_asyncio()
         self._sockets = await bind(host, port, backlog)
         for sock in self._sockets:
             sock.setblocking(False)

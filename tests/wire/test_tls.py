@@ -19,7 +19,7 @@ from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES
 from migrator.observe.logins import LoginBook
 from migrator.raft.transport import TransportError
-from migrator.wire.acceptor import TLS_BUFFER_BYTES
+from migrator.wire.alerting_tls import LAST_TESTED, TLS_BUFFER_BYTES, use_in_asyncio
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_keys import ListenerKeys
 from migrator.wire.pem import PemStore, load_key
@@ -439,3 +439,11 @@ def test_a_key_is_never_in_a_file_of_a_disk(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setenv(name, str(tmp_path / "nowhere"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     assert security(SERVER).server_context is not None
+
+
+def test_a_python_that_nobody_has_tried_is_refused_at_the_start() -> None:
+    """Its asyncio may do other things with the names that this program replaces."""
+    with pytest.raises(OperatorError, match="was not tested") as refused:
+        use_in_asyncio((LAST_TESTED[0], LAST_TESTED[1] + 1))
+    assert "Python 3.11 to 3.13" in refused.value.remedy
+    use_in_asyncio()
