@@ -103,27 +103,37 @@ class _Place:
 
 
 class Logins:
-    """Connections that have not logged in yet, the oldest first.
+    """Connections that have not logged in yet.
 
-    An honest peer logs in within a few round trips; one who wants to keep places waits. So it is the oldest that goes.
+    An honest peer logs in within a few round trips; one who wants to keep places waits, and takes many. So the oldest
+    of the address with most of them goes.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: dict[object, Callable[[], None]] = {}
+        self._addresses: dict[object, str] = {}
+        self._waiting: dict[str, dict[object, Callable[[], None]]] = {}
+        """By address, the oldest first."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._addresses)
 
-    def enter(self, who: object, evict: Callable[[], None]) -> None:
+    def enter(self, who: object, address: str, evict: Callable[[], None]) -> None:
         """Wait from now on; ``evict`` closes this connection when its place is needed."""
-        self._waiting[who] = evict
-        if len(self._waiting) > self._most:
-            self._waiting.pop(next(iter(self._waiting)))()
+        self._addresses[who] = address
+        self._waiting.setdefault(address, {})[who] = evict
+        if len(self) > self._most:
+            oldest, gone = next(iter(max(self._waiting.values(), key=len).items()))
+            self.leave(oldest)
+            gone()
 
     def leave(self, who: object) -> None:
         """It has logged in, or is gone; harmless when it did not wait."""
-        self._waiting.pop(who, None)
+        address = self._addresses.pop(who, None)
+        if address is not None:
+            del self._waiting[address][who]
+            if not self._waiting[address]:
+                del self._waiting[address]
 
 
 class ConnectionQuotas:

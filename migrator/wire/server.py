@@ -176,7 +176,7 @@ class KafkaListener:
             self._first_bytes, partial(self._connected, account), account, partial(self._lost, task, gone)
         )
         if self.security != PLAINTEXT:
-            self.quotas.logins.enter(stream, lambda: self._evict(task, host))
+            self.quotas.logins.enter(stream, host, lambda: self._evict(task, host))
         try:
             if not await self._open(stream, sock, host):
                 return

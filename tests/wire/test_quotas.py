@@ -107,14 +107,21 @@ def test_many_addresses_are_forgotten_again() -> None:
     assert len(found._ip_rates) <= 4 * 10 + 1
 
 
-def test_the_oldest_who_has_not_logged_in_gives_its_place() -> None:
-    logins, gone = Logins(2), []
+def test_the_oldest_of_the_address_with_most_logins_gives_its_place() -> None:
+    """It was the oldest of all: whoever opened a thousand connections in the time of a login kept everybody out."""
+    logins, gone = Logins(3), []
+
+    def enter(name: str, address: str) -> None:
+        logins.enter(name, address, lambda: gone.append(name))
+
+    enter("broker", "10.0.0.1")
     for name in ("a", "b"):
-        logins.enter(name, lambda name=name: gone.append(name))  # type: ignore[misc]
+        enter(name, "10.0.0.2")
     logins.leave("a")
     logins.leave("a")
-    logins.enter("c", lambda: gone.append("c"))
+    enter("c", "10.0.0.2")
     assert gone == []
-    logins.enter("d", lambda: gone.append("d"))
-    assert gone == ["b"]
-    assert len(logins) == 2
+    enter("d", "10.0.0.2")
+    enter("e", "10.0.0.2")
+    assert gone == ["b", "c"]
+    assert len(logins) == 3
