@@ -83,7 +83,7 @@ def reaches_around(tree: ast.AST, aliases: dict[str, str]) -> Iterator[str]:
             yield from called_around(node)
         if isinstance(node, ast.ImportFrom) and (node.module in REFUSED or node.module in ALLOWED):
             allowed = ALLOWED.get(node.module)
-            yield from (f"{node.module}.{name.name}" for name in node.names if allowed is None or not allowed(name.name))
+            yield from (f"{node.module}.{each.name}" for each in node.names if not (allowed and allowed(each.name)))
 
 
 def called_around(call: ast.Call) -> Iterator[str]:
