@@ -145,6 +145,9 @@ class Acceptor:
     async def _connection(self, sock: socket.socket, host: str) -> None:
         try:
             await self._serve(sock, host)
+        except asyncio.CancelledError as error:
+            # Else the task keeps all that belonged to its connection, until the collector comes.
+            raise error.with_traceback(None) from None
         finally:
             self._quotas.release(self._name, host)
 

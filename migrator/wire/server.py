@@ -226,6 +226,7 @@ class KafkaListener:
                 log.debug("%s: %s closed the connection before it sent anything", self.name, host)
             else:
                 self._login_failed(host, tls_failure(error))
+            error.with_traceback(None)  # else what failed keeps all that belongs to it, until the collector comes
             return False
         return True
 

@@ -181,6 +181,25 @@ async def test_a_handshake_holds_little() -> None:
         await until(lambda: listener.quotas.total == 0)
 
 
+async def test_a_handshake_that_has_failed_holds_nothing() -> None:
+    """What it failed with held all that belonged to it, until the collector of cycles came: 1,500 silent strangers took
+    398 MiB, of which 1,000 may be there at once."""
+    gc.collect()
+    gc.disable()
+    try:
+        quotas = ConnectionQuotas(ProcessLimits(max_logins=3))
+        async with serving(security(SERVER), ListenerLimits(login_timeout_ms=200), quotas) as (listener, _, port):
+            before = {id(each) for each in gc.get_objects() if isinstance(each, SSLProtocol)}
+            opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(10)]
+            await until(lambda: listener.counters.failed_logins == 10 and listener.quotas.total == 0)
+            held = [each for each in gc.get_objects() if isinstance(each, SSLProtocol) and id(each) not in before]
+            assert held == []
+            for _, writer in opened:
+                writer.close()
+    finally:
+        gc.enable()
+
+
 async def test_a_handshake_that_gives_its_place_is_closed() -> None:
     quotas = ConnectionQuotas(ProcessLimits(max_logins=3))
     async with serving(security(SERVER), quotas=quotas) as (listener, handler, port):
