@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import subprocess
 import sys
@@ -50,6 +51,19 @@ def judged(schema: str, *files: Path) -> str:
 
 def test_github_takes_the_workflow() -> None:
     assert judged("github-workflows", *(ROOT / ".github/workflows").glob("*.yml")) == ""
+
+
+def test_renovate_takes_its_file_and_finds_the_locks() -> None:
+    """Of which it would not know the names by itself."""
+    file = ROOT / ".github/renovate.json"
+    assert judged("renovate", file) == ""
+    patterns = json.loads(file.read_text(encoding="utf-8"))["pip_requirements"]["managerFilePatterns"]
+    found = {
+        lock
+        for lock in ("requirements.lock", ".github/sbom-requirements.lock", "deploy/drill.lock")
+        if any(re.search(pattern.strip("/"), lock) for pattern in patterns)
+    }
+    assert found == {"requirements.lock", ".github/sbom-requirements.lock"}, "the others are parts of the first"
 
 
 def test_gitlab_takes_the_job_that_the_page_shows(tmp_path: Path) -> None:
