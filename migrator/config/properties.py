@@ -13,6 +13,7 @@ from pathlib import Path
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 BLANKS = " \t\f"
+_ENTRY = re.compile(rf"((?:\\.|[^\\=:{BLANKS}])*\\?)[{BLANKS}]*[=:]?[{BLANKS}]*(.*)", re.DOTALL)
 BYTES_MAX = 1 << 24
 """Of a property file: more is another file, or a device."""
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -122,11 +123,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _split(line: str) -> tuple[str, str]:
     """Cut at the first unescaped ``=``, ``:`` or blank; blanks around one ``=`` or ``:`` belong to neither side."""
-    position = 0
-    while position < len(line) and line[position] not in "=:" + BLANKS:
-        position += 2 if line[position] == "\\" else 1
-    key, rest = line[:position], line[position:].lstrip(BLANKS)
-    return key, rest[1:].lstrip(BLANKS) if rest[:1] in ("=", ":") else rest
+    key, text = _ENTRY.findall(line)[0]
+    return key, text
 
 
 def _unescape(text: str) -> str:

@@ -7,22 +7,19 @@ second one, the last line of the journal is torn.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode
+from tests.rollout.support.boundaries import Way, Worlds, boundaries_of, is_step_end
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
-
-Way = Callable[[Operator], Ending]
 
 
 @pytest.fixture(autouse=True)
@@ -46,37 +43,19 @@ def with_canary(operator: Operator) -> Ending:
     return ending
 
 
-def tear(state: Path) -> None:
-    """A part of a line reached the disk."""
-    with (state / COMMAND_FILE).open("ab") as file:
-        file.write(b'{"n":7,"t":17000')
-
-
-def boundaries_of(clean: Operator, way: Way, tmp_path: Path) -> list[tuple[str, Operator]]:
-    """The world as a kill at each boundary of one run would leave it."""
-    left: list[tuple[str, Operator]] = []
-
-    def leave(where: str) -> None:
-        other = clean.copy(tmp_path / str(len(left)))
-        if len(left) % 2:
-            tear(other.state)
-        left.append((f"{len(left)}, {where}", other))
-
-    clean.cluster.points.at = leave
-    assert way(clean) is Ending.COMPLETE
-    assert not clean.cluster.violations
-    return left
-
-
 def killed_everywhere(clean: Operator, way: Way, tmp_path: Path) -> int:
     """Goes on from each boundary of one run as another process, and compares; says at how many boundaries."""
     left = boundaries_of(clean, way, tmp_path)
-    for where, operator in left:
-        assert way(operator) is Ending.COMPLETE, where
+
+    def ends_as_clean(where: str, operator: Operator) -> None:
         assert operator.cluster.end_state() == clean.cluster.end_state(), where
         assert not operator.cluster.violations, where
         assert operator.cluster.restarts == clean.cluster.restarts, where
         assert operator.lock.owner is None, where
+
+    worlds = Worlds(way, ends_as_clean)
+    for number, (where, operator) in enumerate(left):
+        worlds.goes_on(where, operator, whole=number == 0 or is_step_end(left[number - 1][0]))
     return len(left)
 
 

@@ -32,14 +32,14 @@ def is_under_way(known: StepProgress) -> bool:
 def in_order(steps: Sequence[Step], progress: Progress, seen: Observation) -> list[Step]:
     """The steps as they are taken, as it looks now: within a phase, those that are done, as they were; then who is down
     before who serves, or who leads last; then what is about no node."""
-    phases = list(dict.fromkeys(step.phase for step in steps))
-    taken = list(progress.steps)
+    phases = {phase: number for number, phase in enumerate(dict.fromkeys(step.phase for step in steps))}
+    taken = {name: number for number, name in enumerate(progress.steps)}
     leader = None if seen.quorum is None else seen.quorum.leader_id
 
     def rank(step: Step) -> tuple[int, int, int]:
-        phase, known = phases.index(step.phase), progress.of(step.name)
+        phase, known = phases[step.phase], progress.of(step.name)
         if known.finished:
-            return phase, 0, taken.index(step.name)
+            return phase, 0, taken[step.name]
         if is_under_way(known):
             return phase, 1, 0
         if step.node is None:

@@ -16,7 +16,7 @@ from migrator.config.properties import decoded, parse_properties
 from migrator.records.versions import parse_version
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.modes import BETWEEN_BROKERS, FileMode, file_mode, watched_keys
+from migrator.rollout.plan.modes import BETWEEN_BROKERS, FileMode, watched_keys
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -42,6 +42,7 @@ from tests.rollout.support.model_pieces import (
     majority_lost,
     partitions_seen,
     placed,
+    started,
     voter_seen,
     without,
     wrong_modes,
@@ -297,7 +298,7 @@ class ModelCluster(ModelHosts):
             content = self._old_content[node.name]
         self._incarnations += 1
         properties = parse_properties(decoded(content)) | self.overridden.get(node.name, {})
-        self.processes[node.name] = Process(self._incarnations, properties, self._watched)
+        self.processes[node.name] = started(self._incarnations, node.role, properties, self._watched)
         self.restarts[node.name] += 1
         self._old_content[node.name] = content
         if node.role is Role.BROKER:
@@ -435,11 +436,11 @@ class ModelCluster(ModelHosts):
         process = self.processes.get(node.name)
         if process is None:
             return ControllerSeen(node.node_id, None)
-        return voter_seen(node.node_id, process.properties, is_stock=self._is_stock)
+        return voter_seen(node.node_id, process, is_stock=self._is_stock)
 
     def _mode(self, node: Node) -> BrokerMode | None:
         process = self.processes.get(node.name)
-        return None if process is None else MODES[file_mode(Role.BROKER, process.properties)]
+        return None if process is None else MODES[process.mode]
 
     def _seen(self, node: Node) -> BrokerSeen:
         process = self.processes.get(node.name)
@@ -453,9 +454,18 @@ class ModelCluster(ModelHosts):
             mode is BrokerMode.MIGRATING and bool(self.level) and parse_version(level) != parse_version(self.level)
         )
         settings = {BETWEEN_BROKERS: level}
-        seen = BrokerSeen(node.node_id, mode, stamp, not refused, release=self.release, settings=settings, rack=rack)
         in_log, dynamic = node.node_id in self.kraft_in_log, self.dynamic_maps.get(node.name, "")
-        seen = replace(seen, kraft_in_log=in_log, dynamic_map=dynamic)
+        seen = BrokerSeen(
+            node.node_id,
+            mode,
+            stamp,
+            not refused,
+            release=self.release,
+            settings=settings,
+            rack=rack,
+            kraft_in_log=in_log,
+            dynamic_map=dynamic,
+        )
         quorum = self._quorum()
         shown = None if self.hides_settings else process.shown
         leads = quorum is not None and quorum.leader_id is not None

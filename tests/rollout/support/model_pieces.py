@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from migrator.config.sensitive import broker_type, is_sensitive
@@ -13,27 +14,37 @@ from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode, file_mode
 from migrator.rollout.ports import BrokerMode, ControllerProgram, ControllerSeen, PartitionsSeen, QuorumSeen
+from migrator.values import value
 
 INELIGIBLE, _, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
 
 
+@value
 class Process:
-    def __init__(self, incarnation: int, properties: dict[str, str], watched: Sequence[str]) -> None:
-        self.incarnation = incarnation
-        self.properties = properties
-        found = {key: properties[key] for key in watched if key in properties}
-        self.shown = {key: None if is_sensitive(broker_type(key)) else text for key, text in found.items()}
+    """``mode``: as its properties say. ``shown``: what a broker tells of its settings."""
+
+    incarnation: int
+    properties: Mapping[str, str]
+    mode: FileMode
+    shown: Mapping[str, str | None]
 
 
+def started(incarnation: int, role: Role, properties: Mapping[str, str], watched: Sequence[str]) -> Process:
+    """One that is started with these properties."""
+    found = {key: properties[key] for key in watched if key in properties}
+    shown = {key: None if is_sensitive(broker_type(key)) else text for key, text in found.items()}
+    return Process(incarnation, properties, file_mode(role, properties), shown)
+
+
+@dataclass
 class Directories:
     """Those of the controllers. Whose log one has: of each quorum that is formatted. ``given_back``: has given the
     cluster back, and does not take it again."""
 
-    def __init__(self) -> None:
-        self.formatted: set[str] = set()
-        self.given_back: set[str] = set()
-        self._quorum = 0
-        self._quorums: dict[str, int] = {}
+    formatted: set[str] = field(default_factory=set)
+    given_back: set[str] = field(default_factory=set)
+    _quorum: int = 0
+    _quorums: dict[str, int] = field(default_factory=dict)
 
     def format(self, name: str) -> None:
         """One that is formatted is left as it is."""
@@ -110,8 +121,8 @@ def majority_lost(node: Node, voters: AbstractSet[int], quorum: QuorumSeen) -> I
         yield f"majority lost: {node.name} stops, of {sorted(up)}"
 
 
-def voter_seen(node_id: int, properties: Mapping[str, str], *, is_stock: bool) -> ControllerSeen:
-    """One that runs with these properties."""
-    on = file_mode(Role.CONTROLLER, properties) is FileMode.CONTROLLER_MIGRATING
+def voter_seen(node_id: int, process: Process, *, is_stock: bool) -> ControllerSeen:
+    """One that runs."""
+    on = process.mode is FileMode.CONTROLLER_MIGRATING
     program = ControllerProgram.STOCK if is_stock else ControllerProgram.MIGRATOR
     return ControllerSeen(node_id, program, migration_on=on, lag_records=0)

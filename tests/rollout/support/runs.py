@@ -79,6 +79,8 @@ class Operator:
         self.thinks_ms = 0
         """How long the answer takes."""
         self.asked: list[tuple[str, ...]] = []
+        self.journal: RolloutJournal | None = None
+        """Of the command that runs, or that ran last."""
 
     def copy(self, state: Path) -> Operator:
         """Another world that is as this one is now, with a journal of its own."""
@@ -174,7 +176,7 @@ class Operator:
         return read_journal(self.state)
 
     def _with_journal(self, work: Callable[[RolloutJournal], Coroutine[Any, Any, Ending]]) -> Ending:
-        journal = CountingJournal(self.state, self.cluster.points)
+        self.journal = journal = CountingJournal(self.state, self.cluster.points)
         try:
             return asyncio.run(work(journal))
         finally:
