@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -36,6 +36,7 @@ from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.start_check import asks_later, check_start
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
+from migrator.node.own_threads import OWN_THREADS, OwnThreads
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
 from migrator.node.quorum.either_transport import EitherTransport
@@ -81,7 +82,6 @@ OWN_ENTRY = TaskKind("own-voter-entry", OnError.RESTART)
 GOSSIP = TaskKind("address-gossip", OnError.RESTART)
 ROLL_CALL = TaskKind("roll-call", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
-ServeGrpc = Callable[[Sequence[Service], Identities], GrpcServer]
 
 
 class Notes:
@@ -126,13 +126,12 @@ async def run_node(
     failure: StopReason,
     *,
     own_machine: Machine = THIS_MACHINE,
-    serve_grpc: ServeGrpc = GrpcServer,
+    threads: OwnThreads = OWN_THREADS,
     when_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a controller until ``failure.stop`` is set, or it fails. What the whole process shares (signals, limits, the
     garbage collector) is its caller's.
 
-    :param serve_grpc: makes the server of gRPC, which has threads of its own; all else is the machine's or the loop's.
     :param when_ready: called before the log says that the controller is.
     :raises OperatorError: it can't start, or its disk fails; or it stopped as told, but ZooKeeper does not hold
         everything that the log holds (exit code 3).
@@ -140,7 +139,7 @@ async def run_node(
     """
     with running_on(own_machine):
         async with AsyncExitStack() as stack:
-            await _assemble(settings, failure, stack, serve_grpc)
+            await _assemble(settings, failure, stack, threads)
             when_ready()
             log.info("Controller %d is ready for requests", settings.node_id)
             await failure.stop.wait()
@@ -153,7 +152,7 @@ async def run_node(
 
 
 async def _assemble(
-    settings: Settings, failure: StopReason, stack: AsyncExitStack, serve_grpc: ServeGrpc = GrpcServer
+    settings: Settings, failure: StopReason, stack: AsyncExitStack, threads: OwnThreads = OWN_THREADS
 ) -> None:
     """Build and start everything; the stack takes it down in the opposite order."""
     health = LoopHealth()
@@ -168,7 +167,7 @@ async def _assemble(
     gate = WriteGate(settings)
     signals = VoterSignals(settings, addresses.voters, security, addresses.registered)
     stack.push_async_callback(signals.close)
-    audit = _audit(settings, failure, stack)
+    audit = _audit(settings, failure, threads, stack)
     notes = Notes(audit)
     core = NodeCore(
         settings,
@@ -209,7 +208,7 @@ async def _assemble(
 
     ports = await _serve_kafka(settings, cluster_id, core, notes, failure, stack)
     services: list[Service] = [OperatorService(source), VotersService(orders)]
-    server = await _grpc(settings, core, gossip, notes, services, failure, serve_grpc)
+    server = await _grpc(settings, core, gossip, notes, services, failure, threads)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
@@ -311,8 +310,8 @@ def _migration(
     return insight
 
 
-def _audit(settings: Settings, failure: StopReason, stack: AsyncExitStack) -> Audit:
-    audit = Audit(settings, failure)
+def _audit(settings: Settings, failure: StopReason, threads: OwnThreads, stack: AsyncExitStack) -> Audit:
+    audit = Audit(settings, failure, threads.open_authorizer_log)
     stack.push_async_callback(audit.close)
     audit.start()
     return audit
@@ -469,13 +468,13 @@ async def _grpc(
     notes: Notes,
     services: list[Service],
     failure: StopReason,
-    serve_grpc: ServeGrpc,
+    threads: OwnThreads,
 ) -> GrpcServer:
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
         view = NodeQuorumView(core.quorum, core.addresses, gossip, core.image_proof.image_digest)
         services.append(QuorumService(core.cluster_id, noted(core.quorum.handle, notes.votes), view, failure))
-    server = serve_grpc(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
+    server = threads.serve_grpc(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
     server.listen_unix(settings.metadata_directory)
     if address is not None:
         server.listen(*address, grpc_tls(settings))

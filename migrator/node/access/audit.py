@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,12 +27,17 @@ class Audit:
     :param settings: where the file is, how large, and what of the allowed it gets.
     """
 
-    def __init__(self, settings: Settings, on_failure: OnFailure) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        on_failure: OnFailure,
+        open_log: Callable[[Path, int], AuthorizerLog] = AuthorizerLog,
+    ) -> None:
         """
         :raises OperatorError: the file cannot be opened.
         """
         path = settings.migrator_authorizer_log_file
-        self.log = AuthorizerLog(
+        self.log = open_log(
             Path(path) if path else settings.metadata_directory / FILE_NAME, settings.migrator_authorizer_log_max_bytes
         )
         self._everything = settings.migrator_authorizer_log_allowed == EVERYTHING

@@ -1,0 +1,24 @@
+"""The parts of a controller that have threads of their own. All others ask the machine and the event loop, which the
+simulation decides (docs/adr/0044-the-machine.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from migrator.observe.authorizer_log import AuthorizerLog
+from migrator.rpc.identity import Identities
+from migrator.rpc.server import GrpcServer, Service
+from migrator.values import value
+
+
+@value
+class OwnThreads:
+    """How they are made."""
+
+    serve_grpc: Callable[[Sequence[Service], Identities], GrpcServer] = GrpcServer
+    open_authorizer_log: Callable[[Path, int], AuthorizerLog] = AuthorizerLog
+
+
+OWN_THREADS: Final = OwnThreads()

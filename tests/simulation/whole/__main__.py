@@ -1,0 +1,74 @@
+"""`python -m tests.simulation.whole`: seeds of whole controllers, one seed event by event, the planted bugs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+
+import click
+
+from tests.simulation.whole import runner
+from tests.simulation.whole.options import QUIET, expand, overruled
+from tests.simulation.whole.planted import BUGS, planted
+from tests.simulation.whole.world import Outcome, simulate
+
+
+@click.command()
+@click.option("--seeds", default=40, show_default=True, help="How many seeds to run.")
+@click.option("--first", default=0, show_default=True, help="The first of them.")
+@click.option("--seed", type=int, help="Run this one seed only.")
+@click.option("--option", "changes", multiple=True, metavar="NAME=VALUE", help="Overrule an option of the seeds.")
+@click.option("--quiet", is_flag=True, help="With --seed: no faults, for figures.")
+@click.option("--trace", is_flag=True, help="With --seed: show what happens.")
+@click.option("--bug", type=click.Choice(sorted(BUGS)), help="With this planted bug.")
+@click.option("--jobs", default=0, help="Processes; one for each processor by default.")
+def main(
+    seeds: int,
+    first: int,
+    seed: int | None,
+    changes: tuple[str, ...],
+    quiet: bool,
+    trace: bool,
+    bug: str | None,
+    jobs: int,
+) -> None:
+    """Simulate whole controllers on bad networks, disks and clocks."""
+    overrides = dict(change.split("=", 1) for change in changes)
+    if seed is not None:
+        options = overruled(QUIET, overrides) if quiet else expand(seed, overrides)
+        began = time.process_time()
+        with planted(bug):
+            outcome = simulate(options, click.echo if trace else None)
+        _show(outcome, time.process_time() - began, overrides)
+        sys.stdout.flush()
+        os._exit(outcome.rule is not None)  # nothing of the killed processes runs now
+    sys.exit(_run(range(first, first + seeds), overrides, bug, jobs))
+
+
+def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int) -> int:
+    coverage: Counter[str] = Counter()
+    failures, seconds, took_all = 0, 0.0, 0.0
+    for outcome, took in runner.run_seeds(seeds, overrides, bug, jobs):
+        coverage.update(outcome.coverage)
+        seconds, took_all = seconds + outcome.seconds, took_all + took
+        failures += outcome.rule is not None
+        _show(outcome, took, overrides)
+    width = max(map(len, coverage), default=0)
+    click.echo("\n".join(f"  {what:{width}} {count:>10,}" for what, count in sorted(coverage.items())))
+    click.echo(
+        f"{len(seeds)} seeds, {failures} failed; {seconds:.0f} s of the world in {took_all:.0f} processor seconds"
+    )
+    return 1 if failures else 0
+
+
+def _show(outcome: Outcome, took: float, overrides: dict[str, str]) -> None:
+    seconds, ratio = outcome.seconds, outcome.seconds / took
+    click.echo(f"seed {outcome.options.seed}: {seconds:.1f} s in {took:.2f} processor seconds ({ratio:.1f})")
+    if outcome.rule is not None:
+        click.echo(runner.describe_failure(outcome, overrides))
+
+
+if __name__ == "__main__":
+    main()

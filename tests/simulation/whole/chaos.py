@@ -1,0 +1,199 @@
+"""What goes wrong, when, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.whole.controller import Controller
+    from tests.simulation.whole.world import World
+
+DOWN_SECONDS = (0.05, 6.0)
+CUT_SECONDS = (0.1, 8.0)
+HANG_SECONDS = (0.1, 8.0)
+CRASHES_AFTER = 40
+"""Operations on the disk, at most."""
+
+
+class Chaos:
+    """The faults of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._random = world.random
+        self.dead: set[int] = set()
+        """Those that stay down to the end."""
+        self.is_over = False
+        """Who stops now stays down."""
+
+    def begin(self) -> None:
+        options = self.world.options
+        faults: list[tuple[float, Callable[[Controller], None]]] = [
+            (options.kill_rate, self._kill),
+            (options.crash_rate, self._crash),
+            (options.power_rate, self._power_cut),
+            (options.stop_rate, self._stop),
+            (options.hang_rate, self._hang),
+            (options.cut_rate, self._cut),
+            (options.slow_rate, self._slow),
+            (options.full_rate, self._fill),
+            (options.wipe_rate, self._wipe),
+        ]
+        for rate, fault in faults:
+            self._again(rate, partial(self._strike, fault))
+        self._again(options.blackout_rate, self._blackout)
+        self._again(options.change_rate, self.world.operator.order)
+
+    def _again(self, rate: float, fault: Callable[[], None]) -> None:
+        if rate <= 0:
+            return
+
+        def strike() -> None:
+            if self.world.faults_go_on:
+                fault()
+                self._again(rate, fault)
+
+        self.world.after(self._random.expovariate(rate), strike)
+
+    def _strike(self, fault: Callable[[Controller], None]) -> None:
+        fault(self._anybody())
+
+    def _anybody(self) -> Controller:
+        return self._random.choice(list(self.world.controllers.values()))
+
+    def end(self) -> None:
+        """Whatever is broken is mended; perhaps a minority stays dead."""
+        world = self.world
+        if world.options.minority_stays_dead:
+            self._bury_a_minority()
+        for wire in sorted(world.network.cut):
+            world.network.mend_wire(wire)
+        world.network.slow.clear()
+        for controller in world.controllers.values():
+            controller.disk.free = None
+            if controller.machine is not None:
+                controller.machine.hangs_until = world.now
+                controller.machine.crash_at_operation = None
+            if not controller.runs and controller.node_id not in self.dead:
+                controller.restart_wanted = True
+        self._restart_all()
+
+    def _bury_a_minority(self) -> None:
+        """Of the voters that are in force."""
+        voters = self.world.watch.voters()
+        most = (len(voters) - 1) // 2
+        for node_id in self._random.sample(sorted(voters), most):
+            self.dead.add(node_id)
+            self.world.count("dead to the end")
+            self.world.kill(self.world.controllers[node_id], power=True)
+
+    def _restart_all(self) -> None:
+        """Also those that go down only now: a stop, or a crash that was under way."""
+        for controller in self.world.controllers.values():
+            if self.is_over:
+                return
+            if controller.restart_wanted and not controller.runs and controller.node_id not in self.dead:
+                controller.start()
+        self.world.after(0.5, self._restart_all)
+
+    # One fault each.
+
+    def _restart_later(self, controller: Controller) -> None:
+        controller.restart_wanted = True
+        life = controller.life
+
+        def start() -> None:
+            if not controller.runs and controller.life == life and not self.is_over:
+                controller.start()
+
+        self.world.after(self._random.uniform(*DOWN_SECONDS), start)
+
+    def _kill(self, controller: Controller) -> None:
+        if controller.runs:
+            self.world.count("kills")
+            self.world.kill(controller, power=False)
+            self._restart_later(controller)
+
+    def _power_cut(self, controller: Controller) -> None:
+        if controller.runs:
+            self.world.count("power cuts")
+            self.world.kill(controller, power=True)
+            self._restart_later(controller)
+
+    def _blackout(self) -> None:
+        self.world.count("blackouts")
+        for controller in self.world.controllers.values():
+            self._power_cut(controller)
+
+    def _crash(self, controller: Controller) -> None:
+        """Some operations on the disk from now on; whoever finds it down then starts it again."""
+        if controller.machine is not None and controller.machine.crash_at_operation is None:
+            controller.machine.crash_at_operation = self._random.randrange(CRASHES_AFTER)
+
+    def crashed(self, controller: Controller) -> None:
+        """That has happened."""
+        self._restart_later(controller)
+
+    def _stop(self, controller: Controller) -> None:
+        if controller.runs:
+            self.world.count("stops")
+            controller.stop()
+
+    def ended(self, controller: Controller) -> None:
+        """The process has ended in order, or by a fault of its disk."""
+        self._restart_later(controller)
+
+    def _hang(self, controller: Controller) -> None:
+        if controller.machine is not None:
+            self.world.count("hangs")
+            controller.machine.hangs_until = self.world.now + self._random.uniform(*HANG_SECONDS)
+
+    def _cut(self, controller: Controller) -> None:
+        network, random = self.world.network, self._random
+        hosts = [one.host for one in self.world.controllers.values()]
+        ours = {controller.host}
+        if random.random() < 0.4:
+            ours = set(random.sample(hosts, random.randint(1, len(hosts) - 1)))
+        wires = [(one, other) for one in hosts for other in hosts if (one in ours) != (other in ours)]
+        kind = random.random()
+        if kind < 0.3:
+            wires = [wire for wire in wires if wire[0] in ours]
+        elif kind < 0.5:
+            wires = [random.choice(wires)]
+        self.world.count("one-way cuts" if kind < 0.5 else "cuts")
+        self.world.trace(f"cut {wires}")
+        for wire in wires:
+            network.cut_wire(wire)
+
+        def mend() -> None:
+            for wire in wires:
+                network.mend_wire(wire)
+
+        self.world.after(random.uniform(*CUT_SECONDS), mend)
+
+    def _slow(self, controller: Controller) -> None:
+        self.world.count("slow machines")
+        self.world.network.slow[controller.host] = self._random.choice((5.0, 30.0))
+        machine = controller.machine
+        if machine is not None:
+            machine.sync_seconds_max *= self._random.choice((1.0, 10.0))
+        self.world.after(self._random.uniform(*CUT_SECONDS), lambda: self.world.network.slow.pop(controller.host, 0))
+
+    def _fill(self, controller: Controller) -> None:
+        self.world.count("full disks")
+        controller.disk.free = self._random.randrange(5_000)
+
+        def free() -> None:
+            controller.disk.free = None
+
+        self.world.after(self._random.uniform(*CUT_SECONDS), free)
+
+    def _wipe(self, controller: Controller) -> None:
+        """The disk is lost: one at a time, and nobody is wiped while another has not got its log back."""
+        if self.world.watch.may_lose_disk(controller):
+            self.world.count("wiped disks")
+            self.world.kill(controller, power=True)
+            self.world.replace_disk(controller)
+            self._restart_later(controller)

@@ -1,0 +1,175 @@
+"""One controller: its disk, its settings, and the lives of its process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from migrator.config.load import settings_from
+from migrator.config.settings import Settings
+from migrator.log.formatting import FormatPlan, format_directories
+from migrator.log.meta_properties import read_meta_properties
+from migrator.node.core import NodeCore
+from migrator.node.node import StopReason, run_node
+from migrator.node.own_threads import OwnThreads
+from migrator.observe.authorizer_log import AuthorizerLog
+from migrator.raft.voter_set import VoterSet
+from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.records.versions import parse_version
+from tests.simulation.whole.disk import SimulatedDisk
+from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
+
+if TYPE_CHECKING:
+    from tests.simulation.whole.world import World
+
+T = TypeVar("T")
+CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
+PORT = 9093
+DIRECTORY = Path("/data")
+
+
+class NoGrpc:
+    """gRPC has a poller of its own and is not simulated: operators use Kafka's protocol here."""
+
+    def __init__(self, services: Sequence[Any], told: Callable[[NodeCore], None]) -> None:
+        told(services[0]._source._core)
+
+    def listen_unix(self, metadata_directory: Path) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class NoAuthorizerLog(AuthorizerLog):
+    """Its thread and its files are not simulated: nobody reads it here."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self.lost, self.is_failing = 0, False
+
+    def put(self, contents: Iterable[dict[str, Any]]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Controller:
+    """One node id, with one machine. Its disk may be replaced."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.name = f"controller {node_id}"
+        self.host = f"10.0.0.{node_id}"
+        self.disk = SimulatedDisk()
+        self.directory_id: Uuid = ZERO_UUID
+        self.life = 0
+        random, skew = world.random, world.options.skew
+        self.clock = SkewedClock(
+            rate=1 + random.uniform(-skew, skew),
+            offset_ns=random.randrange(10**12),
+            wall_offset_ns=int(random.uniform(-skew, skew) * 1e11),
+        )
+        self.machine: SimulatedMachine | None = None
+        self.core: NodeCore | None = None
+        """As soon as it is booted."""
+        self._failure: StopReason | None = None
+        self.run: asyncio.Task[None] | None = None
+        self.is_stopping = False
+        self.restart_wanted = False
+        """It is down because of a fault that ends."""
+
+    @property
+    def runs(self) -> bool:
+        return self.machine is not None
+
+    def keys(self) -> dict[str, str]:
+        """Its property file."""
+        world, options = self.world, self.world.options
+        own = {
+            "process.roles": "controller",
+            "node.id": str(self.node_id),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://{self.host}:{PORT}",
+            "log.dirs": str(DIRECTORY),
+            "metadata.log.max.record.bytes.between.snapshots": str(options.snapshot_bytes),
+            "metadata.log.max.snapshot.interval.ms": "0",
+            "migrator.quorum.require.bootstrap": str(options.requires_bootstrap).lower(),
+        }
+        hosts = [(controller.node_id, controller.host) for controller in world.controllers.values()]
+        if options.segment_bytes:
+            own["metadata.log.segment.bytes"] = str(options.segment_bytes)
+        if options.dynamic:
+            own["controller.quorum.bootstrap.servers"] = ",".join(f"{host}:{PORT}" for _, host in hosts)
+        else:
+            voters = [f"{node_id}@{host}:{PORT}" for node_id, host in hosts if node_id in world.first_voters]
+            own["controller.quorum.voters"] = ",".join(voters)
+        return own
+
+    def settings(self) -> Settings:
+        return settings_from(self.keys(), "simulated")[0]
+
+    def format(self, voters: VoterSet | None = None) -> None:
+        """An empty disk becomes that of this node; with ``voters`` that of one of the first ones of a quorum."""
+        machine = self._begin_life()
+        plan = FormatPlan((DIRECTORY,), DIRECTORY, CLUSTER_ID, self.node_id, parse_version("3.9"), voters=voters)
+        random = Random(self.world.random.getrandbits(64))
+        machine.context.run(lambda: format_directories(plan, random=random, now_ms=0))
+        found = machine.context.run(lambda: read_meta_properties(DIRECTORY))
+        self.directory_id = ZERO_UUID if found is None or found.directory_id is None else found.directory_id
+        machine.die()
+
+    def _begin_life(self) -> SimulatedMachine:
+        self.life += 1
+        return SimulatedMachine(self.world, self.name, self.host, self.disk, self.clock, self.life)
+
+    def start(self) -> None:
+        """Begin the process; what becomes of it `ended` tells."""
+        machine = self.machine = self._begin_life()
+        self.core, self.is_stopping, self.restart_wanted = None, False, False
+        self.world.network.machines_off.discard(self.host)
+        failure = self._failure = machine.context.run(StopReason)
+        machine.loop.from_outside(self._run, machine, failure)
+        self.world.started(self)
+
+    def _run(self, machine: SimulatedMachine, failure: StopReason) -> None:
+        def serve_grpc(services: Sequence[Any], _identities: Any) -> Any:
+            return NoGrpc(services, self._booted)
+
+        threads = OwnThreads(serve_grpc, NoAuthorizerLog)
+        work = run_node(self.settings(), failure, own_machine=machine, threads=threads)
+        self.run = machine.loop.create_task(work, name=self.name)
+        self.run.add_done_callback(lambda done: self._ended(machine, done))
+
+    def _booted(self, core: NodeCore) -> None:
+        self.core = core
+        self.world.booted(self, core)
+
+    def _ended(self, machine: SimulatedMachine, run: asyncio.Task[None]) -> None:
+        if not machine.is_alive:
+            return
+        error = None if run.cancelled() else run.exception()
+        self.world.after(0.0, lambda: self.world.ended(self, machine, error))
+
+    def stop(self) -> None:
+        """In order, as SIGTERM."""
+        if self.machine is not None and self._failure is not None:
+            self.is_stopping = True
+            self.machine.loop.from_outside(self._failure.stop.set)
+
+    def gone(self) -> None:
+        """The process has ended, in whatever way."""
+        self.machine = self.core = None
+
+    def in_process(self, look: Callable[[], T]) -> T:
+        """Look at something of the process without its taking time there."""
+        machine = self.machine
+        if machine is None:
+            raise RuntimeError(f"{self.name} does not run")
+        spent, crash, machine.crash_at_operation = machine._spent_ns, machine.crash_at_operation, None
+        try:
+            return machine.context.copy().run(look)
+        finally:
+            machine._spent_ns, machine.crash_at_operation = spent, crash

@@ -1,0 +1,180 @@
+"""A disk that forgets at a power cut what nobody has made durable, file by file and name by name.
+
+As POSIX promises and no more: a file is durable up to its last fsync, a name (of a new, renamed or removed file) up to
+the last fsync of its directory. Of what was done since, a cut leaves a part that the seed chooses: operations on names
+in their order or not, writes in any order, the last of them torn.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from random import Random
+
+SECTOR = 512
+
+
+class File:
+    """Content now, and what of it is durable."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.mode = 0o600
+        self._durable = b""
+        self._pending: list[tuple[int, bytes | None]] = []
+        """Writes since the last fsync: where, and what; None for a cut to that size."""
+
+    def write(self, data: bytes, position: int) -> None:
+        if position > len(self.data):
+            self.data.extend(bytes(position - len(self.data)))
+        self.data[position : position + len(data)] = data
+        self._pending.append((position, data))
+
+    def truncate(self, size: int) -> None:
+        del self.data[size:]
+        self.data.extend(bytes(max(0, size - len(self.data))))
+        self._pending.append((size, None))
+
+    def sync(self) -> None:
+        if self._pending:
+            self._durable = bytes(self.data)
+            self._pending.clear()
+
+    def lose_power(self, random: Random) -> bool:
+        """What is left of it; whether something is lost."""
+        if not self._pending:
+            return False
+        survivor = File()
+        survivor.data = bytearray(self._durable)
+        kept = random.randint(0, len(self._pending))
+        for index, (position, data) in enumerate(self._pending):
+            if index > kept or (index < kept and random.random() < 0.05):  # some writes overtake others
+                continue
+            if data is None:
+                if index < kept:
+                    survivor.truncate(position)
+            elif index == kept:
+                survivor.write(data[: random.randrange(len(data) + 1)], position)
+            else:
+                survivor.write(data, position)
+        was = bytes(self.data)
+        self.data, self._durable = survivor.data, bytes(survivor.data)
+        self._pending.clear()
+        return was != self._durable
+
+
+@dataclass
+class Directory:
+    """Names now, and those that are durable."""
+
+    names: dict[str, File | Directory] = field(default_factory=dict)
+    durable: dict[str, File | Directory] = field(default_factory=dict)
+    pending: list[tuple[tuple[str, File | Directory | None], ...]] = field(default_factory=list)
+    """Each change since the last fsync: names, and what they stand for since; None for nothing."""
+    mode: int = 0o700
+
+    def change(self, *changes: tuple[str, File | Directory | None]) -> None:
+        """Do it at once, all or nothing."""
+        self.pending.append(changes)
+        _apply(self.names, changes)
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.pending.clear()
+
+    def lose_power(self, random: Random) -> bool:
+        """What is left of the names, and of what they stand for; whether something is lost."""
+        was = dict(self.names)
+        in_order = random.random() < 0.7  # most file systems keep a journal
+        kept = random.randint(0, len(self.pending))
+        for index, changes in enumerate(self.pending):
+            if index < kept if in_order else random.random() < 0.5:
+                _apply(self.durable, changes)
+        self.names, self.pending = dict(self.durable), []
+        lost = was != self.names
+        for entry in self.names.values():
+            lost |= entry.lose_power(random)
+        return lost
+
+
+def _apply(names: dict[str, File | Directory], changes: tuple[tuple[str, File | Directory | None], ...]) -> None:
+    for name, entry in changes:
+        if entry is None:
+            names.pop(name, None)
+        else:
+            names[name] = entry
+
+
+class SimulatedDisk:
+    """Everything of one machine that survives its process, and most of which survives a power cut."""
+
+    def __init__(self) -> None:
+        self.root = Directory()
+        self.free: int | None = None
+        """Bytes that may still be written; None: as many as one likes."""
+
+    def lose_power(self, random: Random) -> bool:
+        """Forget what is not durable; whether that was anything."""
+        return self.root.lose_power(random)
+
+    def take(self, size: int) -> int:
+        """How many of so many bytes there is room for.
+
+        :raises OSError: for none.
+        """
+        if self.free is None:
+            return size
+        if self.free <= 0 < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = min(size, self.free)
+        self.free -= taken
+        return taken
+
+    def find(self, path: Path | PurePosixPath) -> File | Directory | None:
+        """What a path stands for."""
+        entry: File | Directory | None = self.root
+        for part in path.parts[1:]:
+            if not isinstance(entry, Directory):
+                return None
+            entry = entry.names.get(part)
+        return entry
+
+    def file(self, path: Path) -> File:
+        """
+        :raises OSError: there is none.
+        """
+        entry = self.find(path)
+        if entry is None:
+            raise _missing(path)
+        if not isinstance(entry, File):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return entry
+
+    def directory(self, path: Path) -> Directory:
+        """
+        :raises OSError: there is none.
+        """
+        entry = self.find(path)
+        if entry is None:
+            raise _missing(path)
+        if not isinstance(entry, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        return entry
+
+    def files(self) -> Iterator[tuple[Path, File]]:
+        """All of them, by their paths."""
+        folders = [(Path("/"), self.root)]
+        while folders:
+            path, folder = folders.pop()
+            for name, entry in folder.names.items():
+                if isinstance(entry, Directory):
+                    folders.append((path / name, entry))
+                else:
+                    yield path / name, entry
+
+
+def _missing(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

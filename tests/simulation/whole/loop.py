@@ -1,0 +1,210 @@
+"""The event loop of one controller, which the world turns when it is that controller's turn.
+
+Everything that asyncio promises is kept, `call_soon` in the order of the calls above all. The seed decides what asyncio
+leaves open: when what comes from outside arrives, and the order of timers that are due at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import socket
+import threading
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulation.whole.machine import SimulatedMachine
+
+RESOLUTION = 1e-6
+"""Timers that are due within it are due."""
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """Of one life of one machine."""
+
+    _ready: Any
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, machine: SimulatedMachine) -> None:
+        super().__init__()
+        self.set_debug(False)
+        self.slow_callback_duration = 1e9
+        self._clock_resolution = RESOLUTION
+        self._machine = machine
+        self._thread_id = threading.get_ident()
+        self._lanes: dict[int, tuple[Executor, Lane]] = {}
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        """Those that have not ended, in the order of their beginnings. Nothing may collect one of a killed process,
+        which would run its ``finally``."""
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # the stubs want more of a task
+        self.set_exception_handler(machine.unhandled)
+
+    def _make_task(self, _: Any, work: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=self, **kwargs)
+        self.tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.pop(task, None)
+
+    def time(self) -> float:
+        return self._machine.monotonic_ns() / 1e9
+
+    def next_due(self) -> float | None:
+        """When there is something to do, on the loop's clock; 0 for now, None for never."""
+        return 0.0 if self._ready else self._next_timer()
+
+    def _next_timer(self) -> float | None:
+        scheduled = self._scheduled
+        while scheduled and scheduled[0].cancelled():
+            heapq.heappop(scheduled)
+        return scheduled[0].when() if scheduled else None
+
+    def turn(self) -> None:
+        """One turn: the timers that are due, and all that was ready at its beginning."""
+        events._set_running_loop(self)
+        try:
+            self._take_timers()
+            ready = self._ready
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not self._machine.is_alive:
+                    return
+                if not handle._cancelled:
+                    handle._run()
+        finally:
+            events._set_running_loop(None)
+
+    def _take_timers(self) -> None:
+        until, due = self.time() + RESOLUTION, []
+        while (when := self._next_timer()) is not None and when <= until:
+            handle = heapq.heappop(self._scheduled)
+            due.append(handle)
+        for _, group in groupby(due, key=lambda handle: handle.when()):
+            together = list(group)
+            if len(together) > 1:
+                self._machine.chance.shuffle(together)
+            self._ready.extend(together)
+
+    # What comes from outside.
+
+    def from_outside(self, callback: Callable[..., Any], *args: Any) -> None:
+        """As the operating system calls: with nothing of who runs now."""
+        self.call_soon(callback, *args, context=self._machine.context)
+
+    def _write_to_self(self) -> None:
+        """The world looks at every loop before it chooses one."""
+
+    def _process_events(self, event_list: Any) -> None:
+        raise NotImplementedError
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """The work is done some time later, on a thread of its own, and its result arrives some time after that."""
+        if executor is None:
+            return Lane(self._machine).add(self, func, *args)  # the default one has threads for everybody
+        if isinstance(executor, Threads):
+            return executor.lane.add(self, func, *args)
+        _, lane = self._lanes.setdefault(id(executor), (executor, Lane(self._machine)))
+        return lane.add(self, func, *args)
+
+    # The network.
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **kwargs: Any) -> Any:
+        if kwargs.get("ssl") is not None:
+            raise NotImplementedError("TLS is not simulated")
+        end = await self._machine.network.connect(self._machine, host, port)
+        return await _attached(end, protocol_factory())
+
+    async def sock_accept(self, sock: Any) -> Any:
+        return await sock.accept()
+
+    async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **kwargs: Any) -> Any:
+        if kwargs.get("ssl") is not None:
+            raise NotImplementedError("TLS is not simulated")
+        return await _attached(sock, protocol_factory())
+
+
+async def _attached(end: Any, protocol: Any) -> tuple[Any, Any]:
+    transport = end.attach(protocol)
+    await asyncio.sleep(0)  # the protocol is told of its connection first
+    return transport, protocol
+
+
+class Lane:
+    """A thread: one piece of work after the other, each at one moment; fsyncs and such make it last."""
+
+    def __init__(self, machine: SimulatedMachine) -> None:
+        self._machine = machine
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_busy = False
+
+    def add(self, loop: SimulatedLoop, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def work() -> None:
+            result, failed = None, None
+            if future.cancelled():
+                return
+            try:
+                result = self._machine.new_context().run(func, *args)
+            except Exception as error:  # noqa: BLE001 - the loop gets it, whatever it is
+                failed = error
+            self._machine.later(5e-6, 100e-6, lambda: loop.from_outside(_settle, future, result, failed))
+
+        self._waiting.append(work)
+        if not self._is_busy:
+            self._begin()
+        return future
+
+    def finish(self) -> None:
+        """Do at once what waits, as if the caller had waited for it."""
+        while self._waiting:
+            self._waiting.popleft()()
+
+    def _begin(self) -> None:
+        self._is_busy = True
+        self._machine.later(20e-6, 300e-6, self._do)
+
+    def _do(self) -> None:
+        if self._waiting:
+            with self._machine.measured() as spent:
+                self._waiting.popleft()()
+            self._machine.later(spent.seconds, spent.seconds, self._go_on)
+        else:
+            self._is_busy = False
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._begin()
+        else:
+            self._is_busy = False
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class Threads(Executor):
+    """What a controller gets for a `ThreadPoolExecutor` of one thread; its loop gives it the work."""
+
+    def __init__(self, machine: SimulatedMachine) -> None:
+        self.lane = Lane(machine)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.lane.finish()

@@ -1,0 +1,345 @@
+"""The machine of one controller, for one life of its process: what `migrator.machine.Machine` is in the simulation."""
+
+from __future__ import annotations
+
+import errno
+import io
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from contextvars import Context
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from migrator import machine as real
+from migrator.machine import Machine
+from tests.simulation.whole.disk import Directory, File, SimulatedDisk
+from tests.simulation.whole.loop import SimulatedLoop, Threads
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from tests.simulation.whole.network import ListeningSocket
+    from tests.simulation.whole.world import World
+
+EPOCH_NS = 1_700_000_000_000_000_000
+FIRST_DESCRIPTOR = 1_000_000_000
+"""No descriptor of this process, whatever goes wrong."""
+READING_NS = 200
+"""What it takes to look at the clock: who works until a time comes to an end."""
+
+
+class ProcessGoneError(BaseException):
+    """Raised to whatever still runs of a process that is gone, from all that it asks of its machine."""
+
+
+@dataclass
+class Spent:
+    """What one piece of work took."""
+
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SkewedClock:
+    """How the clocks of one machine differ from the world's."""
+
+    rate: float = 1.0
+    offset_ns: int = 0
+    wall_offset_ns: int = 0
+
+    def local_ns(self, world_seconds: float) -> int:
+        return self.offset_ns + int(world_seconds * self.rate * 1e9)
+
+    def world_seconds(self, local_seconds: float) -> float:
+        return (local_seconds - self.offset_ns / 1e9) / self.rate
+
+
+class SimulatedMachine(Machine):
+    """One life: from the start of the process to its end.
+
+    :ivar chance: of this life, for all that the seed decides about it.
+    """
+
+    def __init__(self, world: World, name: str, host: str, disk: SimulatedDisk, clock: SkewedClock, life: int) -> None:
+        self.world = world
+        self.name = name
+        self.host = host
+        self.disk = disk
+        self.clock = clock
+        self.life = life
+        self.network = world.network
+        self.chance = Random(f"{world.options.seed} {name} {life}")
+        self._own_chance = Random(f"{world.options.seed} {name} {life} its own")
+        self.is_alive = True
+        self.busy_until = 0.0
+        """When its next turn may begin; in the world's time."""
+        self.hangs_until = 0.0
+        self.turns = 0
+        self._spent_ns = 0
+        """What the work that is under way has taken so far."""
+        self._open: dict[int, File | Directory] = {}
+        self._locks: dict[int, File] = {}
+        self._descriptors = FIRST_DESCRIPTOR
+        self.sync_seconds_max = world.options.sync_ms_max / 1000
+        self.fails_syncs = False
+        self.crash_at_operation: int | None = None
+        """The process is killed before that many further operations on its disk are done."""
+        self.loop = SimulatedLoop(self)
+        self.context = self.new_context()
+        self.complaints: list[str] = []
+
+    def new_context(self) -> Context:
+        """That of a thread, or of the first task: nothing is in it but this machine."""
+        context = Context()
+        context.run(real._MACHINE.set, self)
+        return context
+
+    def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What the event loop's last resort is told."""
+        if self.is_alive:
+            self.complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    # Time.
+
+    @contextmanager
+    def measured(self) -> Iterator[Spent]:
+        """What the work inside takes; for one piece at a time."""
+        spent, self._spent_ns = Spent(), 0
+        try:
+            yield spent
+        finally:
+            spent.seconds, self._spent_ns = self._spent_ns / 1e9, 0
+
+    def spend(self, seconds: float) -> None:
+        """The work that is under way takes that much longer."""
+        self._spent_ns += int(seconds * 1e9)
+
+    def tell(self, callback: Callable[..., object], *args: Any) -> None:
+        """Let its loop call something, if it still runs."""
+        if self.is_alive:
+            self.loop.from_outside(callback, *args)
+
+    def later(self, at_least: float, at_most: float, action: Callable[[], object]) -> None:
+        """Do something in this life, some seconds later."""
+        delay = at_least if at_least == at_most else self.chance.uniform(at_least, at_most)
+        self.world.after(self._spent_ns / 1e9 + delay, lambda: self.is_alive and action())
+
+    def wall_ns(self) -> int:
+        return EPOCH_NS + self.clock.wall_offset_ns + self.monotonic_ns()
+
+    def monotonic_ns(self) -> int:
+        self._spent_ns += READING_NS
+        return self.clock.local_ns(self.world.now) + self._spent_ns
+
+    def since_boot_ns(self) -> int:
+        return self.monotonic_ns()
+
+    # Chance, threads, memory, network.
+
+    def random(self) -> Random:
+        return Random(self._own_chance.getrandbits(64))
+
+    def threads(self, count: int, name: str) -> Executor:
+        return Threads(self)
+
+    def freeze_live_objects(self) -> None:
+        """The collector is off."""
+
+    def host_name(self) -> str:
+        return self.host
+
+    def listen(self, address: Any, family: int, backlog: int) -> ListeningSocket:  # type: ignore[override]
+        return self.network.listen(self, address[1])
+
+    # Open files.
+
+    def _step(self, *, changes: bool = False) -> None:
+        """Before each operation on the disk: a process that is gone does none, and here one may be killed."""
+        if not self.is_alive:
+            raise ProcessGoneError
+        self._spent_ns += 2_000
+        if changes and self.crash_at_operation is not None:
+            self.crash_at_operation -= 1
+            if self.crash_at_operation < 0:
+                self.world.crash_now(self)
+                raise ProcessGoneError
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        self._step(changes=bool(flags & os.O_CREAT))
+        entry = self.disk.find(path)
+        if entry is None:
+            if not flags & os.O_CREAT:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self.disk.take(1)
+            entry = File()
+            entry.mode = mode
+            self.disk.directory(path.parent).change((path.name, entry))
+        elif flags & os.O_TRUNC and isinstance(entry, File) and entry.data:
+            entry.truncate(0)
+        return self._descriptor(entry)
+
+    def open_new(self, directory: Path, prefix: str, suffix: str) -> tuple[int, Path]:
+        path = directory / f"{prefix}{self.chance.getrandbits(40):010x}{suffix}"
+        return self.open(path, os.O_RDWR | os.O_CREAT), path
+
+    def _descriptor(self, entry: File | Directory) -> int:
+        self._descriptors += 1
+        self._open[self._descriptors] = entry
+        return self._descriptors
+
+    def _entry(self, descriptor: int) -> File | Directory:
+        try:
+            return self._open[descriptor]
+        except KeyError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+    def _file(self, descriptor: int) -> File:
+        entry = self._entry(descriptor)
+        if not isinstance(entry, File):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return entry
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open)
+
+    def close(self, descriptor: int) -> None:
+        self._step()
+        self._entry(descriptor)
+        del self._open[descriptor]
+        locked = self._locks.pop(descriptor, None)
+        if locked is not None:
+            self.world.locks.pop(id(locked), None)
+
+    def read(self, descriptor: int, size: int, position: int) -> bytes:
+        self._step()
+        return bytes(self._file(descriptor).data[position : position + size])
+
+    def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
+        self._step(changes=True)
+        taken = self.disk.take(len(data))
+        self._file(descriptor).write(bytes(data[:taken]), position)
+        return taken
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        self._step(changes=True)
+        self._file(descriptor).truncate(size)
+
+    def size(self, descriptor: int) -> int:
+        self._step()
+        return len(self._file(descriptor).data)
+
+    def chmod(self, descriptor: int, mode: int) -> None:
+        self._step()
+        self._file(descriptor).mode = mode
+
+    def sync(self, descriptor: int) -> None:
+        self._step(changes=True)
+        self.spend(self.chance.uniform(50e-6, self.sync_seconds_max))
+        if self.fails_syncs:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._entry(descriptor).sync()
+
+    def lock(self, descriptor: int) -> None:
+        self._step()
+        file = self._file(descriptor)
+        if self.world.locks.setdefault(id(file), self) is not self:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        self._locks[descriptor] = file
+
+    # Names.
+
+    def exists(self, path: Path) -> bool:
+        self._step()
+        return self.disk.find(path) is not None
+
+    def is_directory(self, path: Path) -> bool:
+        self._step()
+        return isinstance(self.disk.find(path), Directory)
+
+    def names(self, directory: Path) -> list[Path]:
+        self._step()
+        names = [directory / name for name in self.disk.directory(directory).names]
+        self.chance.shuffle(names)
+        return names
+
+    def mode(self, path: Path) -> int:
+        self._step()
+        entry = self.disk.find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return entry.mode | (stat.S_IFDIR if isinstance(entry, Directory) else stat.S_IFREG)
+
+    def change_mode(self, path: Path, mode: int) -> None:
+        self._step()
+        entry = self.disk.find(path)
+        if entry is not None:
+            entry.mode = mode
+
+    def content(self, path: Path) -> bytes:
+        self._step()
+        return bytes(self.disk.file(path).data)
+
+    def reader(self, path: Path) -> BinaryIO:
+        return io.BytesIO(self.content(path))
+
+    def file_size(self, path: Path) -> int:
+        self._step()
+        return len(self.disk.file(path).data)
+
+    def rename(self, path: Path, new: Path) -> None:
+        self._step(changes=True)
+        if path.parent != new.parent:
+            raise NotImplementedError("between directories")
+        entry = self.disk.file(path)
+        self.disk.directory(path.parent).change((path.name, None), (new.name, entry))
+
+    def remove(self, path: Path) -> None:
+        self._step(changes=True)
+        if self.disk.find(path) is not None:
+            self.disk.directory(path.parent).change((path.name, None))
+
+    def make_directory(self, path: Path, mode: int = 0o777) -> None:
+        self._step(changes=True)
+        if self.disk.find(path) is None:
+            folder = Directory()
+            folder.mode = mode
+            self.disk.directory(path.parent).change((path.name, folder))
+
+    def remove_directory(self, path: Path) -> None:
+        self._step(changes=True)
+        if self.disk.directory(path).names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+        self.disk.directory(path.parent).change((path.name, None))
+
+    # Turns of the loop.
+
+    def due(self) -> float:
+        """When its loop turns next, in the world's time."""
+        due = self.loop.next_due()
+        if due is None:
+            return math.inf
+        when = self.clock.world_seconds(due) if due else 0.0
+        return max(when, self.busy_until, self.hangs_until, self.world.now)
+
+    def turn(self) -> None:
+        """Let its loop turn once, which takes a while."""
+        with self.measured() as spent:
+            self.loop.turn()
+        took = spent.seconds + self.chance.uniform(10e-6, self.world.options.turn_ms_max / 1000)
+        self.busy_until = self.world.now + took
+        self.turns += 1
+
+    # The end.
+
+    def die(self) -> None:
+        """The process is gone: nothing of it runs on, not even what its ``finally`` would do."""
+        self.is_alive = False
+        for file in self._locks.values():
+            self.world.locks.pop(id(file), None)

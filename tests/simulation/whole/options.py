@@ -1,0 +1,109 @@
+"""What one seed means: every number of its world, printed with each failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Options:
+    """Rates are per second of the world, of the whole cluster."""
+
+    seed: int
+    controllers: int = 3
+    observers: int = 0
+    dynamic: bool = False
+    """The voters are in the log."""
+    chaos_seconds: float = 15.0
+    """Until the last fault."""
+    writes: float = 10.0
+    """That are begun in a second."""
+    big_share: float = 0.05
+    """Of the writes: some thousand records, which are decided and encoded beside the loop."""
+    delay_ms_min: float = 0.1
+    delay_ms_max: float = 2.0
+    loss: float = 0.0
+    split: float = 0.1
+    sync_ms_max: float = 3.0
+    turn_ms_max: float = 0.2
+    skew: float = 0.0
+    kill_rate: float = 0.0
+    """Kills of a process."""
+    crash_rate: float = 0.0
+    """Kills in the middle of what is written to the disk."""
+    power_rate: float = 0.0
+    """Power cuts of one machine."""
+    blackout_rate: float = 0.0
+    """Power cuts of all machines."""
+    stop_rate: float = 0.0
+    """Stops in order."""
+    hang_rate: float = 0.0
+    cut_rate: float = 0.0
+    """Of wires, of one controller or of two sides, in one direction or both."""
+    slow_rate: float = 0.0
+    wipe_rate: float = 0.0
+    """Disks that are lost, and formatted anew."""
+    full_rate: float = 0.0
+    change_rate: float = 0.0
+    """Orders of an operator to add, remove or move a voter."""
+    snapshot_bytes: int = 20_000
+    segment_bytes: int = 0
+    """0: the smallest that the settings take."""
+    requires_bootstrap: bool = True
+    minority_stays_dead: bool = False
+
+
+def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
+    """The options of a seed, some of them overruled."""
+    random = Random(f"options {seed}")
+
+    def rate(share: float, most: float) -> float:
+        return round(random.uniform(0.02, most), 3) if random.random() < share else 0.0
+
+    dynamic = random.random() < 0.5
+    options = Options(
+        seed=seed,
+        controllers=random.choice((3, 3, 3, 5)),
+        observers=random.choice((0, 1, 2)) if dynamic else 0,
+        dynamic=dynamic,
+        chaos_seconds=round(random.uniform(10, 40), 1),
+        writes=random.choice((2.0, 5.0, 10.0, 20.0)),
+        big_share=random.choice((0.0, 0.02, 0.1)),
+        delay_ms_max=random.choice((0.5, 2.0, 10.0, 40.0)),
+        loss=random.choice((0.0, 0.0, 0.01, 0.05)),
+        split=random.choice((0.0, 0.1, 0.5)),
+        sync_ms_max=random.choice((0.5, 3.0, 20.0)),
+        turn_ms_max=random.choice((0.05, 0.2, 1.0)),
+        skew=random.choice((0.0, 0.0, 0.002, 0.02)),
+        kill_rate=rate(0.6, 0.3),
+        crash_rate=rate(0.5, 0.3),
+        power_rate=rate(0.5, 0.3),
+        blackout_rate=rate(0.2, 0.05),
+        stop_rate=rate(0.4, 0.2),
+        hang_rate=rate(0.4, 0.2),
+        cut_rate=rate(0.6, 0.4),
+        slow_rate=rate(0.3, 0.2),
+        wipe_rate=rate(0.25, 0.05),
+        full_rate=rate(0.15, 0.05),
+        change_rate=rate(0.7, 0.3) if dynamic else 0.0,
+        snapshot_bytes=random.choice((3_000, 20_000, 10_000_000)),
+        requires_bootstrap=random.random() < 0.7,
+        minority_stays_dead=random.random() < 0.2,
+    )
+    return overruled(options, changes or {})
+
+
+def overruled(options: Options, changes: Mapping[str, str]) -> Options:
+    types = {field.name: type(getattr(options, field.name)) for field in fields(Options)}
+    return replace(options, **{name: _parsed(types[name], text) for name, text in changes.items()})
+
+
+def _parsed(kind: type, text: str) -> Any:
+    return text in {"yes", "true", "True"} if kind is bool else kind(text)
+
+
+QUIET = Options(0)
+"""No faults: for figures, and for what must hold on a good day."""

@@ -1,0 +1,68 @@
+"""Seeds on all processors. Each has a process of its own, which ends without a ``finally`` of what was killed in it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+from tests.simulation.whole.options import Options, expand
+from tests.simulation.whole.planted import planted
+from tests.simulation.whole.world import Outcome, simulate
+
+
+def isolated(options: Options, bug: str | None = None) -> tuple[Outcome, float]:
+    """One world in a child of this process, which must have no other threads; and the processor seconds that it took.
+
+    :param bug: the name of a planted one.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException), planted(bug):
+            began = time.process_time()
+            outcome = simulate(options)
+            data = pickle.dumps((outcome, time.process_time() - began))
+            with os.fdopen(writing, "wb") as out:
+                out.write(data)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as found:
+        data = found.read()
+    os.waitpid(child, 0)
+    if not data:
+        raise RuntimeError(f"the process of seed {options.seed} died")
+    outcome, seconds = pickle.loads(data)  # noqa: S301 - our own child's
+    return outcome, seconds
+
+
+def run_seed(seed: int, changes: Mapping[str, str] | None = None, bug: str | None = None) -> tuple[Outcome, float]:
+    """One seed from its options on."""
+    return isolated(expand(seed, changes), bug)
+
+
+def run_seeds(
+    seeds: Iterable[int], changes: Mapping[str, str] | None = None, bug: str | None = None, jobs: int = 0
+) -> Iterator[tuple[Outcome, float]]:
+    """Outcomes as they come, from ``jobs`` processes (0: one for each processor)."""
+    with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count()) as pool:
+        yield from pool.imap_unordered(partial(run_seed, changes=changes, bug=bug), seeds)
+
+
+def replay_command(outcome: Outcome, changes: Mapping[str, str] | None = None) -> str:
+    """The one command that shows a seed again."""
+    overruled = "".join(f" --option {name}={text}" for name, text in (changes or {}).items())
+    return f"python -m tests.simulation.whole --seed {outcome.options.seed}{overruled} --trace"
+
+
+def describe_failure(outcome: Outcome, changes: Mapping[str, str] | None = None) -> str:
+    """Seed, options, rule and how to see it again."""
+    return (
+        f"seed {outcome.options.seed} broke {outcome.message}\n"
+        f"  options: {outcome.options}\n"
+        f"  replay:  {replay_command(outcome, changes)}"
+    )

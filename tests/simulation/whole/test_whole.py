@@ -1,0 +1,77 @@
+"""Whole controllers: seeds without a violation, the same seed twice, and that the simulation does what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.lanes import TEST_ALL, TEST_LONG
+from tests.simulation.whole import runner
+from tests.simulation.whole.disk import Directory, File, SimulatedDisk
+
+ROOT = Path(__file__).parents[3]
+SHORT = ("--option", "chaos_seconds=5", "--option", "kill_rate=0.5", "--option", "power_rate=0.5")
+
+
+NUMBERS = [
+    pytest.param(range(6), id="6 seeds"),
+    pytest.param(range(6, 156), id="150 more seeds", marks=pytest.mark.lane(TEST_ALL)),
+    pytest.param(range(156, 2_000), id="1,844 more seeds", marks=pytest.mark.lane(TEST_LONG)),
+]
+
+
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_no_seed_breaks_a_rule(numbers: range) -> None:
+    """Each is a quorum of whole controllers, with faults, up to the stop in order of all of them."""
+    coverage: Counter[str] = Counter()
+    failures = []
+    for outcome, _ in runner.run_seeds(numbers):
+        coverage.update(outcome.coverage)
+        if outcome.rule is not None:
+            failures.append(runner.describe_failure(outcome))
+    assert not failures, "\n".join(failures)
+    assert coverage["elections"] >= len(numbers)
+    assert coverage["acknowledged writes"] >= len(numbers)
+
+
+def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:
+    traces = set()
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "tests.simulation.whole", "--seed", "8", "--trace", *SHORT]
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        traces.add("\n".join(line for line in done.stdout.splitlines() if "processor seconds" not in line))
+    assert len(traces) == 1
+    assert " is leader in epoch " in traces.pop()
+
+
+def test_a_power_cut_leaves_what_was_made_durable() -> None:
+    lost_content, lost_name = set(), set()
+    for seed in range(200):
+        disk, directory = SimulatedDisk(), Directory()
+        disk.root.change(("d", directory))
+        disk.root.sync()
+        safe, written, new = File(), File(), File()
+        directory.change(("safe", safe))
+        directory.change(("written", written))
+        directory.sync()
+        safe.write(b"safe", 0)
+        safe.sync()
+        written.write(b"old", 0)
+        written.sync()
+        written.write(b"new", 0)
+        new.write(b"new", 0)
+        new.sync()
+        directory.change(("new", new))
+        disk.lose_power(Random(seed))
+        assert disk.file(Path("/d/safe")).data == b"safe"
+        lost_content.add(bytes(disk.file(Path("/d/written")).data))
+        lost_name.add(disk.find(Path("/d/new")) is None)
+    assert lost_content == {b"old", b"nld", b"ned", b"new"}
+    assert lost_name == {False, True}

@@ -1,0 +1,268 @@
+"""What must hold, looked at from outside after every event; what it costs grows with what has changed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from migrator.image.digest import MODULUS, digest_steps
+from migrator.image.loader import ImageLoader
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.replay import replay
+from migrator.node.core import NodeCore
+from migrator.raft.states import Role
+from migrator.records.batch import Batch
+from migrator.records.metadata import ConfigRecord
+from migrator.supervision import FAILURES
+from tests.simulation.whole.client import KEY
+from tests.simulation.whole.machine import SimulatedMachine
+
+if TYPE_CHECKING:
+    from tests.simulation.whole.controller import Controller
+    from tests.simulation.whole.world import World
+
+
+class Violation(Exception):  # noqa: N818 - as in the simulation of the core
+    """A rule is broken."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(f"{rule}: {what}")
+        self.rule = rule
+
+
+def check(rule: str, holds: object, what: str) -> None:
+    if not holds:
+        raise Violation(rule, what)
+
+
+@dataclass
+class Shadow:
+    """Of one life of a controller: what was seen of it so far."""
+
+    core: NodeCore
+    role: Role = Role.UNATTACHED
+    epoch: int = 0
+    high_watermark: int = 0
+    checked_to: int = -1
+    """Up to here its log is the committed one."""
+    published: MetadataImage = EMPTY_IMAGE
+
+
+@dataclass
+class Committed:
+    """What was ever committed, as the first who said so had it."""
+
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+    """First offset, checksum, epoch."""
+    ends: list[int] = field(default_factory=list)
+    images: dict[int, MetadataImage] = field(default_factory=dict)
+    """What a replay comes to at the ends of batches outside of transactions."""
+    numbers: set[tuple[str, int]] = field(default_factory=set)
+    """What the client has written: names and numbers."""
+    loader: ImageLoader = field(default_factory=lambda: ImageLoader(EMPTY_IMAGE))
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+
+class Watch:
+    """The rules of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.committed = Committed()
+        self.leaders: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
+        self._shadows: dict[int, Shadow] = {}
+        self._failures = dict(FAILURES.read())
+
+    # What the world tells.
+
+    def started(self, controller: Controller) -> None:
+        """Its process begins."""
+
+    def booted(self, controller: Controller, core: NodeCore) -> None:
+        self._shadows[controller.node_id] = Shadow(core)
+
+    def stopped(self, controller: Controller) -> None:
+        self._shadows.pop(controller.node_id, None)
+
+    def ended(self, controller: Controller, machine: SimulatedMachine, error: BaseException | None) -> None:
+        """By itself: after an order, or because its disk fails."""
+        world = self.world
+        if error is not None:
+            may_fail = controller.disk.free is not None or machine.fails_syncs or not machine.is_alive
+            check("nobody_stops_itself", may_fail, f"{controller.name} stopped: {error!r}")
+            world.count("stops for a failed disk")
+        else:
+            check("nobody_stops_itself", controller.is_stopping, f"{controller.name} stopped without an order")
+            left = [task.get_name() for task in machine.loop.tasks if task is not controller.run]
+            check("a_stop_leaves_nothing", not left, f"{controller.name} left these tasks: {left}")
+            check("a_stop_leaves_nothing", not machine.open_files, f"{controller.name} left {machine.open_files} files")
+            listening = [at for at, sock in world.network.listening.items() if sock.machine is machine]
+            check("a_stop_leaves_nothing", not listening, f"{controller.name} still listens on {listening}")
+        world.chaos.ended(controller)
+
+    def after_event(self, machine: SimulatedMachine | None) -> None:
+        """Somebody's loop has turned, or something of the world has happened."""
+        if machine is None or machine is self.world.client.machine:
+            return
+        check("nothing_unexpected_is_raised", not machine.complaints, f"{machine.name}: {machine.complaints}")
+        controller = self.world.controllers[int(machine.name.split()[1])]
+        shadow = self._shadows.get(controller.node_id)
+        if shadow is not None and controller.machine is machine:
+            self._look(controller, shadow)
+
+    # One controller.
+
+    def _look(self, controller: Controller, shadow: Shadow) -> None:
+        quorum = shadow.core.quorum
+        role, epoch = quorum.role, quorum.epoch
+        if (role, epoch) != (shadow.role, shadow.epoch):
+            self._role(controller, shadow, role, epoch)
+        if quorum.high_watermark != shadow.high_watermark:
+            self._high_watermark(controller, shadow, quorum.high_watermark)
+        published = shadow.core.metadata.published
+        if published is not shadow.published:
+            self._published(controller, shadow, published)
+
+    def _role(self, controller: Controller, shadow: Shadow, role: Role, epoch: int) -> None:
+        known = self._epochs.get(controller.node_id, 0)
+        check("epochs_never_fall", epoch >= known, f"{controller.name} was in epoch {known}, and is in {epoch}")
+        if controller.disk.free is None:  # else it may be that the disk does not take it, and nobody hears of it
+            self._epochs[controller.node_id] = epoch
+        self.world.trace(f"{controller.name} is {role.value} in epoch {epoch}")
+        if role is Role.LEADER:
+            self.world.count("elections")
+            leader = self.leaders.setdefault(epoch, controller.node_id)
+            check("one_leader_an_epoch", leader == controller.node_id, f"{controller.node_id} and {leader} in {epoch}")
+            end = controller.in_process(shadow.core.storage.log.end_offset)
+            check(
+                "a_leader_has_all", end >= self.committed.end, f"{controller.name} ends at {end} < {self.committed.end}"
+            )
+        shadow.role, shadow.epoch = role, epoch
+
+    def _high_watermark(self, controller: Controller, shadow: Shadow, high_watermark: int) -> None:
+        check(
+            "the_high_watermark_rises",
+            high_watermark >= shadow.high_watermark,
+            f"{controller.name}: {shadow.high_watermark} to {high_watermark}",
+        )
+        shadow.high_watermark = high_watermark
+        for batch in controller.in_process(lambda: list(self._batches(shadow, high_watermark))):
+            self._is_committed(controller, batch)
+
+    def _batches(self, shadow: Shadow, end: int) -> Iterator[Batch]:
+        log = shadow.core.storage.log
+        check("the_high_watermark_is_in_the_log", end <= log.end_offset(), f"{end} > {log.end_offset()}")
+        start = max(shadow.checked_to, log.start_offset())
+        for batch in shadow.core.storage.batches_from(min(start, log.end_offset())):
+            if batch.header.next_offset > end:
+                break
+            if batch.header.base_offset >= start:
+                yield batch
+                shadow.checked_to = batch.header.next_offset
+
+    def _is_committed(self, controller: Controller, batch: Batch) -> None:
+        header, known = batch.header, self.committed
+        written = (header.base_offset, header.crc, header.leader_epoch)
+        if header.base_offset == known.end:
+            known.batches.append(written)
+            known.ends.append(header.next_offset)
+            replay(known.loader, batch)
+            if not header.is_control:
+                for record, _ in batch.records():
+                    if isinstance(record, ConfigRecord) and record.name == KEY:
+                        known.numbers.add((record.resource_name, int(record.value or 0)))
+            known.loader.commit(header.next_offset)
+            image = known.loader.published
+            known.images[image.provenance.offset] = image
+            return
+        index = bisect_left(known.batches, (header.base_offset, 0, 0))
+        there = known.batches[index] if index < len(known.batches) else None
+        check(
+            "what_is_committed_is_the_same_everywhere", there == written, f"{controller.name}: {written}, not {there}"
+        )
+
+    def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
+        shadow.published = image
+        offset = image.provenance.offset
+        if offset < 0:
+            return
+        true = self.committed.images.get(offset)
+        if true is not None:
+            difference = sum(digest_steps(true, image)) % MODULUS
+            check(
+                "the_image_is_a_replay_of_the_log",
+                not difference,
+                f"{controller.name} publishes at offset {offset} another image than the log has",
+            )
+
+    # Everybody.
+
+    def voters(self) -> frozenset[int]:
+        """Who votes, as the one says that has the longest log."""
+        shadows = self._shadows.values()
+        if not shadows:
+            return self.world.first_voters
+        longest = max(shadows, key=lambda shadow: shadow.core.quorum.high_watermark)
+        return longest.core.addresses.voter_ids or self.world.first_voters
+
+    def may_lose_disk(self, controller: Controller) -> bool:
+        """Whether everybody else of a majority has, durably, what is committed."""
+        voters = self.voters()
+        whole = [
+            node_id
+            for node_id, shadow in self._shadows.items()
+            if node_id in voters
+            and node_id != controller.node_id
+            and shadow.core.quorum.high_watermark >= self.committed.end
+        ]
+        return len(whole) > len(voters) // 2
+
+    def everybody_agrees(self) -> bool:
+        return not self.why_not_agreed()
+
+    def why_not_agreed(self) -> str:
+        world = self.world
+        leaders = [node_id for node_id, shadow in self._shadows.items() if shadow.role is Role.LEADER]
+        if len(leaders) != 1:
+            return f"the leaders are {leaders}: {self._roles()}"
+        leader = self._shadows[leaders[0]].core
+        if leader.controller.epoch is None:
+            return f"controller {leaders[0]} leads and is not active"
+        for node_id, controller in world.controllers.items():
+            if node_id in world.chaos.dead:
+                continue
+            shadow = self._shadows.get(node_id)
+            if shadow is None:
+                return f"{controller.name} does not run"
+            if shadow.core.quorum.leader_id != leaders[0]:
+                return f"{controller.name} follows {shadow.core.quorum.leader_id}: {self._roles()}"
+            if shadow.published.provenance.offset + 1 < self.committed.end - 50:
+                return f"{controller.name} is at {shadow.published.provenance.offset}, not at {self.committed.end}"
+        return ""
+
+    def _roles(self) -> dict[int, tuple[str, int, int | None]]:
+        return {
+            node_id: (shadow.role.value, shadow.epoch, shadow.core.quorum.leader_id)
+            for node_id, shadow in self._shadows.items()
+        }
+
+    def acknowledged(self, name: str, number: int) -> None:
+        """A controller has told the client that this is written."""
+        self.world.count("acknowledged writes")
+        is_committed = (name, number) in self.committed.numbers
+        check("what_is_acknowledged_is_committed", is_committed, f"{number} under {name}")
+
+    def at_the_end(self) -> None:
+        """Nothing failed that was not expected."""
+        new = {
+            name: failures.last_error
+            for name, failures in FAILURES.read().items()
+            if failures.count > (self._failures[name].count if name in self._failures else 0)
+        }
+        check("nothing_unexpected_is_raised", not new, f"tasks failed: {new}")

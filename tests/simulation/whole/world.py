@@ -1,0 +1,238 @@
+"""One seed's world: its time, its machines, what happens to them. `simulate` makes it happen."""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import logging
+import math
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from migrator.node.core import NodeCore
+from migrator.raft.voter_set import VoterSet
+from tests.simulation.whole.chaos import Chaos
+from tests.simulation.whole.client import Client
+from tests.simulation.whole.controller import Controller
+from tests.simulation.whole.disk import SimulatedDisk
+from tests.simulation.whole.machine import ProcessGoneError, SimulatedMachine
+from tests.simulation.whole.network import Network
+from tests.simulation.whole.operator import Operator
+from tests.simulation.whole.options import Options
+from tests.simulation.whole.voters import first_voters
+from tests.simulation.whole.watch import Violation, Watch
+
+TURNS_A_SECOND_MAX = 40_000
+"""A loop that turns more often, in the world's time, is busy with nothing."""
+KEPT: list[World] = []
+"""Of this process; what is in them is never freed."""
+SETTLING_SECONDS = 25.0
+"""Within so long after the last fault everybody agrees again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run showed: the rule that was broken, with the facts; None where every rule held."""
+
+    options: Options
+    rule: str | None
+    message: str
+    coverage: Counter[str]
+    seconds: float
+    """Of the world."""
+
+
+class World:
+    """Everything in it is a function of the options."""
+
+    def __init__(self, options: Options, show: Callable[[str], None] | None = None) -> None:
+        self.options = options
+        self.now = 0.0
+        self.random = Random(f"world {options.seed}")
+        self.coverage: Counter[str] = Counter()
+        self.faults_go_on = False
+        self.locks: dict[int, SimulatedMachine] = {}
+        self._show = show
+        self._queue: list[tuple[float, int, Callable[[], object]]] = []
+        self._scheduled = 0
+        self.network = Network(self)
+        ids = range(1, options.controllers + options.observers + 1)
+        self.first_voters = frozenset(ids[: options.controllers])
+        self.controllers: dict[int, Controller] = {}
+        for node_id in ids:
+            self.controllers[node_id] = Controller(self, node_id)
+        self.client = Client(self)
+        self.operator = Operator(self)
+        self._graves: list[SimulatedMachine] = []
+        """Nothing of a killed process is collected while the world lasts: that would run its ``finally``."""
+        self.watch = Watch(self)
+        self.chaos = Chaos(self)
+        self.turns = 0
+
+    # Time.
+
+    def at(self, when: float, action: Callable[[], object]) -> None:
+        """What happens at one time happens in the order in which it was scheduled."""
+        self._scheduled += 1
+        heapq.heappush(self._queue, (when, self._scheduled, action))
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        self.at(self.now + seconds, action)
+
+    def run_until(self, until: Callable[[], bool], deadline: float) -> bool:
+        """Let things happen until something holds, or that time has come; whether it holds."""
+        ends = [False]
+        self.at(deadline, lambda: ends.__setitem__(0, True))
+        while not until():
+            if ends[0]:
+                return False
+            self._step()
+        return True
+
+    def run_for(self, seconds: float) -> None:
+        self.run_until(lambda: False, self.now + seconds)
+
+    def _step(self) -> None:
+        when = self._queue[0][0] if self._queue else math.inf
+        candidates: list[SimulatedMachine | None] = [None]
+        for machine in self._running():
+            due = machine.due()
+            if due < when:
+                when, candidates = due, [machine]
+            elif due == when:
+                candidates.append(machine)
+        chosen = candidates[0] if len(candidates) == 1 else self.random.choice(candidates)
+        self.now = max(self.now, when)
+        try:
+            if chosen is None:
+                heapq.heappop(self._queue)[2]()
+            else:
+                self.turns += 1
+                chosen.turn()
+        except ProcessGoneError:
+            pass
+        self.watch.after_event(chosen)
+
+    def _running(self) -> list[SimulatedMachine]:
+        machines = [controller.machine for controller in self.controllers.values() if controller.machine is not None]
+        return [*machines, self.client.machine]
+
+    # Processes.
+
+    def crash_now(self, machine: SimulatedMachine) -> None:
+        """The process ends in the middle of what it does; perhaps the whole machine does."""
+        controller = self._owner(machine)
+        if controller is not None:
+            self.count("crashes at the disk")
+            self.kill(controller, power=self.random.random() < 0.5)
+            self.chaos.crashed(controller)
+
+    def _owner(self, machine: SimulatedMachine) -> Controller | None:
+        return next((one for one in self.controllers.values() if one.machine is machine), None)
+
+    def kill(self, controller: Controller, *, power: bool) -> None:
+        """As kill -9, or as a power cut: no ``finally`` runs."""
+        machine = controller.machine
+        if machine is None:
+            return
+        self.trace(f"{controller.name} {'loses its power' if power else 'is killed'}")
+        machine.die()
+        self._graves.append(machine)
+        self.network.process_gone(machine, with_its_machine=power)
+        controller.gone()
+        self.watch.stopped(controller)
+        if power:
+            self.network.machines_off.add(controller.host)
+            if controller.disk.lose_power(self.random):
+                self.count("power cuts that lost something")
+
+    def started(self, controller: Controller) -> None:
+        self.trace(f"{controller.name} starts, life {controller.life}")
+        self.watch.started(controller)
+
+    def booted(self, controller: Controller, core: NodeCore) -> None:
+        self.watch.booted(controller, core)
+
+    def ended(self, controller: Controller, machine: SimulatedMachine, error: BaseException | None) -> None:
+        """The process has ended by itself."""
+        if not machine.is_alive:
+            return
+        self.trace(f"{controller.name} has ended: {error!r}")
+        self.watch.ended(controller, machine, error)
+        machine.die()
+        self._graves.append(machine)
+        self.network.process_gone(machine, with_its_machine=False)
+        controller.gone()
+        self.watch.stopped(controller)
+
+    def replace_disk(self, controller: Controller) -> None:
+        """By an empty one, formatted for the same node."""
+        controller.disk = SimulatedDisk()
+        controller.format()
+
+    # Telling.
+
+    def count(self, what: str) -> None:
+        self.coverage[what] += 1
+
+    def trace(self, text: str) -> None:
+        if self._show is not None:
+            self._show(f"{self.now:12.6f} {text}")
+
+    # The whole run.
+
+    def begin(self) -> None:
+        """Format every disk and start every process."""
+        voters: VoterSet | None = first_voters(self) if self.options.dynamic else None
+        for controller in self.controllers.values():
+            is_voter = controller.node_id in self.first_voters
+            controller.format(voters if is_voter else None)
+        for controller in self.controllers.values():
+            self.after(self.random.uniform(0, 0.5), controller.start)
+        self.client.start()
+
+    def run(self) -> None:
+        """Faults, then peace; every rule is looked at all the time.
+
+        :raises Violation: one is broken.
+        """
+        self.begin()
+        self.faults_go_on = True
+        self.chaos.begin()
+        self.run_for(self.options.chaos_seconds)
+        self.faults_go_on = False
+        self.chaos.end()
+        if not self.run_until(self.watch.everybody_agrees, self.now + SETTLING_SECONDS):
+            raise Violation("a_majority_that_can_talk_agrees", self.watch.why_not_agreed())
+        self.client.is_done = True
+        self.run_for(1.0)
+        self.watch.at_the_end()
+        self.chaos.is_over = True
+        self._stop_everybody()
+
+    def _stop_everybody(self) -> None:
+        for controller in self.controllers.values():
+            controller.stop()
+        if not self.run_until(lambda: not any(one.runs for one in self.controllers.values()), self.now + 20):
+            left = [one.name for one in self.controllers.values() if one.runs]
+            raise Violation("who_is_told_to_stop_stops", f"after 20 s these run: {left}")
+
+
+def simulate(options: Options, show: Callable[[str], None] | None = None) -> Outcome:
+    """One run, in a process that ends without any more ado: see `tests.simulation.whole.runner.isolated`. The collector
+    is off from here on, so that nothing depends on when it runs, and nothing of a killed process runs at all."""
+    gc.disable()
+    logging.disable(logging.CRITICAL)
+    world = World(options, show)
+    KEPT.append(world)
+    rule, message = None, ""
+    try:
+        world.run()
+    except Violation as violation:
+        rule, message = violation.rule, str(violation)
+    except Exception as error:  # noqa: BLE001 - a defect of the simulation, or of what it looks at
+        rule, message = "nothing_unexpected_is_raised", f"{error!r}\n{traceback.format_exc()}"
+    return Outcome(options, rule, message, world.coverage, world.now)
