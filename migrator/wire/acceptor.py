@@ -146,7 +146,8 @@ class Acceptor:
         try:
             await self._serve(sock, host)
         except asyncio.CancelledError as error:
-            # Else the task keeps all that belonged to its connection, until the collector comes.
+            # The task keeps it with all frames that it has passed, and one of these holds the task: the buffers of who
+            # was cut off in its handshake stayed until the collector of cycles came.
             raise error.with_traceback(None) from None
         finally:
             self._quotas.release(self._name, host)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -172,6 +173,20 @@ async def test_places_of_strangers_are_few_and_the_oldest_loses_its_own() -> Non
             assert friend.connection is before
         await friend.close()
         await until(lambda: quotas.total == 0)
+
+
+async def test_who_is_cut_off_in_a_login_leaves_nothing_in_memory() -> None:
+    """Each left a cycle with all of its buffers, and a flood of them hundreds of megabytes until it was collected."""
+    quotas = ConnectionQuotas(ProcessLimits(max_logins=5))
+    async with serving(plain(), quotas) as (listener, port):
+        gc.collect()
+        gc.disable()
+        try:
+            async with knocking(port, 30):
+                await until(lambda: listener.counters.failed_logins == 25)
+                await until(lambda: sum(isinstance(each, FrameStream) for each in gc.get_objects()) == 5)
+        finally:
+            gc.enable()
 
 
 async def test_a_wrong_password_is_answered_late_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
