@@ -91,10 +91,13 @@ def _elections(_body: Any, answer: Any) -> Iterator[Part]:
             yield Part(f"{row.topic}-{partition.partition_id}", partition.error_code)
 
 
-def _reassignments(_body: Any, answer: Any) -> Iterator[Part]:
-    for row in answer.responses:
-        for partition in row.partitions:
-            yield Part(f"{row.name}-{partition.partition_index}", partition.error_code)
+def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
+    errors = {(row.name, each.partition_index): each.error_code for row in answer.responses for each in row.partitions}
+    for row in body.topics:
+        for each in row.partitions:
+            to = "stays" if each.replicas is None else f"to {','.join(map(str, each.replicas))}"
+            error = errors.get((row.name, each.partition_index), answer.error_code)
+            yield Part(f"{row.name}-{each.partition_index} {to}", error, row.name)
 
 
 def _quotas(body: Any, answer: Any) -> Iterator[Part]:

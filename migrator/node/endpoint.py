@@ -21,6 +21,7 @@ from migrator.node.access.authorization import Authorization
 from migrator.node.access.callers import BEYOND_THEIR_SIZE, ClusterCallers
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
+from migrator.node.orders import KafkaOrders
 from migrator.node.refused_brokers import RefusedBrokers
 from migrator.supervision import OnFailure
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
@@ -49,6 +50,7 @@ class ControllerEndpoint:
     :param on_failure: told when the authorizer cannot follow its entries.
     :param refused: takes note of the registrations that brokers are refused.
     :param audit: takes note of what was decided about callers.
+    :param orders: takes note of orders about the quorum and the brokers.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class ControllerEndpoint:
         on_failure: OnFailure,
         refused: RefusedBrokers | None = None,
         audit: Audit | None = None,
+        orders: KafkaOrders | None = None,
     ) -> None:
         self._metadata = metadata
         self._controller = controller
@@ -72,7 +75,7 @@ class ControllerEndpoint:
         self._quorum_answers = quorum_answers
         self._read_context = read_context
         self._refused = refused or RefusedBrokers()
-        self._audit = audit
+        self._notes: tuple[Audit | KafkaOrders, ...] = tuple(filter(None, (audit, orders)))
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded."""
@@ -94,8 +97,8 @@ class ControllerEndpoint:
         try:
             answer = await answering
         finally:
-            if self._audit is not None:
-                self._audit.tell(context, by, body, answer, trail)
+            for notes in self._notes:
+                notes.tell(context, by, body, answer, trail)
         return answer
 
     async def _open(self, context: RequestContext, body: Any, trail: Trail) -> Any:

@@ -36,6 +36,7 @@ from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.start_check import asks_later, check_start
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
+from migrator.node.orders import KafkaOrders, note_settings
 from migrator.node.own_threads import OWN_THREADS, OwnThreads
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
@@ -87,10 +88,11 @@ HAND_OVER_SECONDS = 5.0
 class Notes:
     """What this node notes for its operators, and needs for nothing else."""
 
-    def __init__(self, audit: Audit | None = None) -> None:
+    def __init__(self, audit: Audit | None = None, orders: KafkaOrders | None = None) -> None:
         self.votes = VoteNotes()
         self.refused = RefusedBrokers()
         self.audit = audit
+        self.orders = orders
 
 
 class StopReason:
@@ -168,7 +170,8 @@ async def _assemble(
     signals = VoterSignals(settings, addresses.voters, security, addresses.registered)
     stack.push_async_callback(signals.close)
     audit = _audit(settings, failure, threads, stack)
-    notes = Notes(audit)
+    journal = _journal(settings, stack)
+    notes = Notes(audit, KafkaOrders(journal))
     core = NodeCore(
         settings,
         directory,
@@ -181,8 +184,6 @@ async def _assemble(
         has_address=lambda node_id: addresses.knows(node_id) or gossip.knows(node_id),
         ask_image=transport.grpc.image_digest if isinstance(transport, EitherTransport) else None,
     )
-    journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
-    stack.callback(journal.close)
     try:
         own = core.boot()
         listens_first = asks_later(settings, own)
@@ -310,6 +311,13 @@ def _migration(
     return insight
 
 
+def _journal(settings: Settings, stack: AsyncExitStack) -> Journal:
+    journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
+    stack.callback(journal.close)
+    note_settings(settings, journal)
+    return journal
+
+
 def _audit(settings: Settings, failure: StopReason, threads: OwnThreads, stack: AsyncExitStack) -> Audit:
     audit = Audit(settings, failure, threads.open_authorizer_log)
     stack.push_async_callback(audit.close)
@@ -401,6 +409,7 @@ def _listeners(
         on_failure=failure,
         refused=notes.refused,
         audit=notes.audit,
+        orders=notes.orders,
     )
     quotas = connection_quotas(settings, IpRates(lambda: core.metadata.published.quotas))
     accounts = PublishedAccounts(settings, cluster_id, core.metadata)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from migrator.clock import wall_ms
-from migrator.controller.decision import RefusedError
+from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.controller.rollout_lock import move_lock, read_lock
 from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
 from migrator.node.core import NodeCore
 from migrator.observe.journal import Journal
 from migrator.observe.leaders import whom_to_ask
@@ -37,14 +38,19 @@ class RolloutLockKeeper:
         """On the condition that ``before`` is there (see `StatusSource`)."""
         try:
             answer = await self._core.controller.write(
-                Operation.ROLLOUT_LOCK, lambda image, _context: move_lock(image, before, after)
+                Operation.ROLLOUT_LOCK, lambda image, _context: self._decide(image, before, after, by)
             )
         except RefusedError as refusal:
             raise self._refused(refusal) from refusal
-        if answer.moved and after != before and self._journal is not None:
+        return answer
+
+    def _decide(self, image: MetadataImage, before: str, after: str, by: Orderer) -> Decision[LockAnswer]:
+        """In the journal before it happens: whoever gave the order may hang up."""
+        decision = move_lock(image, before, after)
+        if decision.response.moved and after != before and self._journal is not None:
             what = "has been taken" if after else "has been given back"
             self._journal.append(wall_ms(), JOURNAL_KIND, f"the lock of the rollout {what}", **by.details)
-        return answer
+        return decision
 
     def _refused(self, refusal: RefusedError) -> OperatorError:
         status, leads = self._core.quorum.status(), self._core.controller.epoch is not None

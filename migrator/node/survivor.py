@@ -6,6 +6,7 @@ holds the directory's lock. What is begun and not ended is ended by the next cal
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ from migrator.records.codec import encode_all
 from migrator.records.control import KRaftVoters, build_control_batch
 from migrator.records.metadata import AbortTransactionRecord, MetadataRecord, ZkMigrationState
 from migrator.records.uuid import ZERO_UUID
+from migrator.rpc.identity import local_user
 from migrator.values import value
 
 JOURNAL_KIND = "recovery"
@@ -197,6 +199,8 @@ class Survivor:
                 log_end_before=str(entry.offset),
                 last_epoch_before=str(self._log.epoch_at(entry.offset - 1)),
                 cluster_id=self._directory.identity.cluster_id,
+                by=local_user(os.geteuid()),
+                address=self._settings.source,
             )
         finally:
             journal.close()

@@ -8,11 +8,20 @@ from dataclasses import replace
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
-from migrator.controller.decision import RefusedError
+from migrator.controller.context import Context
+from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.kraft_upgrade import checked_upgrade
 from migrator.controller.migration_gate import Operation
-from migrator.controller.quorum_target import TargetOrder, TargetRequest, parse_target, set_target, target_text
+from migrator.controller.quorum_target import (
+    TargetAnswer,
+    TargetOrder,
+    TargetRequest,
+    parse_target,
+    set_target,
+    target_text,
+)
 from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
 from migrator.node.core import NodeCore
 from migrator.node.quorum.addresses import OWN_KRAFT_VERSIONS
 from migrator.node.reassignment import ReassignmentStatus, VoterReassignment
@@ -49,16 +58,22 @@ class VoterOrders:
         try:
             replicas = () if order is VoterOrder.CANCEL else parse_target(voters)
             answer = await self._core.controller.write(
-                Operation.REASSIGN_VOTERS,
-                lambda image, context: set_target(image, self._request(order, replicas), context),
+                Operation.REASSIGN_VOTERS, lambda image, context: self._decide(image, context, order, replicas, by)
             )
         except RefusedError as refusal:
             raise self._refused(str(refusal).rstrip("."), self._remedy()) from refusal
-        target = "" if answer.target is None else target_text(answer.target)
         replaced = "" if answer.replaced is None else target_text(answer.replaced)
+        return VotersAnswer(_text_of(answer), replaced, answer.warnings)
+
+    def _decide(
+        self, image: MetadataImage, context: Context, order: VoterOrder, replicas: Target, by: Orderer
+    ) -> Decision[TargetAnswer]:
+        """In the journal before it happens: whoever gave the order may hang up, or this node lose the leadership."""
+        decision = set_target(image, self._request(order, replicas), context)
+        target = _text_of(decision.response)
         what = f"the voters shall be {target}" if target else "the voters stay what they are"
         self._journal.append(wall_ms(), JOURNAL_KIND, f"the operator has ordered: {what}", **by.details)
-        return VotersAnswer(target, replaced, answer.warnings)
+        return decision
 
     def _request(self, order: VoterOrder, replicas: Target) -> TargetRequest:
         """With what is in force when the order's turn has come."""
@@ -183,6 +198,10 @@ class VoterOrders:
         named = (f"{at.host}:{at.port}" for at in listeners if at.name == self._core.addresses.listener)
         at = self._core.addresses.find(node_id)
         return next(named, "" if at is None else f"{at.host}:{at.port}")
+
+
+def _text_of(answer: TargetAnswer) -> str:
+    return "" if answer.target is None else target_text(answer.target)
 
 
 def _without_time(description: VotersDescription) -> VotersDescription:

@@ -59,7 +59,7 @@ ORDERS: dict[int, tuple[dict[str, Any], str, str, list[str]]] = {
     ),
     45: (
         {"topics": ({"name": "t", "partitions": ({"partition_index": 0, "replicas": (2, 1)},)},), "timeout": MINUTE},
-        "ALTER", "Cluster", ["t-0"],
+        "ALTER", "Cluster", ["t-0 to 2,1"],
     ),
     49: (
         {"entries": ({"entity": ({"entity_type": "user", "entity_name": None},),

@@ -101,7 +101,7 @@ async def test_a_bad_certificate_keeps_out_a_voter_until_it_has_a_good_one(tmp_p
         cluster.replace_certificate(voter, cluster.authority.issue(WRONG))
         voter.start()
         processes = [node.process for node in cluster.nodes]
-        refused = (f"User:CN={WRONG} may not call", "migrator.grpc.voter.principals of that controller")
+        refused = (f"'User:CN={WRONG}' may not call", "migrator.grpc.voter.principals of that controller")
         await said(cluster, leader, "Refused over gRPC", *refused)
         await said(cluster, voter, f"No gRPC with node {leader.node_id}", *refused)
         await said(cluster, leader, f"No gRPC with node {voter.node_id}", f"is User:CN={WRONG}; expected {subject}")
