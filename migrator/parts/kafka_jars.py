@@ -104,9 +104,12 @@ def _retrieve(version: str, work: Path, target: Path, tell: Callable[[int], None
     module = work / "ivy.xml"
     log4j_2 = _WITHOUT_LOG4J_2 if version.startswith("3.") else _WITH_LOG4J_2
     module.write_text(_IVY_MODULE.format(version=version, log4j_2=log4j_2))
-    resolver = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
+    try:
+        resolver = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
+    except OperatorError as error:
+        raise NotFetchedError(error.what, where=error.where, remedy=error.remedy) from error
     if resolver is None:
-        raise OperatorError("pyspark has no Ivy jar", where=str(pyspark_jars()), remedy="Run 'make setup' again")
+        raise NotFetchedError("pyspark has no Ivy jar", where=str(pyspark_jars()), remedy="Run 'make setup' again")
     command = [
         str(find_java()),
         f"-Dsun.net.client.defaultConnectTimeout={CONNECT_TIMEOUT_MS}",

@@ -161,6 +161,16 @@ def test_the_list_has_whole_releases(kafka_391: StockKafka) -> None:
     assert len(listed) == 17
 
 
+def test_a_machine_without_the_resolver_does_without_the_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the program was installed without its extra [verify]: a rehearsal says what it did not check."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(kafka_jars.NotFetchedError, match="pyspark is not installed"):
+        KafkaRelease("3.9.1").fetch()
+
+
 @pytest.mark.lane("test-long")  # fetches a whole release
 def test_the_command_that_makes_the_list_prints_what_stands_there() -> None:
     printed = subprocess.run(
