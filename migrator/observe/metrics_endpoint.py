@@ -93,6 +93,8 @@ class MetricsEndpoint:
 
     def close(self) -> None:
         """Stop serving; connections end."""
+        with contextlib.suppress(OSError):  # wakes the thread, which looks twice a second whether it shall end
+            self._server.socket.shutdown(socket.SHUT_RDWR)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
