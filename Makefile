@@ -17,7 +17,7 @@ help:
 	@echo "make test-all  those, and a real run of each family: 50 minutes"
 	@echo "make test-long every matrix, procedure and seed; goes on where it was stopped, notes each case in docs/results"
 	@echo "make lanes     minutes of each lane at the last two commits that were logged"
-	@echo "make check     lint, types, import contracts, the audit of packages"
+	@echo "make check     lint, types, import contracts, rules of the house, the audit of packages"
 	@echo "make simulate  seeded consensus simulation (SEEDS=10000)"
 	@echo "make bench     figures beside stock Kafka, same machine, same run"
 	@echo "make bench-verify  how long and how big verify is, at 20,000 to 2,000,000 partitions"
@@ -60,6 +60,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.deploy.support.audit
+	$(BIN)/python -m tests.rules
 
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)

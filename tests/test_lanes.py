@@ -120,4 +120,4 @@ def test_what_a_change_adds_is_seen_in_the_last_two_commits() -> None:
 @pytest.mark.lane("test")
 def test_a_room_is_the_directory_below_tests() -> None:
     assert results.room_of("tests/zookeeper/znodes/test_details.py::test_x[a/b]") == "tests/zookeeper"
-    assert results.room_of("tests/test_tidy.py::test_x") == "tests/test_tidy.py"
+    assert results.room_of("tests/test_rules.py::test_x") == "tests/test_rules.py"

@@ -23,7 +23,7 @@ from migrator.errors import OperatorError
 from migrator.observe.journal import Journal
 from migrator.observe.status import Orderer
 from migrator.rpc.identity import local_user
-from migrator.wire.connection import RequestContext
+from migrator.wire.requests import RequestContext
 from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.schemas import build, response_type
 

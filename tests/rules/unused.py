@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-PACKAGE = Path(__file__).parents[1] / "migrator"
+from tests.rules.sources import Source, below
+
 GENERATED = ("stubs", "kafka_keys.py")
 CALLED_BY_LIBRARIES = {"serialize": "kazoo's connection writes a request with it"}
 """Names of methods of no base class that a library calls."""
@@ -42,11 +42,8 @@ class Definition(NamedTuple):
         return any(self.name in vars(base) for base in cls.__mro__ if not base.__module__.startswith("migrator"))
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if not any(part in GENERATED for part in path.parts):
-            module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-            yield module, ast.parse(path.read_text(encoding="utf-8"))
+def module_of(source: Source) -> str:
+    return source.name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
 def definitions(module: str, tree: ast.Module) -> Iterator[Definition]:
@@ -76,13 +73,10 @@ def names_used(tree: ast.Module) -> Iterator[str]:
             yield from re.split(r"[.:]", node.value)
 
 
-def test_only_what_the_product_uses_is_in_the_product() -> None:
-    parsed = list(trees())
-    used = {name for _, tree in parsed for name in names_used(tree)}
-    unused = [
-        str(one)
-        for module, tree in parsed
-        for one in definitions(module, tree)
-        if one.name not in used and not one.is_called_from_outside
-    ]
-    assert not unused, "move what tests need to tests/, and delete the rest:\n" + "\n".join(unused)
+def unused(sources: Sequence[Source]) -> Iterator[str]:
+    product = [source for source in below("migrator", sources) if not {*GENERATED} & {*source.name.split("/")}]
+    used = {name for source in product for name in names_used(source.tree)}
+    for source in product:
+        for one in definitions(module_of(source), source.tree):
+            if one.name not in used and not one.is_called_from_outside:
+                yield f"{one}: only tests use it, or nobody: move it there, or delete it"
