@@ -36,7 +36,7 @@ from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.start_check import asks_later, check_start
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
-from migrator.node.orders import KafkaOrders, note_settings
+from migrator.node.orders import KafkaOrders, opened_journal
 from migrator.node.own_threads import OWN_THREADS, OwnThreads
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
@@ -170,7 +170,8 @@ async def _assemble(
     signals = VoterSignals(settings, addresses.voters, security, addresses.registered)
     stack.push_async_callback(signals.close)
     audit = _audit(settings, failure, threads, stack)
-    journal = _journal(settings, stack)
+    journal = opened_journal(settings)
+    stack.callback(journal.close)
     notes = Notes(audit, KafkaOrders(journal))
     core = NodeCore(
         settings,
@@ -309,13 +310,6 @@ def _migration(
     insight = MigrationInsight(core, runtime, gate, signals)
     stack.callback(_farewell, insight, failure)
     return insight
-
-
-def _journal(settings: Settings, stack: AsyncExitStack) -> Journal:
-    journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
-    stack.callback(journal.close)
-    note_settings(settings, journal)
-    return journal
 
 
 def _audit(settings: Settings, failure: StopReason, threads: OwnThreads, stack: AsyncExitStack) -> Audit:

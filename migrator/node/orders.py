@@ -23,8 +23,8 @@ from migrator.errors import OperatorError
 from migrator.observe.journal import Journal
 from migrator.observe.status import Orderer
 from migrator.rpc.identity import local_user
-from migrator.wire.requests import RequestContext
 from migrator.wire.raft_codec import METADATA_TOPIC
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, response_type
 
 log = logging.getLogger(__name__)
@@ -80,17 +80,19 @@ class KafkaOrders:
             log.error("%s by %s: %s", name, orderer.name, error)  # noqa: TRY400 - where in our code says nothing
 
 
-def note_settings(settings: Settings, journal: Journal) -> None:
-    """The orders of the property file, if it gives others than at the last start.
+def opened_journal(settings: Settings) -> Journal:
+    """The journal of this controller. It has the orders of the property file, if they are others than at the last start.
 
     :raises OperatorError: the disk refuses.
     """
+    journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     values = {key: getattr(settings, key.replace(".", "_")) for key in ORDERING_SETTINGS}
     text = "this controller is started with " + ", ".join(f"{key}={_shown(found)}" for key, found in values.items())
     before = [event.text for event in journal.after(-1) if event.kind == "settings"]
     if before[-1:] != [text]:
         orderer = Orderer(local_user(os.geteuid()), settings.source)
         journal.append(wall_ms(), "settings", text, **orderer.details)
+    return journal
 
 
 def _shown(found: Any) -> str:
