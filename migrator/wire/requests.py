@@ -85,7 +85,8 @@ class Request:
         return self._account.book.room(self._account.caller, Stage.ANSWERING).is_contested
 
     async def begin(self, cost: int, caller: Caller) -> None:
-        """Wait until it may be worked on, which takes so many bytes."""
+        """Wait until it may be worked on, which takes so many bytes: at least for the next turn of the event loop, so
+        that no more requests are worked on in one turn than there are slots."""
         await self._move(Stage.WORKING, cost, caller)
 
     def begun(self, cost: int) -> None:
@@ -117,6 +118,8 @@ class Request:
         there = asyncio.Event()
         with self.abandonable():
             self._charge.move(stage, amount, there.set, caller)
+            if stage is Stage.WORKING and there.is_set():
+                await asyncio.sleep(0)
             await there.wait()
 
 

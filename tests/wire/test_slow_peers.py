@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Any
 
@@ -14,16 +15,20 @@ from migrator.observe.logins import LoginBook
 from migrator.wire.book import Account, Caller, Part, Room, Share, Stage
 from migrator.wire.callers import Trusted
 from migrator.wire.client import KafkaClient
+from migrator.wire.connection import Handler
+from migrator.wire.encode import encode_entity
 from migrator.wire.frames import FrameStream
 from migrator.wire.principal import Principal
 from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
-from migrator.wire.schemas import build, request_type, response_type
+from migrator.wire.schemas import RequestHeader, build, encode_request_header, request_type, response_type
 from migrator.wire.server import KafkaListener
 from tests.patience import PATIENCE_SECONDS
+from tests.raw_frames import sized
 from tests.wire.test_abandoned import ENVELOPE, HEARTBEAT, SIZE, Held, big_request, until
 
 ANSWER_BYTES = 48 * 1024 * 1024
 """More than all sockets between two processes take."""
+HEARTBEAT_BODY = encode_entity(build(request_type(HEARTBEAT, 1)))
 
 
 class Answers:
@@ -59,7 +64,7 @@ class Named(KafkaListener):
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Answers | Held, callers: Trusted, room: int) -> Any:
+async def serving(handler: Handler, callers: Trusted, room: int) -> Any:
     limits = ProcessLimits(max_bytes_in_flight=room)
     listener = Named("CONTROLLER", handler, quotas=ConnectionQuotas(limits), callers=callers, logins=LoginBook())
     port = await listener.start("127.0.0.1", 0)
@@ -149,3 +154,26 @@ async def test_what_those_without_rights_hold_is_apart_from_what_the_others_have
             broker.write(big_request())
             await until(lambda: handler.begun == 2)
             handler.go_on.set()
+
+
+async def test_of_many_small_requests_of_one_caller_a_turn_of_the_loop_works_on_one() -> None:
+    """A thousand connections kept heartbeats waiting for four seconds: each turn worked on one request of each."""
+    turns: list[int] = []
+    number = 0
+
+    class Noting:
+        async def handle(self, context: Any, _: Any) -> Any:
+            turns.append(number)
+            return build(response_type(context.api_key, context.api_version))
+
+    async with serving(Noting(), Ranked(), room=1 << 30) as (_, port):
+        request = sized(b"".join(encode_request_header(RequestHeader(HEARTBEAT, 1, 1, "app")) + HEARTBEAT_BODY))
+        writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(20)]
+        with closing(writers):
+            for writer in writers:
+                writer.write(2 * request)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while len(turns) < 40:
+                    await asyncio.sleep(0)
+                    number += 1
+    assert max(Counter(turns).values()) == 1
