@@ -24,8 +24,8 @@ from migrator.wire.schemas import request_type
 
 NAMES_MAX: Final = 50
 """In one list of a line; more go into further lines."""
-PARTS_MAX: Final = 5_000
-"""Of one request: an order can be about every partition."""
+PARTS_MAX: Final = 20_000
+"""Of one request: an order can be about every partition. Lines say so where more were left out."""
 NAME_MAX: Final = 300
 """Characters of one name."""
 NOT_ANSWERED: Final = "NOT_ANSWERED"
@@ -103,7 +103,9 @@ def audit_lines(
     if not allowed and not trail.denied:
         return
     head = _head(sender, exchange)
-    parts = list(islice(parts_of(exchange.key, exchange.body, exchange.answer), PARTS_MAX))
+    parts = list(islice(parts_of(exchange.key, exchange.body, exchange.answer), PARTS_MAX + 1))
+    if len(parts) > PARTS_MAX:
+        head["cut"] = True
     for group in _groups(allowed):
         is_rationed = group.kind is ResourceType.DELEGATION_TOKEN
         for share in _shares(group, exchange, parts):
@@ -161,7 +163,7 @@ def _groups(questions: Iterable[Question]) -> Iterator[_Group]:
         yield _Group(operation, kind, names)
 
 
-def _shares(group: _Group, exchange: Exchange, parts: Iterable[Part]) -> Iterable[_Share]:
+def _shares(group: _Group, exchange: Exchange, parts: list[Part]) -> Iterable[_Share]:
     """By error. A topic has the error of its parts; other resources share all parts of the request."""
     whole = _error_text(exchange)
     found: dict[str | None, _Share] = {}
@@ -171,7 +173,8 @@ def _shares(group: _Group, exchange: Exchange, parts: Iterable[Part]) -> Iterabl
             by_topic.get(part.topic, []).append(part)
         for name, mine in by_topic.items():
             error = next((part.error for part in mine if part.error is not ErrorCode.none), None)
-            text = whole if error is None else error.name.upper()
+            known = whole if mine or len(parts) <= PARTS_MAX else None
+            text = known if error is None else error.name.upper()
             share = found.setdefault(text, _Share(text, [], []))
             share.names.append(name)
             share.about.extend(part.text for part in mine if part.text != name)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from migrator.apis.audit import CHANGES, NAME_MAX, NAMES_MAX, Exchange, Sender, audit_lines
+from migrator.apis.audit import CHANGES, NAME_MAX, NAMES_MAX, PARTS_MAX, Exchange, Sender, audit_lines
 from migrator.apis.authorization import Access, Audited, Authorizer, Trail, Unlimited
 from migrator.apis.call import ApiKind, Call
 from migrator.apis.registry import APIS, check_access, refuse
@@ -19,6 +19,7 @@ from migrator.config.types import Secret
 from migrator.controller.acl_index import AclIndex
 from migrator.controller.decision import RefusedError
 from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.wire.schemas import build, response_type
 from tests.apis.support.asking import ask, call
 from tests.controller.support.leading_controller import LeadingController
 
@@ -179,6 +180,20 @@ def test_a_denial_of_many_is_one_line_that_counts_them(controller: LeadingContro
     topics = tuple({"name": f"t{number}", "count": 2, "assignments": None} for number in range(10_000))
     (line,) = lines(controller, call(37, topics=topics, timeout=MINUTE), NOTHING)
     assert (line["count"], len(line["resources"])) == (10_000, NAMES_MAX)
+
+
+def test_an_order_about_very_many_says_that_its_list_is_cut(controller: LeadingController) -> None:
+    rows = tuple({"partition_index": number, "replicas": (1,)} for number in range(PARTS_MAX + 1))
+    body = call(45, topics=({"name": "t", "partitions": rows},), timeout=MINUTE).body
+    trail = Trail()
+    Audited(Unlimited(), trail).allows(AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
+    exchange = Exchange(45, 0, body, build(response_type(45, 0)))
+    for count, is_cut in ((PARTS_MAX, False), (PARTS_MAX + 1, True)):
+        topic = replace(body.topics[0], partitions=body.topics[0].partitions[:count])
+        less = replace(exchange, body=replace(body, topics=(topic,)))
+        found = list(audit_lines(ALICE, less, trail, everything=False, is_first_action=False))
+        assert {"cut" in line.content for line in found} == {is_cut}
+        assert len(found) >= PARTS_MAX // NAMES_MAX
 
 
 def test_questions_are_said_on_request_only(controller: LeadingController) -> None:
