@@ -16,6 +16,7 @@ from migrator.cli.options import config_option
 from migrator.cli.terminal import say
 from migrator.clock import wall_ms
 from migrator.config.checks import EVERYWHERE
+from migrator.config.endpoints import is_same_host
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.controller.activation import SAME_AS_BROKERS, bootstrap_level, check_first_level
@@ -237,7 +238,7 @@ def _warning_of_own_entry(settings: Settings, voters: VoterSet | None) -> Iterat
     own = settings.advertised_controller_listeners[0]
     listed = [voter.endpoints[0] for voter in voters.voters if voter.voter_id == settings.node_id] if voters else []
     for it in listed:
-        if it.port == own.port and (own.host in EVERYWHERE or it.host.lower() == own.host.lower()):
+        if it.port == own.port and (own.host in EVERYWHERE or is_same_host(it.host, own.host)):
             continue
         yield (
             f"--initial-controllers: others will look for node {settings.node_id} at {it.host}:{it.port}, and "

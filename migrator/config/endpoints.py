@@ -170,3 +170,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_same_host(one: str, other: str) -> bool:
+    """Whether two texts are one name or one address: ``::1`` is ``0:0:0:0:0:0:0:1``. Names are not looked up."""
+    try:
+        return ipaddress.ip_address(one) == ipaddress.ip_address(other)
+    except ValueError:
+        return one.lower() == other.lower()

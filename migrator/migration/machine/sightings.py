@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from migrator.config.endpoints import is_same_host
 from migrator.migration.machine.readiness import Gap, Surroundings, ZooKeeperBrokers
 from migrator.records.metadata import Endpoint
 from migrator.values import value
@@ -62,7 +63,7 @@ def _moved(here: Iterable[Endpoint], there: Iterable[Endpoint]) -> tuple[Endpoin
     registered = {end.name: end for end in there}
     for end in here:
         other = registered.get(end.name)
-        if other is not None and (end.host.lower(), end.port) != (other.host.lower(), other.port):
+        if other is not None and not (end.port == other.port and is_same_host(end.host, other.host)):
             return end, other
     return None
 

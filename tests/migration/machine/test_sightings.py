@@ -71,6 +71,14 @@ def test_listeners_that_only_one_side_names_and_the_case_of_a_host_mean_nothing(
     assert Watch().look(100, 1_000_000, registered=(HERE, control)) == Doubts({}, {})
 
 
+@pytest.mark.parametrize("spelling", ["2001:db8:0:0:0:0:0:1", "2001:DB8::1", "2001:0db8::0001"])
+def test_another_spelling_of_an_address_means_nothing_either(spelling: str) -> None:
+    """A file has it as somebody wrote it, and Java writes all eight groups."""
+    at, other = (replace(HERE, host=host) for host in ("2001:db8::1", "2001:db8::2"))
+    assert Watch().look(100, 1_500, at=(at,), registered=(replace(HERE, host=spelling),)) == Doubts({}, {})
+    assert Watch().look(100, 1_500, at=(at,), registered=(other,)).lasting.keys() == {1}
+
+
 def test_another_process_that_asks_to_register_may_own_the_znode() -> None:
     found = Watch().look(100, 1_000_000, rivals=(1,))
     assert "another process than the registered one" in found.lasting[1].reason
