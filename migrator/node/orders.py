@@ -81,7 +81,7 @@ class KafkaOrders:
 
 
 def opened_journal(settings: Settings) -> Journal:
-    """The journal of this controller. It has the orders of the property file, if they are others than at the last start.
+    """The journal of this controller, with the orders of the property file, if they are others than at the last start.
 
     :raises OperatorError: the disk refuses.
     """

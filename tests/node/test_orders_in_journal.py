@@ -19,7 +19,7 @@ from migrator.apis.registry import APIS
 from migrator.config.load import settings_from
 from migrator.migration.machine.states import OVERRIDES, State
 from migrator.migration.machine.volatile_state import Situation
-from migrator.node.orders import ORDERS, KafkaOrders, note_settings
+from migrator.node.orders import ORDERS, KafkaOrders, opened_journal
 from migrator.node.rollout_lock import RolloutLockKeeper
 from migrator.node.voter_orders import VoterOrders
 from migrator.observe.journal import Journal
@@ -29,8 +29,8 @@ from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.rpc.doors import DOORS
 from migrator.rpc.doors import ORDERS as MAY_ORDER
 from migrator.rpc.identity import local_user
-from migrator.wire.connection import RequestContext
 from migrator.wire.principal import Principal
+from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
 from tests.node.migration.test_orders import Runtime, insight
 from tests.node.support.cluster import CLUSTER_ID, until
@@ -187,10 +187,10 @@ def test_orders_of_the_property_file_are_noted_when_they_change(tmp_path: Path) 
         "log.dirs": str(tmp_path), "zookeeper.connect": "localhost:1",
     }  # fmt: skip
     flag = "zookeeper.metadata.migration.enable"
+    for value in ("true", "true", "false"):
+        more = {"inter.broker.listener.name": "PLAINTEXT"} if value == "true" else {}
+        opened_journal(settings_from(keys | more | {flag: value}, "the file")[0]).close()
     with journal_in(tmp_path) as journal:
-        for value in ("true", "true", "false"):
-            more = {"inter.broker.listener.name": "PLAINTEXT"} if value == "true" else {}
-            note_settings(settings_from(keys | more | {flag: value}, "the file")[0], journal)
         first, second = journal.after(-1)
     assert (first.kind, *who(first)) == ("settings", local_user(tmp_path.stat().st_uid), "the file")
     assert f"{flag}=true, " in first.text
