@@ -38,7 +38,7 @@ REFUSED = frozenset(
 )  # fmt: skip
 """Modules."""
 ALLOWED: dict[str, Callable[[str], bool]] = {
-    "os": lambda name: name.startswith(("O_", "SEEK_")) or name == "stat_result",
+    "os": lambda name: name.startswith(("O_", "SEEK_")) or name in {"stat_result", "geteuid"},
     "socket": lambda name: name.startswith(("AF_", "SOCK_", "AI_")) or name == "socket",
     "threading": lambda name: name in {"Lock", "local"},
     "random": lambda name: name == "Random",
