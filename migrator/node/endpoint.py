@@ -24,7 +24,7 @@ from migrator.node.metadata import MetadataRuntime
 from migrator.node.orders import KafkaOrders
 from migrator.node.refused_brokers import RefusedBrokers
 from migrator.supervision import OnFailure
-from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
+from migrator.wire.aside import INLINE_BYTES, is_big
 from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.raft_codec import RAFT_APIS
@@ -108,7 +108,7 @@ class ControllerEndpoint:
             opened = partial(open_envelope, context, body, self.callers)
             size = len(body.data)
             with REQUEST.get().abandonable():
-                forwarded = opened() if size <= INLINE_BYTES else await lane_of(size).run(opened)
+                forwarded = opened() if size <= INLINE_BYTES else await REQUEST.get().lane(size).run(opened)
         except RefusedError as error:
             return envelope_error(error.error.code)
         except EnvelopeError as error:
@@ -117,7 +117,7 @@ class ControllerEndpoint:
         answering = self._dispatch(inner, request, inside, forwarded=True)
         answered = await self._audited(inner, request, inside, answering, by=context)
         enclosed = partial(envelope_response, inner, answered)
-        return await MESSAGES.run(enclosed) if is_big(answered) else enclosed()
+        return await REQUEST.get().lane().run(enclosed) if is_big(answered) else enclosed()
 
     def _call(self, context: RequestContext, body: Any, trail: Trail, *, forwarded: bool = False) -> Call:
         """``forwarded``: the broker in front has seen to it that its client may speak of tokens."""
@@ -143,7 +143,7 @@ class ControllerEndpoint:
         except RefusedError as error:
             self._note_registration(call, error.error)
             refusal = partial(refuse, call, error.error.code, error.error.message)
-            return await MESSAGES.run(refusal) if is_big(call.body) else refusal()
+            return await REQUEST.get().lane().run(refusal) if is_big(call.body) else refusal()
         return response
 
     def _note_registration(self, call: Call, refusal: ApiError | None) -> None:
@@ -170,7 +170,7 @@ class ControllerEndpoint:
                 self._controller.check_active()
             read = partial(answer, call, self._metadata.published, self._read_context())
             with REQUEST.get().abandonable():
-                return (await MESSAGES.run(read) if aside else read()).response
+                return (await REQUEST.get().lane().run(read) if aside else read()).response
         if api.operation is Operation.REGISTER_BROKER:
             body, migrating = call.body, getattr(call.body, "is_migrating_zk_broker", False)
             incarnation = uuid_in(body.incarnation_id)

@@ -50,14 +50,16 @@ DECISIONS: Final = Lane("decisions")
 """For who holds the right to write: nothing else may keep the writers waiting."""
 MESSAGES: Final = Lane("messages")
 BIG_MESSAGES: Final = Lane("big-messages")
+MESSAGES_WITHOUT_RIGHTS: Final = Lane("messages-without-rights")
+"""Of callers without rights on the cluster, whatever their size: an operator waited two seconds for them."""
 OWN_LOGINS: Final = Lane("own-logins")
 """For logins of our own: an identity provider may have to be asked for a token."""
 PROOFS: Final = Lane("proofs")
 """For logins that take long; others do not wait for them."""
 
 
-def lane_of(size: int) -> Lane:
-    """Where a message of so many bytes is decoded."""
+def lane_of(size: int = 0) -> Lane:
+    """Where a message of so many bytes is worked on."""
     return MESSAGES if size <= BIG_BYTES else BIG_MESSAGES
 
 

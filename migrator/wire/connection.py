@@ -18,7 +18,7 @@ from migrator.wire.api_versions import (
     request_is_valid,
     unsupported_version_response,
 )
-from migrator.wire.aside import INLINE_BYTES, MESSAGES, PROOFS, is_big, lane_of
+from migrator.wire.aside import INLINE_BYTES, PROOFS, is_big
 from migrator.wire.book import Account, Caller, Share
 from migrator.wire.callers import cost
 from migrator.wire.decode import decode_body
@@ -289,7 +289,7 @@ class Connection:
         self._muted_seconds = _throttle_seconds(response)
         if not isinstance(response, list) and is_big(response):
             with self._abandonable():
-                return await MESSAGES.run(lambda: list(slices(_response(header, response))))
+                return await request.lane().run(lambda: list(slices(_response(header, response))))
         return _response(header, response)
 
     async def _begin(self, request: Request, key: int, size: int, caller: Caller, envelope: Envelope | None) -> int:
@@ -330,7 +330,7 @@ class Connection:
         if len(frame) <= INLINE_BYTES:
             return header, decoded()
         with self._abandonable():
-            return header, await lane_of(len(frame)).run(decoded)
+            return header, await REQUEST.get().lane(len(frame)).run(decoded)
 
 
 def _throttle_seconds(response: Any) -> float:

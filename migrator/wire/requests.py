@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from migrator.clock import monotonic_seconds
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
-from migrator.wire.book import Account, Book, Caller, Charge, Stage
+from migrator.wire.aside import MESSAGES_WITHOUT_RIGHTS, Lane, lane_of
+from migrator.wire.book import Account, Book, Caller, Charge, Part, Stage
 from migrator.wire.principal import Principal
 
 SLOW_PEERS = TaskKind("slow-peers", OnError.DROP)
@@ -79,6 +80,10 @@ class Request:
         self._account = account
         self.abandonable = abandonable
 
+    def lane(self, size: int = 0) -> Lane:
+        """Where it is worked on beside the event loop; ``size``: of what there is to decode."""
+        return MESSAGES_WITHOUT_RIGHTS if self._charge.caller.share.part is Part.REST else lane_of(size)
+
     @property
     def is_contested(self) -> bool:
         """Whether others wait with their answers: then who can do with a small answer shall get one."""
@@ -128,6 +133,7 @@ class _Uncounted:
 
     is_contested = False
     abandonable = staticmethod(nullcontext)
+    lane = staticmethod(lane_of)
 
     async def reserve(self, size: int) -> None:
         """Holds nothing."""
