@@ -44,6 +44,11 @@ class Lane:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait((done,))
             raise
+        finally:
+            del (
+                future,
+                done,
+            )  # both hold an error that was raised, and it holds this frame, and so all that it came through
 
 
 DECISIONS: Final = Lane("decisions")
