@@ -149,7 +149,7 @@ class Connection:
 
     def _identified(self) -> Caller:
         """On whose account its frames are from now on; the rights of a principal may change at any time."""
-        caller = self._account.caller = self._listener.callers.caller(self._principal, self.host, self)
+        caller = self._account.caller = self._listener.callers.caller(self._principal, self.host, self._stream)
         return caller
 
     async def _serve(self, idle: float | None) -> None:

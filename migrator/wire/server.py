@@ -8,6 +8,7 @@ notices. Source of the rules: ``SocketServer``, ``Selector``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections import Counter
@@ -173,7 +174,7 @@ class KafkaListener:
         gone = asyncio.Event()
         account = Account(self.quotas.book, Caller(Share.LOGINS, host), NAMELESS_PATIENCE_SECONDS)
         stream = FrameStream(
-            self._first_bytes, partial(self._connected, account), account, partial(self._lost, task, gone)
+            self._first_bytes, partial(self._connected, account, host), account, partial(self._lost, task, gone)
         )
         if self.security != PLAINTEXT:
             self.quotas.logins.enter(stream, host, lambda: self._evict(task, host))
@@ -198,9 +199,13 @@ class KafkaListener:
         """Of the first request of a connection."""
         return self.limits.max_request_bytes if self.security.sasl is None else min(self.login_bytes, SHORT_BYTES)
 
-    def _connected(self, account: Account, stream: FrameStream) -> None:
-        """Where no login follows, a certificate that the handshake verified is all that proves a name."""
+    def _connected(self, account: Account, host: str, stream: FrameStream) -> None:
+        """Where no login follows, a certificate that the handshake verified is all that proves a name. The first frame
+        may come at once: it is not in the rooms of those who log in."""
         if self.security.sasl is None:
+            with contextlib.suppress(PeerError):  # the connection ends with it
+                principal = self.security.principal_of(stream.info("ssl_object"))
+                account.caller = self.callers.caller(principal, host, stream)
             if shown_certificate(stream.info("ssl_object")) is not None:
                 self.identified(stream, account)
             self.quotas.logins.leave(stream)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import shutil
 import ssl
+import struct
 from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from migrator.observe.certificates import CERTIFICATES
 from migrator.observe.logins import LoginBook
 from migrator.raft.transport import TransportError
 from migrator.wire.alerting_tls import LAST_TESTED, TLS_BUFFER_BYTES, use_in_asyncio
+from migrator.wire.book import Part, Stage
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_keys import ListenerKeys
 from migrator.wire.pem import PemStore, load_key
@@ -466,3 +468,33 @@ def test_a_python_that_nobody_has_tried_is_refused_at_the_start() -> None:
         use_in_asyncio((LAST_TESTED[0], LAST_TESTED[1] + 1))
     assert "Python 3.11 to 3.13" in refused.value.remedy
     use_in_asyncio()
+
+
+async def at_once(port: int, client: ssl.SSLContext, data: bytes) -> asyncio.StreamWriter:
+    """A connection whose first bytes come with the last ones of its handshake."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = client.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    while True:
+        try:
+            tls.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            writer.write(outgoing.read())
+            incoming.write(await reader.read(65_536))
+    tls.write(data)
+    writer.write(outgoing.read())
+    return writer
+
+
+async def test_a_frame_that_comes_with_its_handshake_is_not_in_the_room_of_logins() -> None:
+    """It was read there before anybody asked who had sent it. One address, or many, took the room with such frames, and
+    nobody could log in at any listener."""
+    quotas = ConnectionQuotas()
+    async with serving(security(SERVER), quotas=quotas) as (_, _, port):
+        writer = await at_once(
+            port, security(BROKER, serves=False).client_context, struct.pack(">i", 900_000) + b"half"
+        )
+        await until(lambda: any(room.charges for room in quotas.book.rooms.values()))
+        assert not quotas.book.rooms[Part.LOGINS, Stage.READING].charges
+        writer.transport.abort()
