@@ -24,10 +24,6 @@ from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, Candidate, Follower, Prospective, Resigned, Unattached
 from migrator.records.uuid import ZERO_UUID, Uuid
 
-RETRIES_MAX = 20
-"""From so many lost elections on the back-off is drawn from the same range."""
-
-
 # Vote
 
 
@@ -312,9 +308,8 @@ def _ask_for_votes(quorum: Quorum, state: Candidate | Prospective) -> int:
 
 
 def _back_off(quorum: Quorum, state: Candidate) -> None:
-    draw = quorum.random.randrange(2 << min(RETRIES_MAX, state.retries - 1))
-    wait = votes.election_backoff_ms(draw, quorum.config.election_backoff_max_ms)
-    state.backoff_deadline = quorum.now + wait
+    limit = votes.election_backoff_limit_ms(state.retries, quorum.config.election_backoff_max_ms)
+    state.backoff_deadline = quorum.now + quorum.random.randrange(1 + limit)
 
 
 def poll_resigned(quorum: Quorum, state: Resigned) -> int:

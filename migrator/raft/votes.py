@@ -7,6 +7,9 @@ from collections.abc import Set as AbstractSet
 
 from migrator.raft.messages import EpochOffset
 
+RETRIES_MAX = 20
+"""From so many lost elections on the back-off is drawn from the same range."""
+
 
 def majority(voters: int) -> int:
     """The smallest number of voters of which any two sets share one."""
@@ -47,9 +50,10 @@ def by_preference(ends: Iterable[tuple[int, int]], eligible: AbstractSet[int]) -
     return tuple(voter for voter, _ in ordered)
 
 
-def election_backoff_ms(draw: int, backoff_max_ms: int) -> int:
-    """The wait after a lost election, from a number drawn out of [0, 2^retries): steps of 100 ms, bounded."""
-    return min(100 * draw, backoff_max_ms)
+def election_backoff_limit_ms(lost: int, backoff_max_ms: int) -> int:
+    """The longest wait after so many lost elections in a row; it doubles each time. The wait is drawn below that, to
+    the millisecond: candidates that all wait for the maximum, as those of Kafka 3.9, stand together again and again."""
+    return min(100 << min(RETRIES_MAX, lost), backoff_max_ms)
 
 
 def successor_backoff_ms(position: int, successors: int, backoff_max_ms: int) -> int:

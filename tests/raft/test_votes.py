@@ -86,5 +86,5 @@ def test_the_first_successor_does_not_wait_and_each_later_one_longer(successors:
     assert waits[-1] <= backoff_max_ms
 
 
-def test_back_off_is_bounded_and_in_steps_of_a_hundred() -> None:
-    assert [votes.election_backoff_ms(draw, 1000) for draw in (0, 1, 3, 100)] == [0, 100, 300, 1000]
+def test_back_off_doubles_up_to_its_bound() -> None:
+    assert [votes.election_backoff_limit_ms(lost, 1000) for lost in (1, 2, 3, 4, 10**6)] == [200, 400, 800, 1000, 1000]

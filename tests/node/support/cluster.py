@@ -89,7 +89,6 @@ class Cluster:
             "log.dirs": str(self.directory / str(node_id)),
             "controller.quorum.election.timeout.ms": "500",
             "controller.quorum.fetch.timeout.ms": "1500",
-            "controller.quorum.election.backoff.max.ms": "100",
         }
         return own | self.extra
 
