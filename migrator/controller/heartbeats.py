@@ -12,12 +12,12 @@ from migrator.controller.broker_states import BrokerControlState, HeartbeatFacts
 from migrator.controller.brokers_view import check_broker_epoch, directory_of
 from migrator.controller.context import Context, supports
 from migrator.controller.decision import Decision
+from migrator.controller.errands import coming, leaving, next_records
 from migrator.controller.partition_change import leader_and_isr_changes
-from migrator.controller.sessions import BrokerSession, Sessions
+from migrator.controller.sessions import LEAVING, BrokerSession, Errand, Sessions
 from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.records.metadata import (
     BrokerRegistrationChangeRecord,
-    FenceBrokerRecord,
     MetadataRecord,
     UnfenceBrokerRecord,
 )
@@ -25,7 +25,7 @@ from migrator.records.uuid import Uuid
 from migrator.records.versions import MinLevel
 from migrator.values import value
 
-FENCE, UNFENCE, ENTER_SHUTDOWN = 1, -1, 1
+UNFENCE, ENTER_SHUTDOWN = -1, 1
 
 
 @value
@@ -67,6 +67,9 @@ def heartbeat(image: MetadataImage, request: HeartbeatRequest, context: Context)
     state = _current_state(registration, session)
     if context.transaction_open:
         return _answer(request, HeartbeatResponse(caught_up, state), ())
+    errand = context.sessions.errand_of(request.broker_id)
+    if errand is not None and errand.leaves:
+        return _answer(request, HeartbeatResponse(caught_up, state), ())
     lowest = context.sessions.lowest_active_offset(image)
     facts = HeartbeatFacts(
         wants_fence=request.want_fence,
@@ -76,61 +79,67 @@ def heartbeat(image: MetadataImage, request: HeartbeatRequest, context: Context)
         others_passed=lowest is None or session.shutdown_offset <= lowest,
     )
     following = next_state(state, facts)
-    records = chain(
-        _enter(image, context, registration, following) if following is not state else (),
-        _directories_offline(image, context, registration, request.offline_log_dirs),
-    )
-    return _answer(request, HeartbeatResponse(caught_up, following), records)
+    records: Iterator[MetadataRecord] = iter(())
+    if following is not state:
+        following, errand = _enter(context, registration, state, following)
+        records = chain(_first(image, registration, following, errand), next_records(image, context, errand))
+    else:
+        errand = None
+    offline = _directories_offline(image, context, registration, request.offline_log_dirs)
+    return _answer(request, HeartbeatResponse(caught_up, following), chain(records, offline), errand)
 
 
 def _answer(
-    request: HeartbeatRequest, response: HeartbeatResponse, records: Iterable[MetadataRecord]
+    request: HeartbeatRequest,
+    response: HeartbeatResponse,
+    records: Iterable[MetadataRecord],
+    errand: Errand | None = None,
 ) -> Decision[HeartbeatResponse]:
-    def note(sessions: Sessions, end_offset: int, now_ms: int) -> None:
-        sessions.touch(request.broker_id, request.metadata_offset, now_ms)
+    goes_on = errand is not None and not errand.is_last
+
+    def note(sessions: Sessions, end_offset: int, _now_ms: int) -> None:
+        sessions.reported(request.broker_id, request.metadata_offset)
         if response.state is BrokerControlState.CONTROLLED_SHUTDOWN:
-            sessions.begin_shutdown(request.broker_id, end_offset)
+            sessions.begin_shutdown(request.broker_id, LEAVING if goes_on else end_offset)
+        if errand is not None and goes_on:
+            errand.advance()
+            sessions.begin_errand(errand)
 
     return Decision(response, records, atomic=False, note=note)
 
 
-def fence(image: MetadataImage, context: Context, registration: BrokerRegistration) -> Iterator[MetadataRecord]:
-    """Take a broker out of every ISR and leadership, and then fence it: a leader that comes later and finds it
-    unfenced starts again."""
-    broker_id = registration.broker_id
-    yield from leader_and_isr_changes(image, context, context.index.in_sync(broker_id), without=broker_id)
-    if supports(image, MinLevel.REGISTRATION_CHANGE):
-        yield BrokerRegistrationChangeRecord(broker_id, registration.epoch, fenced=FENCE)
-    else:
-        yield FenceBrokerRecord(broker_id, registration.epoch)
-
-
-def _unfence(image: MetadataImage, context: Context, registration: BrokerRegistration) -> Iterator[MetadataRecord]:
-    broker_id = registration.broker_id
-    if supports(image, MinLevel.REGISTRATION_CHANGE):
-        yield BrokerRegistrationChangeRecord(broker_id, registration.epoch, fenced=UNFENCE)
-    else:
-        yield UnfenceBrokerRecord(broker_id, registration.epoch)
-    yield from leader_and_isr_changes(image, context, context.index.leaderless, also=broker_id)
-
-
-def _begin_shutdown(
-    image: MetadataImage, context: Context, registration: BrokerRegistration
-) -> Iterator[MetadataRecord]:
-    broker_id = registration.broker_id
-    if supports(image, MinLevel.CONTROLLED_SHUTDOWN_STATE) and not registration.in_controlled_shutdown:
-        yield BrokerRegistrationChangeRecord(broker_id, registration.epoch, in_controlled_shutdown=ENTER_SHUTDOWN)
-    yield from leader_and_isr_changes(image, context, context.index.in_sync(broker_id), without=broker_id)
-
-
 def _enter(
-    image: MetadataImage, context: Context, registration: BrokerRegistration, state: BrokerControlState
+    context: Context, registration: BrokerRegistration, state: BrokerControlState, following: BrokerControlState
+) -> tuple[BrokerControlState, Errand]:
+    """What has to be done for the next state, and the state after the first decision of it: a broker that has more to
+    leave than one decision takes is fenced, or told to stop, when the last one is made."""
+    if following is BrokerControlState.UNFENCED:
+        return following, coming(context, registration)
+    errand = leaving(context, registration, fences=following.is_fenced)
+    if errand.is_last or not following.is_fenced or state is BrokerControlState.FENCED:
+        return following, errand
+    if state is BrokerControlState.UNFENCED and following is BrokerControlState.SHUTDOWN_NOW:
+        errand.fences = False
+        return BrokerControlState.CONTROLLED_SHUTDOWN, errand
+    return state, errand
+
+
+def _first(
+    image: MetadataImage, registration: BrokerRegistration, state: BrokerControlState, errand: Errand
 ) -> Iterator[MetadataRecord]:
-    if state is BrokerControlState.UNFENCED:
-        return _unfence(image, context, registration)
-    if state is BrokerControlState.CONTROLLED_SHUTDOWN:
-        return _begin_shutdown(image, context, registration)
-    return fence(image, context, registration)
+    """What the registration has to say before the partitions change."""
+    broker_id, epoch = registration.broker_id, registration.epoch
+    if not errand.leaves:
+        if supports(image, MinLevel.REGISTRATION_CHANGE):
+            yield BrokerRegistrationChangeRecord(broker_id, epoch, fenced=UNFENCE)
+        else:
+            yield UnfenceBrokerRecord(broker_id, epoch)
+    elif (
+        state is BrokerControlState.CONTROLLED_SHUTDOWN
+        and supports(image, MinLevel.CONTROLLED_SHUTDOWN_STATE)
+        and not registration.in_controlled_shutdown
+    ):
+        yield BrokerRegistrationChangeRecord(broker_id, epoch, in_controlled_shutdown=ENTER_SHUTDOWN)
 
 
 def _directories_offline(

@@ -77,6 +77,7 @@ class ChangeRules:
             self._active.add(also)
         if without is not None:
             self._active.discard(without)
+        self._active.difference_update(context.sessions.being_fenced)
         self._recovery = supports(image, MinLevel.LEADER_RECOVERY)
         self.has_directories = supports(image, MinLevel.DIRECTORY_ASSIGNMENT)
         self.bumps_on_shrink = zk_brokers_allowed(image, context) or not supports(

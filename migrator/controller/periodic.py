@@ -9,7 +9,7 @@ from migrator.controller.decision import Decision
 from migrator.controller.delegation_tokens import expired_tokens, secret_key
 from migrator.controller.effective import UncleanElections
 from migrator.controller.elections import elect
-from migrator.controller.heartbeats import fence
+from migrator.controller.errands import leaving, next_records
 from migrator.controller.index import TopicPartition
 from migrator.controller.partition_change import (
     ChangeRules,
@@ -25,11 +25,14 @@ from migrator.records.versions import MinLevel
 
 def fence_silent_broker(image: MetadataImage, context: Context) -> Decision[int | None]:
     """Fence the broker that has been silent longest, if its session is over; the answer is its id. One at a time, so
-    that each fencing sees the one before."""
+    that each fencing sees the one before. One with many partitions is fenced at the end of an errand."""
     broker_id = context.sessions.stalest(image, context.now_ms)
     if broker_id is None:
         return Decision(None)
-    return Decision(broker_id, fence(image, context, image.cluster.brokers[broker_id]), atomic=False)
+    errand = leaving(context, image.cluster.brokers[broker_id], fences=True)
+    if errand.is_last:
+        return Decision(broker_id, tuple(next_records(image, context, errand)), atomic=False)
+    return Decision(broker_id, note=lambda sessions, _end, _now: sessions.begin_errand(errand))
 
 
 def balance_leaders(image: MetadataImage, context: Context, partitions: Iterable[TopicPartition]) -> Decision[None]:

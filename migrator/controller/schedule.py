@@ -14,6 +14,7 @@ from typing import Any, Final
 from migrator.controller import periodic
 from migrator.controller.context import Context, ControllerSettings
 from migrator.controller.decision import Decision
+from migrator.controller.errands import go_on
 from migrator.controller.index import ControllerIndex, TopicPartition
 from migrator.controller.migration_gate import Operation, refusal
 from migrator.image.model import MetadataImage
@@ -79,12 +80,12 @@ def tasks_of(settings: ControllerSettings) -> tuple[Task, ...]:
 class Schedule:
     """The due times of a leader's periodic tasks, in monotonic milliseconds."""
 
-    __slots__ = ("_due_ms", "_fencing_put_off_ms", "_tasks", "_walks")
+    __slots__ = ("_due_ms", "_errands_put_off_ms", "_fencing_put_off_ms", "_tasks", "_walks")
 
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
         self._tasks = tasks_of(settings)
         self._due_ms = {task.operation: now_ms + task.interval_ms for task in self._tasks}
-        self._fencing_put_off_ms = now_ms
+        self._fencing_put_off_ms = self._errands_put_off_ms = now_ms
         self._walks: dict[Operation, Iterator[tuple[Any, ...]]] = {}
         """What is left of the keys of tasks that have begun."""
 
@@ -92,6 +93,8 @@ class Schedule:
         """When there is something to do next; None when never, as things are."""
         fencing = self._fencing_due_ms(image, context)
         times = [*self._due_ms.values(), *(() if fencing is None else (fencing,))]
+        if context.sessions.next_errand is not None:
+            times.append(max(context.now_ms, self._errands_put_off_ms))
         return min(times, default=None)
 
     def due(self, image: MetadataImage, context: Context) -> tuple[Operation, Decision[Any]] | None:
@@ -101,6 +104,11 @@ class Schedule:
             if refusal(image, Operation.FENCE_BROKER, transaction_open=context.transaction_open) is None:
                 return Operation.FENCE_BROKER, periodic.fence_silent_broker(image, context)
             self._fencing_put_off_ms = context.now_ms + FENCING_PUT_OFF_MS
+        errand = context.sessions.next_errand
+        if errand is not None and context.now_ms >= self._errands_put_off_ms:
+            if refusal(image, Operation.FENCE_BROKER, transaction_open=context.transaction_open) is None:
+                return Operation.FENCE_BROKER, go_on(image, context, errand)
+            self._errands_put_off_ms = context.now_ms + FENCING_PUT_OFF_MS
         for task in self._tasks:
             due_ms = self._due_ms.get(task.operation)
             if due_ms is None or due_ms > context.now_ms:

@@ -6,13 +6,49 @@ milliseconds, given by the caller. Source: Kafka's ``BrokerHeartbeatManager``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from migrator.image.model import BrokerRegistration, MetadataImage
+from migrator.records.uuid import Uuid
+from migrator.turns import parts
 from migrator.values import value
 
 NEVER = -1
+LEAVING = 2**63 - 1
+"""No broker has passed this offset: the records of a controlled shutdown are not all written yet."""
+
+
+class Errand:
+    """Partitions to be changed because a broker goes (``leaves``) or comes, some in each decision: see `errands`."""
+
+    __slots__ = ("_following", "_rest", "broker_id", "epoch", "fences", "leaves", "part")
+
+    def __init__(
+        self, registration: BrokerRegistration, partitions: Iterable[tuple[Uuid, int]], *, leaves: bool, fences: bool
+    ) -> None:
+        self.broker_id = registration.broker_id
+        self.epoch = registration.epoch
+        self.leaves = leaves
+        self.fences = fences
+        self._rest = parts(partitions)
+        self.part = next(self._rest, ())
+        """What the next decision is about."""
+        self._following = next(self._rest, None)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing follows `part`."""
+        return self._following is None
+
+    def advance(self) -> None:
+        """The records of `part` are appended."""
+        self.part, self._following = self._following or (), next(self._rest, None)
+
+    def add(self, partitions: Iterable[tuple[Uuid, int]]) -> None:
+        """Let more partitions follow the last ones."""
+        self._rest = parts(partitions)
+        self._following = next(self._rest, None)
 
 
 @value
@@ -34,10 +70,11 @@ class BrokerSession:
 class Sessions:
     """One session for each registered broker."""
 
-    __slots__ = ("_asked_ms", "_by_broker", "_rival_ms", "_timeout_ms")
+    __slots__ = ("_asked_ms", "_by_broker", "_errands", "_rival_ms", "_timeout_ms")
 
     def __init__(self, timeout_ms: int) -> None:
         self._by_broker: dict[int, BrokerSession] = {}
+        self._errands: dict[int, Errand] = {}
         self._asked_ms: dict[int, int] = {}
         self._rival_ms: dict[int, int] = {}
         self._timeout_ms = timeout_ms
@@ -66,17 +103,44 @@ class Sessions:
             elif registration.fenced:
                 self._by_broker[broker_id] = replace(session, shutdown_offset=NEVER)
 
-    def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
-        """The broker was heard of."""
+    def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """A heartbeat of this registration has arrived. It may have to wait for its decision: no session ends because
+        the controller is busy (``BrokerHeartbeatTracker``)."""
+        session = self._by_broker.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            alive_ms = NEVER if session.presumed else session.last_contact_ms
+            self._by_broker[broker_id] = replace(session, last_contact_ms=now_ms, presumed=False, alive_ms=alive_ms)
+
+    def reported(self, broker_id: int, metadata_offset: int) -> None:
+        """The last offset of the metadata log that the broker has, as its heartbeat says."""
         session = self._by_broker.get(broker_id)
         if session is not None:
-            self._by_broker[broker_id] = replace(
-                session,
-                last_contact_ms=now_ms,
-                metadata_offset=metadata_offset,
-                presumed=False,
-                alive_ms=NEVER if session.presumed else session.last_contact_ms,
-            )
+            self._by_broker[broker_id] = replace(session, metadata_offset=metadata_offset)
+
+    def begin_errand(self, errand: Errand) -> None:
+        """Go on with it in later decisions."""
+        self._errands[errand.broker_id] = errand
+
+    def end_errand(self, errand: Errand, end_offset: int) -> None:
+        """It is done, or is for nothing: a controlled shutdown is complete with the records up to that offset."""
+        self._errands.pop(errand.broker_id, None)
+        session = self._by_broker.get(errand.broker_id)
+        if session is not None and session.shutdown_offset == LEAVING:
+            self._by_broker[errand.broker_id] = replace(session, shutdown_offset=end_offset)
+
+    def errand_of(self, broker_id: int) -> Errand | None:
+        """What is being done for a broker that goes or comes."""
+        return self._errands.get(broker_id)
+
+    @property
+    def next_errand(self) -> Errand | None:
+        """The oldest errand."""
+        return next(iter(self._errands.values()), None)
+
+    @property
+    def being_fenced(self) -> Collection[int]:
+        """Brokers that will be fenced: nobody should follow or elect them any more."""
+        return [broker_id for broker_id, errand in self._errands.items() if errand.fences]
 
     def asked(self, broker_id: int, now_ms: int) -> None:
         """The broker would register in migration mode, but has to wait until the copy is complete."""
@@ -140,7 +204,9 @@ class Sessions:
         silent = [
             (self._last_contact(broker_id, now_ms), broker_id)
             for broker_id, registration in image.cluster.brokers.items()
-            if not registration.fenced and not self.is_valid(registration, now_ms)
+            if not registration.fenced
+            and not self.is_valid(registration, now_ms)
+            and broker_id not in self.being_fenced
         ]
         return min(silent)[1] if silent else None
 
@@ -149,7 +215,7 @@ class Sessions:
         contacts = [
             self._last_contact(broker_id, now_ms)
             for broker_id, registration in image.cluster.brokers.items()
-            if not registration.fenced
+            if not registration.fenced and broker_id not in self.being_fenced
         ]
         return min(contacts) + self._timeout_ms + 1 if contacts else None
 

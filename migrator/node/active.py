@@ -53,6 +53,8 @@ Admit = Callable[[], Awaitable[None]]
 Check = Callable[[MetadataImage, ControllerIndex, Sequence[MetadataRecord]], None]
 Decide = Callable[[MetadataImage, Context], Decision[R]]
 
+UNCOMMITTED_RECORDS = 16 * TURN_RECORDS
+"""Periodic tasks wait while so many are not committed yet: the followers have to keep up with a long errand."""
 NOT_ACTIVE = "This node is not the active controller."
 NOTHING_APPENDED = "epoch {epoch} ended, or the disk is full, while records were appended"
 
@@ -124,6 +126,8 @@ class ActiveController:
         self._mutations = MutationBuckets()
         self._random = Random(machine().random().getrandbits(64))
         self._turn = asyncio.Lock()
+        self.has_errands = asyncio.Event()
+        """Set when something is left for later decisions (`run_due`)."""
         self._epoch: int | None = None
 
     @property
@@ -310,11 +314,20 @@ class ActiveController:
         if registered is not None and registered.incarnation_id != incarnation_id and cluster_id == self._cluster_id:
             self._keeper.sessions.rival_asked(broker_id, now_ms)
 
+    def heard_of(self, broker_id: int, broker_epoch: int) -> None:
+        """A heartbeat has arrived. Its session goes on from now, however long the heartbeat waits for its turn."""
+        if self._keeper.index is not None:
+            self._keeper.sessions.heard(broker_id, broker_epoch, monotonic_ms())
+
     async def run_due(self, schedule: Schedule, epoch: int) -> tuple[Operation, Any] | None:
         """Carry out one periodic task that is due; its operation and answer, None when nothing is due.
 
         :raises RefusedError: NOT_CONTROLLER when ``epoch`` is over.
         """
+        try:
+            await self._metadata.committed_up_to(self._metadata.end_offset - UNCOMMITTED_RECORDS)
+        except NotLeadingError as error:
+            raise RefusedError(ErrorCode.not_controller, str(error)) from error
         async with self._turn:
             await self._metadata.caught_up()
             self._check_still(epoch)
@@ -383,6 +396,8 @@ class ActiveController:
             raise RefusedError(ErrorCode.not_controller, str(error)) from error
         if decision.note is not None:
             decision.note(self._keeper.sessions, self._metadata.end_offset - 1, monotonic_ms())
+        if self._keeper.sessions.next_errand is not None:
+            self.has_errands.set()
 
     async def _append_whole(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
         """One batch; a big one is encoded beside the event loop and applied over several of its turns."""

@@ -175,6 +175,8 @@ class ControllerEndpoint:
             body, migrating = call.body, getattr(call.body, "is_migrating_zk_broker", False)
             incarnation = uuid_in(body.incarnation_id)
             self._controller.asked_to_register(body.broker_id, incarnation, body.cluster_id, migrating=migrating)
+        if api.operation is Operation.HEARTBEAT:
+            self._controller.heard_of(call.body.broker_id, call.body.broker_epoch)
         refusal: ApiError | None = None
 
         def decide(image: MetadataImage, context: Context) -> Decision[Any]:

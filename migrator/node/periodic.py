@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 from migrator.clock import monotonic_ms
@@ -11,6 +12,7 @@ from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.controller.schedule import Schedule
 from migrator.node.active import ActiveController
+from migrator.turns import give_back
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +32,12 @@ class PeriodicTasks:
         schedule = Schedule(self._settings, monotonic_ms())
         try:
             while True:
+                self._controller.has_errands.clear()
                 done = await self._controller.run_due(schedule, epoch)
+                await give_back()
                 if done is None:
-                    await asyncio.sleep(self._pause_ms(schedule) / 1000)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._controller.has_errands.wait(), self._pause_ms(schedule) / 1000)
                 elif done[0] is Operation.FENCE_BROKER and done[1] is not None:
                     log.warning("Broker %s sends no heartbeats and is fenced", done[1])
         except RefusedError as error:

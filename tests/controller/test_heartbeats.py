@@ -199,11 +199,11 @@ def test_a_process_lived_for_sure_at_what_it_sent_before_its_last_heartbeat() ->
     assert controller.sessions.alive_ms == {1: registered + 5}, "also during the copy"
     controller.transaction_open = False
     controller.now_ms += 2 * SESSION_MS
-    controller.register(1, incarnation=2)
+    epoch = controller.register(1, incarnation=2)
     assert controller.sessions.alive_ms == {}
     next_leader = Sessions(SESSION_MS)
     next_leader.begin(controller.image, 1_000)
-    next_leader.touch(1, 0, 2_000)
+    next_leader.heard(1, epoch, 2_000)
     assert next_leader.alive_ms == {}, "it was heard of once only"
-    next_leader.touch(1, 0, 3_000)
+    next_leader.heard(1, epoch, 3_000)
     assert next_leader.alive_ms == {1: 2_000}

@@ -101,7 +101,7 @@ def test_a_broker_that_was_offline_is_offline_after_a_failover_too() -> None:
     sessions.begin(image, now_ms=0)
     assert sessions.is_silent(1, now_ms=1)
     assert sessions.is_valid(image.cluster.brokers[2], now_ms=1), "and nobody is fenced for it"
-    sessions.touch(1, metadata_offset=5, now_ms=1)
+    sessions.heard(1, image.cluster.brokers[1].epoch, now_ms=1)
     assert not sessions.is_silent(1, now_ms=2)
     sessions.follow(image, [1], now_ms=2)
     assert not sessions.is_silent(1, now_ms=2)
@@ -121,7 +121,7 @@ async def test_status_says_offline_at_once_after_an_election(tmp_path: Path) -> 
         assert source._broker(dead).state is BrokerState.OFFLINE
         assert source._broker(dead).heartbeat_age_ms == -1
         assert source._broker(dead).silent_ms >= 0
-        leader.keeper.sessions.touch(1, 0, monotonic_ms())
+        leader.keeper.sessions.heard(1, dead.epoch, monotonic_ms())
         assert source._broker(dead).state is BrokerState.FENCED
 
 
@@ -137,10 +137,10 @@ async def test_a_change_is_measured_until_the_last_broker_in_kraft_mode_reports_
         assert epoch is not None
         offset = await leader.controller.append(epoch, [*both, topic])
         await leader.metadata.stable(offset)
-        leader.keeper.sessions.touch(1, offset, monotonic_ms())
+        leader.keeper.sessions.reported(1, offset)
         following._look()
         assert len(following._pending) == 1, "broker 2 does not know it"
-        leader.keeper.sessions.touch(2, offset, monotonic_ms())
+        leader.keeper.sessions.reported(2, offset)
         await until(lambda: not following._pending, "both to know it")
         counts = {
             sample.labels["mode"]: sample.value

@@ -153,6 +153,7 @@ class LeadingController:
             "want_shut_down": False,
         }
         request = HeartbeatRequest(**{**fields, **changes})
+        self.sessions.heard(broker_id, request.broker_epoch, self.now_ms)
         return self.commit(heartbeat(self.image, request, self.context()))
 
     def start(self, broker_ids: Iterable[int], **changes: Any) -> None:

@@ -74,6 +74,7 @@ async def beat(node: NodeCore, broker_id: int, **changes: Any) -> HeartbeatRespo
     epoch = node.metadata.published.cluster.brokers[broker_id].epoch
     fields: dict[str, Any] = {"want_fence": False, "want_shut_down": False, **changes}
     request = HeartbeatRequest(broker_id, epoch, node.storage.log.end_offset(), **fields)
+    node.controller.heard_of(broker_id, epoch)
     return await node.controller.write(Operation.HEARTBEAT, lambda image, context: heartbeat(image, request, context))
 
 
@@ -158,7 +159,8 @@ async def _brokers(leader: NodeCore, settings: Settings) -> AsyncIterator[str]:
             await beat(leader, broker_id)
     await until(lambda: leader.metadata.published.cluster.brokers[going].fenced, "the broker is fenced")
     yield "a broker shuts down"
-    leader.keeper.sessions.touch(silent, leader.storage.log.end_offset(), monotonic_ms() - LONG_AGO_MS)
+    silent_epoch = leader.metadata.published.cluster.brokers[silent].epoch
+    leader.keeper.sessions.heard(silent, silent_epoch, monotonic_ms() - LONG_AGO_MS)
     await until(lambda: leader.metadata.published.cluster.brokers[silent].fenced, "the silent broker is fenced")
     yield "a silent broker is fenced"
     for broker_id in (going, silent):

@@ -1,0 +1,174 @@
+"""A broker goes or comes over many decisions, while others are made and appends fail: what holds at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migrator import turns
+from migrator.controller.elections import UNCLEAN, ElectLeadersRequest, elect_leaders
+from migrator.controller.schedule import Schedule
+from migrator.controller.sessions import Sessions
+from migrator.image.model import PartitionRegistration
+from migrator.records.metadata import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+)
+from tests.controller.support.leading_controller import SESSION_MS, LeadingController
+from tests.lanes import examples
+
+BROKERS = (1, 2, 3)
+TOPICS = 12
+GOES = 1
+MANY = 400
+"""Decisions within which every errand ends."""
+
+
+@pytest.fixture(autouse=True)
+def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_RECORDS", 3)
+
+
+def filled(random: Random) -> LeadingController:
+    controller = LeadingController(metadata_max_idle_interval_ms=0, auto_leader_rebalance_enable=False)
+    controller.start(BROKERS)
+    for number in range(TOPICS):
+        replicas = (tuple(random.sample(BROKERS, random.randint(1, 3))) for _ in range(2))
+        controller.create(f"t{number}", *replicas)
+    return controller
+
+
+def partitions(controller: LeadingController) -> Iterator[PartitionRegistration]:
+    for topic in controller.image.topics.by_id.values():
+        yield from topic.partitions.values()
+
+
+def has_left(controller: LeadingController, broker_id: int) -> bool:
+    """It leads nothing, and is in no ISR but as the last member, without a leader."""
+    return all(
+        partition.leader != broker_id and (broker_id not in partition.isr or partition.isr == (broker_id,))
+        for partition in partitions(controller)
+    )
+
+
+def others_beat(controller: LeadingController) -> None:
+    for broker_id in BROKERS:
+        if broker_id != GOES:
+            controller.beat(broker_id)
+
+
+class Life:
+    """A leader, what it does by the clock, and what happens meanwhile."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.controller = filled(self.random)
+        self.schedule = Schedule(self.controller.settings, self.controller.now_ms)
+
+    def step(self) -> bool:
+        """One periodic decision, whose append may fail; whether there was one."""
+        controller = self.controller
+        found = self.schedule.due(controller.image, controller.context())
+        if found is None:
+            return False
+        decision = found[1]
+        if self.random.random() < 0.3:
+            tuple(decision.records)
+            return True  # the disk was full, and nobody was told
+        before = len(controller.history)
+        controller.commit(decision)
+        self.check(controller.history[before:])
+        return True
+
+    def finish(self) -> None:
+        """Until nothing is due."""
+        for _ in range(MANY):
+            if not self.step():
+                return
+        raise AssertionError(f"{MANY} decisions are not enough")
+
+    def check(self, records: list[MetadataRecord]) -> None:
+        """Nothing is said that was so before."""
+        changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
+        assert all(record.isr is not None or record.leader != -2 for record in changes)
+        for record in records:
+            if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == 1:
+                assert not list(self.controller.index.led_by(record.broker_id))
+
+    def meanwhile(self) -> None:
+        """What other decisions do between two of an errand."""
+        controller, random = self.controller, self.random
+        happened: list[Callable[[], object]] = [
+            lambda: others_beat(controller),
+            lambda: controller.create(f"new{len(controller.history)}", (GOES, 2), (2, GOES)),
+            lambda: controller.decide(elect_leaders, ElectLeadersRequest(UNCLEAN)),
+            lambda: controller.write(RemoveTopicRecord(random.choice(sorted(controller.image.topics.by_id)))),
+            self.schedule_anew,
+        ]
+        random.choice(happened)()
+
+    def schedule_anew(self) -> None:
+        """Another leader: it knows the log, and nothing else."""
+        controller = self.controller
+        controller.sessions = Sessions(SESSION_MS)
+        controller.sessions.begin(controller.image, controller.now_ms)
+        self.schedule = Schedule(controller.settings, controller.now_ms)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=examples(60), deadline=None)
+def test_a_broker_is_told_to_stop_when_it_has_left_everything(seed: int) -> None:
+    life = Life(seed)
+    controller = life.controller
+    for _ in range(MANY):
+        answer = controller.beat(GOES, want_shut_down=True)
+        if answer.should_shut_down:
+            break
+        life.step()
+        if life.random.random() < 0.2:
+            life.meanwhile()
+        others_beat(controller)
+    assert answer.should_shut_down
+    assert has_left(controller, GOES)
+    assert controller.image.cluster.brokers[GOES].fenced
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=examples(60), deadline=None)
+def test_a_silent_broker_is_fenced_when_it_leads_nothing(seed: int) -> None:
+    life = Life(seed)
+    controller = life.controller
+    for _ in range(MANY):
+        controller.now_ms += SESSION_MS // 4
+        others_beat(controller)
+        life.step()
+        if life.random.random() < 0.2:
+            life.meanwhile()
+        if controller.image.cluster.brokers[GOES].fenced:
+            break
+    assert controller.image.cluster.brokers[GOES].fenced
+    assert not list(controller.index.led_by(GOES))
+    assert all(partition.isr for partition in partitions(controller)), "the last member stays"
+    life.controller.beat(GOES)
+    life.finish()
+    assert not [it for it in partitions(controller) if it.leader == NO_LEADER and GOES in it.isr], "it leads again"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_small_decisions_do_what_one_large_one_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = []
+    for size in (3, 1_000):
+        monkeypatch.setattr(turns, "TURN_RECORDS", size)
+        life = Life(seed)
+        life.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing fails
+        life.controller.beat(GOES, want_shut_down=True)
+        life.finish()
+        ends.append((life.controller.image.topics, len(life.controller.history)))
+    assert ends[0] == ends[1]
