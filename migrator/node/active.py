@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
@@ -26,7 +26,6 @@ from migrator.controller.migration_gate import Operation, check_gate
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
-from migrator.errors import require
 from migrator.image.model import Changes, MetadataImage
 from migrator.machine import machine
 from migrator.migration.machine.voters import NOBODY_ASKED, VoterKinds, why_not_in_migration
@@ -42,7 +41,7 @@ from migrator.records.errors import TooLongError
 from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
 from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME
-from migrator.turns import TURN_RECORDS, give_back, in_turns, parts
+from migrator.turns import TURN_RECORDS, give_back, parts
 from migrator.wire.aside import DECISIONS
 from migrator.wire.requests import REQUEST
 
@@ -62,36 +61,41 @@ NOTHING_APPENDED = "epoch {epoch} ended, or the disk is full, while records were
 class IndexKeeper:
     """Keeps what decisions look up, and broker sessions, in step with the image at the log's end.
 
-    Only a leader needs them: they are made at its election and dropped when it loses the leadership.
+    Every node keeps the index, so that whoever is elected decides at once. Sessions are a leader's.
     """
 
     def __init__(self, session_timeout_ms: int, token_secret: bytes | None = None) -> None:
         self._session_timeout_ms = session_timeout_ms
         self._token_secret = token_secret
-        self.index: ControllerIndex | None = None
+        self._follows = False
+        self.index = ControllerIndex(token_secret)
+        self.leads = False
         self.sessions = Sessions(session_timeout_ms)
 
-    async def begin(self, current: Callable[[], MetadataImage]) -> None:
-        """Build both anew, in slices: a new leader starts every session afresh.
+    def begin(self, image: MetadataImage) -> None:
+        """A new leader starts every session afresh.
 
-        :param current: the image at the log's end, which must not move until this is done.
+        :param image: the one at the log's end.
         """
-        index, image = ControllerIndex(self._token_secret), current()
-        async for _ in in_turns(index.fill(image)):
-            pass
-        require(current() is image, "the image moved while it was indexed")
-        self.index = index
+        self.leads = True
         self.sessions = Sessions(self._session_timeout_ms)
         self.sessions.begin(image, monotonic_ms())
 
     def end(self) -> None:
-        """Drop the index."""
-        self.index = None
+        """The leadership is lost."""
+        self.leads = False
+
+    def replace(self, image: MetadataImage) -> Iterator[None]:
+        """Another image takes the place of all before when this ends; yields where a turn is over."""
+        index = ControllerIndex(self._token_secret)
+        yield from index.fill(image)
+        self.index, self._follows = index, True
 
     def follow(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """One move of the image; called by the loader."""
-        if self.index is not None:
+        """One move of the image; called by the loader. The moves while a node loads its disk are not followed."""
+        if self._follows:
             self.index.apply(before, after, changes)
+        if self.leads:
             self.sessions.follow(after, changes.brokers, monotonic_ms())
 
 
@@ -166,7 +170,7 @@ class ActiveController:
                 records = activation.activation_records(image, migration_enabled=enabled, transaction_open=is_open)
             if records:
                 self._append(epoch, records)
-            await self._keeper.begin(lambda: self._metadata.image)
+            self._keeper.begin(self._metadata.image)
             self._epoch = epoch
             last = self._metadata.end_offset - 1
         await self._metadata.stable(last)
@@ -286,7 +290,7 @@ class ActiveController:
 
         :raises RefusedError: NOT_CONTROLLER.
         """
-        if self._keeper.index is None:
+        if not self._keeper.leads:
             raise RefusedError(ErrorCode.not_controller, NOT_ACTIVE)
         return Context(
             cluster_id=self._cluster_id,
@@ -316,7 +320,7 @@ class ActiveController:
 
     def heard_of(self, broker_id: int, broker_epoch: int) -> None:
         """A heartbeat has arrived. Its session goes on from now, however long the heartbeat waits for its turn."""
-        if self._keeper.index is not None:
+        if self._keeper.leads:
             self._keeper.sessions.heard(broker_id, broker_epoch, monotonic_ms())
 
     async def run_due(self, schedule: Schedule, epoch: int) -> tuple[Operation, Any] | None:

@@ -186,6 +186,7 @@ class NodeCore:
             storage.some_batches,
             storage.log.end_offset,
             on_step=keeper.follow,
+            on_replace=keeper.replace,
             on_failure=on_failure,
             gauge=self.gauge,
         )

@@ -104,6 +104,8 @@ class MetadataRuntime:
     :param read_log: some batches of the log, from the one that holds an offset on; none at its end.
     :param log_end: the offset at which the log ends.
     :param on_step: told of each move of the image at the log's end, see `ImageLoader`.
+    :param on_replace: told of an image that takes the place of all before: what is on the disk at the start, and a
+        snapshot; yields where a turn is over.
     :param on_failure: told when a record does not fit the image; this node has to stop.
     :param gauge: told how many records each turn of the event loop handles.
     """
@@ -115,6 +117,7 @@ class MetadataRuntime:
         log_end: Callable[[], int],
         *,
         on_step: Step,
+        on_replace: Callable[[MetadataImage], Iterator[None]] = lambda _image: iter(()),
         on_failure: Callable[[BaseException], None],
         gauge: TurnGauge,
     ) -> None:
@@ -124,6 +127,7 @@ class MetadataRuntime:
         self._gauge = gauge
         self._supervisor = Supervisor(on_failure)
         self._on_step = on_step
+        self._on_replace = on_replace
         self._loader = ImageLoader(on_step=self._stepped)
         self.migration_base = NOWHERE
         """Epoch and offset of the record that completed the copy, or of the oldest known to be later."""
@@ -200,6 +204,8 @@ class MetadataRuntime:
             self._reset(snapshot_image(snapshot.offset, snapshot.epoch, self._read_snapshot(snapshot)))
         for batch in batches:
             replay(self._loader, batch)
+        for _ in self._on_replace(self.image):
+            pass
         self._go_on_from(self._log_end())
 
     def appended(self) -> None:
@@ -396,4 +402,8 @@ class MetadataRuntime:
         if image is not None:
             before = self._loader.published
             for changes in compare_images(before, image):
-                yield None if changes is None else ImageDelta(before, image, changes)
+                if changes is None:
+                    yield None
+                else:
+                    yield from self._on_replace(image)
+                    yield ImageDelta(before, image, changes)

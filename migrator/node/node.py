@@ -15,7 +15,6 @@ from migrator.config.listen_errors import cannot_listen
 from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.features import finalized_levels
-from migrator.controller.index import ControllerIndex
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.quorum_target import target_of
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
@@ -442,7 +441,7 @@ def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
 
 def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     """What reads depend on, on any node; those that need an index ask the active controller."""
-    empty, mutations, random = ControllerIndex(), MutationBuckets(), machine().random()
+    mutations, random = MutationBuckets(), machine().random()
 
     def context() -> Context:
         leader = core.quorum.leader_id
@@ -451,7 +450,7 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
             settings=settings,
             voters=core.addresses.voter_ids,
             kraft_version=core.addresses.kraft_version,
-            index=core.keeper.index or empty,
+            index=core.keeper.index,
             sessions=core.keeper.sessions,
             mutations=mutations,
             random=random,

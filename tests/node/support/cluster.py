@@ -12,6 +12,8 @@ from typing import Any
 
 from migrator.config.load import settings_from
 from migrator.config.settings import Settings
+from migrator.controller.delegation_tokens import secret_key
+from migrator.controller.index import ControllerIndex
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.raft.messages import RaftRequest, RaftResponse
@@ -170,6 +172,12 @@ async def running(directory: Path, size: int, **extra: str) -> AsyncIterator[Clu
         cluster.start(node_id)
     try:
         yield cluster
+        for node_id, node in cluster.nodes.items():
+            if node.metadata.is_caught_up:
+                secret = secret_key(cluster.settings(node_id))
+                assert node.keeper.index == ControllerIndex.of(node.metadata.image, secret), (
+                    "whoever is elected needs it"
+                )
     finally:
         for node_id in list(cluster.nodes):
             await cluster.stop(node_id)
