@@ -21,9 +21,9 @@ from migrator.controller.topics import CreateTopicsRequest, NewTopic, TopicResul
 from migrator.image.model import MetadataImage
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.schemas import build, part_type, response_type
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """Created by brokers when the first client needs them; without them nobody consumes in a group. (Kafka's ``Topic``.)"""
 DELETION_DISABLED_SINCE: Final = 3

@@ -12,6 +12,7 @@ from contextlib import suppress
 from migrator.config.checks import Problem
 from migrator.config.endpoints import PROTOCOL_NAMES, parse_bootstrap_servers, parse_protocol_map, parse_voters
 from migrator.config.kafka_rules import PLACEHOLDER, listener_entries, refused_everywhere
+from migrator.config.keys import FLAG, ROLES
 from migrator.config.reading import is_on, is_set, listener_names, number_of, text_of
 from migrator.config.types import split_list
 
@@ -23,7 +24,6 @@ CONTROL_PLANE, BETWEEN, BY_PROTOCOL = (
 )
 VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
 GENERATION, RESERVED = "broker.id.generation.enable", "reserved.broker.max.id"
-MIGRATION = "zookeeper.metadata.migration.enable"
 MECHANISM = "sasl.mechanism.controller.protocol"
 OTHER_NAME = (
     "Give controller.listener.names another name, which no broker has as a listener: on the controllers, with their "
@@ -40,7 +40,7 @@ def refused_broker(properties: Mapping[str, str]) -> Iterator[Problem]:
     rules = _EVERYWHERE
     if in_kraft(properties):
         rules = {**_EVERYWHERE, **_ALWAYS_WITH_CONTROLLERS, **_IN_KRAFT}
-    elif is_on(properties, MIGRATION):
+    elif is_on(properties, FLAG):
         rules = {**_EVERYWHERE, **_ALWAYS_WITH_CONTROLLERS, **_IN_MIGRATION}
     for rule, keys in rules.items():
         if not any(PLACEHOLDER in properties.get(key, "") for key in keys):
@@ -49,7 +49,7 @@ def refused_broker(properties: Mapping[str, str]) -> Iterator[Problem]:
 
 def in_kraft(properties: Mapping[str, str]) -> bool:
     """Whether the file is for KRaft mode."""
-    return is_set(properties, "process.roles")
+    return is_set(properties, ROLES)
 
 
 def controllers_protocol(properties: Mapping[str, str]) -> str | None:

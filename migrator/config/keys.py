@@ -17,6 +17,8 @@ class Key:
     doc: str = ""
 
 
+FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
+"""Kafka's: whether a node takes part in a migration, and what it is in KRaft mode."""
 OWN_KEYS: tuple[Key, ...] = (
     Key(
         "migrator.grpc.listener",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from migrator.config.keys import FLAG
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import (
@@ -24,7 +25,6 @@ from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, MinLevel,
 
 BOOTSTRAP: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
-FLAG: Final = "zookeeper.metadata.migration.enable"
 SAME_AS_BROKERS: Final = (
     "with --release-version 3.6 or later. Give the release that inter.broker.protocol.version of the brokers names; if "
     "that is older than 3.6, upgrade the brokers first"

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from kazoo.client import KazooClient
 
 from migrator.config.endpoints import parse_host_port
+from migrator.config.keys import FLAG
 from migrator.config.property_edits import file_of
 from migrator.drill.report import DrillReport
 from migrator.drill.security.process_watch import ProcessWatch
@@ -26,7 +27,6 @@ from migrator.drill.workload.workload import Workload
 from migrator.drill.zookeeper_place import ZooKeeperPlace
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.model import MetadataImage
-from migrator.migration.machine.finish import FLAG
 from migrator.observe.status import JournalEvent, NodeRole, Status
 from migrator.parts.certificates import Authority, PemFiles
 from migrator.parts.processes import ChildProcess, free_port, run_to_end
@@ -442,7 +442,7 @@ def find_by(servers: Sequence[tuple[str, int]]) -> dict[str, str]:
 
 def migration_properties(zookeeper: str) -> dict[str, str]:
     """What makes a controller migrate from there."""
-    return {"zookeeper.connect": zookeeper, "zookeeper.metadata.migration.enable": "true"}
+    return {"zookeeper.connect": zookeeper, FLAG: "true"}
 
 
 def speak_grpc(controllers: Sequence[ControllerProcess], authority: Authority | None = None) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import fastjsonschema
 
+from migrator.config.keys import FLAG, ROLES
 from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease, parse_target
@@ -28,7 +29,7 @@ from migrator.values import value
 SCHEMA_FILE = "inventory.schema.json"
 BYTES_MAX = 1 << 20
 DEFAULT_EXECUTOR = "default"
-OWN_KEYS = ("zookeeper.metadata.migration.enable", "zookeeper.connect", "process.roles", "node.id", "broker.id")
+OWN_KEYS = (FLAG, "zookeeper.connect", ROLES, "node.id", "broker.id")
 """Of a broker's file: what it says decides in which mode the broker runs, and who it is."""
 KAFKA_FORMAT = (
     *("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}"),

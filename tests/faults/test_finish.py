@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from migrator.config.keys import FLAG
 from migrator.drill.cluster import ControllerProcess
 from migrator.drill.report import DrillReport
-from migrator.migration.machine.finish import FLAG
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Status
 from tests.conftest import ZooKeeperSpace

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.config.keys import FLAG
 from migrator.config.properties import decoded, encoded
 from migrator.errors import OperatorError
-from migrator.migration.machine.finish import FLAG
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.inventory import parse_inventory

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.config.keys import ROLES
 from migrator.migration.machine.states import PublicState
 from migrator.observe.status import ImagesStatus
 from migrator.rollout.gates.excuses import excused
@@ -13,7 +14,7 @@ from migrator.rollout.gates.gatekeeper import said_of
 from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.gates.placements import Placements
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.modes import CONNECT, ROLES
+from migrator.rollout.plan.modes import CONNECT
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,

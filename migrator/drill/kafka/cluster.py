@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from migrator.config.keys import FLAG
 from migrator.config.property_edits import file_of
 from migrator.drill.cluster import (
     CLUSTER_ID,
@@ -299,7 +300,7 @@ class KafkaCluster:
             "broker.id.generation.enable": "false",  # or ids above the reserved ones are refused
             "zookeeper.connect": self._zookeeper or "",
             "inter.broker.protocol.version": self._release_version,
-            "zookeeper.metadata.migration.enable": str(mode is KafkaBrokerMode.MIGRATING).lower(),
+            FLAG: str(mode is KafkaBrokerMode.MIGRATING).lower(),
         }
 
     def write_properties(self, mode: KafkaBrokerMode) -> list[Path]:

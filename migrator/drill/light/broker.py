@@ -30,6 +30,7 @@ from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.values import value
 from migrator.wire.observer import NoAnswerError
+from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     API_VERSIONS,
@@ -52,7 +53,6 @@ log = logging.getLogger(__name__)
 
 BROKER_REGISTRATION = 62
 BROKER_HEARTBEAT = 63
-METADATA_TOPIC = "__cluster_metadata"
 BUSY_HEARTBEAT_SECONDS = 0.05
 RETRY_SECONDS = 0.2
 CATCH_UP_SECONDS = 0.3

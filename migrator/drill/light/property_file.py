@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from secrets import randbits
 
+from migrator.config.keys import FLAG
 from migrator.config.properties import parse_properties, read_decoded
 from migrator.config.types import split_list
 from migrator.drill.light.broker import LightBroker, LightBrokerMode, LightBrokerOptions
 from migrator.errors import OperatorError
 from migrator.log.meta_properties import read_meta_properties
-from migrator.migration.machine.finish import FLAG
 
 SESSION_TIMEOUT_MS = 18_000
 """Kafka's default."""

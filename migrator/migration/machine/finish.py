@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from migrator.config.keys import FLAG
 from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import ClusterImage
 from migrator.migration.machine.states import State
@@ -16,7 +17,6 @@ from migrator.observe.names import number_ranges
 from migrator.observe.status import VerdictReport
 from migrator.values import value
 
-FLAG = "zookeeper.metadata.migration.enable"
 WITHOUT_BROKER = "If a broker is gone for good, the status of a leader that dual-writes names the command for that."
 
 

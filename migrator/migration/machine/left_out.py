@@ -7,8 +7,9 @@ An order about a voter is for one leader only, because it rests on what this lea
 
 from __future__ import annotations
 
+from migrator.config.keys import FLAG
 from migrator.errors import OperatorError
-from migrator.migration.machine.finish import FLAG, without
+from migrator.migration.machine.finish import without
 from migrator.migration.machine.readiness import Gap, Severity
 from migrator.migration.machine.states import State
 from migrator.values import value

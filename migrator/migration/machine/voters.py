@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from kio.schema.errors import ErrorCode
 
+from migrator.config.keys import FLAG
 from migrator.image.model import ClusterImage, MetadataImage
-from migrator.migration.machine.finish import FLAG
 from migrator.migration.machine.readiness import is_too_many_stock
 from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpgradeVoters, VoterChange
 from migrator.raft.voter_set import VoterSet

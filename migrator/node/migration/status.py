@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from migrator.clock import monotonic_ms
+from migrator.config.keys import FLAG
 from migrator.errors import OperatorError
 from migrator.image.model import ClusterImage, MetadataImage
 from migrator.migration.machine import events as ev
-from migrator.migration.machine.finish import FLAG, VerdictContext, without, zk_mode_brokers
+from migrator.migration.machine.finish import VerdictContext, without, zk_mode_brokers
 from migrator.migration.machine.interpret import UNREACHABLE
 from migrator.migration.machine.left_out import vanished
 from migrator.migration.machine.readiness import Gap, Severity

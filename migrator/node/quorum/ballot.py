@@ -15,9 +15,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
+from migrator.config.keys import FLAG
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
-from migrator.migration.machine.finish import FLAG
 from migrator.wire.voters import ASK_SECONDS, VoterAnswer
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from migrator.config.endpoints import ZooKeeperAddress, parse_zookeeper_connect
 from migrator.config.kafkas_broker import controllers_protocol
 from migrator.config.key_uses import misspelt_in
+from migrator.config.keys import FLAG
 from migrator.config.reading import listener_names, log_directories, means_the_same
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
@@ -30,7 +31,6 @@ DEFAULTS_OF_THE_CONTROLLER = (
     "auto.leader.rebalance.enable",
 )
 ZOOKEEPER_KEYS = ("zookeeper.set.acl", "zookeeper.ssl.client.enable")
-_MIGRATION = "zookeeper.metadata.migration.enable"
 QUORUM_KEYS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 """Either tells a broker where the controllers are."""
 _IBP = "inter.broker.protocol.version"
@@ -188,7 +188,7 @@ def not_prepared(evidence: Evidence) -> Iterator[Found]:
         if _cannot_start(broker):
             continue
         needed = {
-            _MIGRATION: broker.file.is_on(_MIGRATION),
+            FLAG: broker.file.is_on(FLAG),
             "controller.quorum.voters": any(map(broker.file.sets, QUORUM_KEYS)),
             "controller.listener.names": broker.file.sets("controller.listener.names"),
         }
@@ -202,17 +202,17 @@ def half_prepared(evidence: Evidence) -> Iterator[Found]:
     """Files that are neither those before the migration nor those of it, and with which Kafka does not start."""
     for broker in filter(_cannot_start, evidence.brokers):
         what = (
-            f"Kafka refuses to start with this file: it sets controller.listener.names, and lacks {_MIGRATION}=true"
-            f"{_misspelt(broker, [_MIGRATION])}"
+            f"Kafka refuses to start with this file: it sets controller.listener.names, and lacks {FLAG}=true"
+            f"{_misspelt(broker, [FLAG])}"
         )
-        yield Found(broker.file.at(_MIGRATION), what, hosts=(broker.who,))
+        yield Found(broker.file.at(FLAG), what, hosts=(broker.who,))
 
 
 def _cannot_start(broker: BrokerFile) -> bool:
     """``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig``)."""
     file = broker.file
     is_kraft = file.sets("process.roles")
-    migrates = file.is_on(_MIGRATION) or _MIGRATION in file.hidden
+    migrates = file.is_on(FLAG) or FLAG in file.hidden
     return file.sets("controller.listener.names") and not is_kraft and not migrates
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.key_uses import concerns_this_program_only
+from migrator.config.keys import FLAG
 from migrator.config.reading import means_the_same
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck
@@ -21,7 +22,6 @@ JAVA_CLASS_KEYS = (
 )
 """Refused by our controllers only: `security` names those."""
 _OURS = "migrator."
-_MIGRATION = "zookeeper.metadata.migration.enable"
 _BEFORE_COPY = {ZkMigrationState.PRE_MIGRATION.name}
 
 
@@ -102,7 +102,7 @@ def accidental_end(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         if not controller.settings.zookeeper_metadata_migration_enable:
             what = "it does not have the migration on"
-            yield Found(controller.file.at(_MIGRATION), what, hosts=(controller.who,))
+            yield Found(controller.file.at(FLAG), what, hosts=(controller.who,))
 
 
 def voters_not_seen(evidence: Evidence) -> Iterator[Found]:
@@ -150,7 +150,7 @@ def used_log(evidence: Evidence) -> Iterator[Found]:
             continue
         origin = "comes from an earlier migration"
         if state == ZkMigrationState.NONE.name:
-            origin = f"was begun without {_MIGRATION}=true, for a cluster in KRaft mode"
+            origin = f"was begun without {FLAG}=true, for a cluster in KRaft mode"
         what = f"its log {origin} (migration state {state}), but ZooKeeper records no copy"
         yield Found(controller.directory.path, what, hosts=(controller.who,))
 

@@ -15,13 +15,13 @@ from typing import overload
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.config.kafkas_broker import refused_broker
+from migrator.config.keys import FLAG, ROLES
 from migrator.config.properties import BLANKS, LINE_END, parse_properties, shown
 from migrator.config.property_edits import Edit, edited, original, settled, without_keys
 from migrator.config.reading import is_on, is_set, means_the_same, number_of, text_of
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease
-from migrator.migration.machine.finish import FLAG
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.listeners import (
     CONTROL_PLANE,
@@ -35,7 +35,7 @@ from migrator.rollout.plan.listeners import (
 from migrator.rollout.ports import BrokerMode
 from migrator.values import value
 
-CONNECT, BROKER_ID, NODE_ID, ROLES = "zookeeper.connect", "broker.id", "node.id", "process.roles"
+CONNECT, BROKER_ID, NODE_ID = "zookeeper.connect", "broker.id", "node.id"
 AUTHORIZER = "authorizer.class.name"
 GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.max.id"
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from migrator.config.keys import FLAG, ROLES
 from migrator.config.settings import Settings
 from migrator.errors import MigratorError, PeerError
 from migrator.image.model import MetadataImage
@@ -35,7 +36,6 @@ PRODUCE, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 46, 9
 METADATA_VERSION = 7
 MIN_ISR = "min.insync.replicas"
 DIGITS_MAX = 10
-FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
 ASKED_KEYS = (FLAG, ROLES, MIN_ISR, "inter.broker.protocol.version", "controller.listener.names", SESSION_TIMEOUT)
 """Of a broker's settings in force; none of them is a secret."""
 RELEASES: Mapping[tuple[int, int, int], str] = {

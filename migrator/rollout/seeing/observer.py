@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from migrator.config.keys import FLAG, ROLES
 from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.records.metadata import Endpoint
 from migrator.records.versions import version_at
 from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen, QuorumSeen
-from migrator.rollout.seeing.brokers import FLAG, MIN_ISR, ROLES, BrokerAnswer, BrokerEyes, PartitionList, of_image
+from migrator.rollout.seeing.brokers import MIN_ISR, BrokerAnswer, BrokerEyes, PartitionList, of_image
 from migrator.rollout.seeing.leader_says import LeaderSays, by_asker
 from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.rollout.seeing.stock_leader import StockLeader

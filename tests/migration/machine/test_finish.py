@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.config.keys import FLAG
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.finish import (
-    FLAG,
     FinishInputs,
     VerdictContext,
     decide,

@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from migrator.clock import monotonic_ms
+from migrator.config.keys import FLAG
 from migrator.config.load import settings_from
 from migrator.errors import ExitCode
 from migrator.migration.coordinator import Coordinator
 from migrator.migration.machine import events as ev
-from migrator.migration.machine.finish import FLAG
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.write_behind.lag import Lag
 from migrator.migration.write_behind.multis import Limits
