@@ -18,10 +18,12 @@ from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.files.examined import DIRECTORY, elsewhere, wanted
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.summary import failure_of
+from migrator.rollout.lock import places
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.jobs import tail
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError, FileChangedError, Output
+from migrator.rollout.seeing import zookeeper as seeing
 from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -256,7 +258,11 @@ def test_plan_and_apply_say_that_the_chroot_is_wrong_and_what_was_meant(
     assert not (tmp_path / "inventory.rollout" / COMMAND_FILE).read_bytes()
 
 
-def test_plan_says_that_zookeeper_could_not_be_looked_at_and_shows_new_files_whole(tmp_path: Path) -> None:
+def test_plan_says_that_zookeeper_could_not_be_looked_at_and_shows_new_files_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeing, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(places, "READ_SECONDS", 0.1)
     desk = RealDesk(tmp_path, f"localhost:{free_port()}")
     result = desk.type("plan")
     assert result.exit_code == 0, result.exception
