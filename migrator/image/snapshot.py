@@ -30,19 +30,14 @@ Step = rec.MetadataRecord | None
 """None: a turn of the event loop is over before the next record is there."""
 
 
-def snapshot_records(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
-    """The records that make the image out of nothing, the same for equal images.
+def snapshot_steps(image: MetadataImage) -> Iterator[Step]:
+    """The records that make the image out of nothing, the same for equal images. To put a million topics in order takes
+    many turns of the event loop, so there are steps without a record.
 
     They are meant for the image's own metadata.version. No image holds part of a transaction, so no snapshot does.
 
     :raises InvariantViolation: when the image holds what its metadata.version has no record for.
     """
-    return (record for record in snapshot_steps(image) if record is not None)
-
-
-def snapshot_steps(image: MetadataImage) -> Iterator[Step]:
-    """As `snapshot_records`. To put a million topics in order takes many turns of the event loop, so there are steps
-    without a record."""
     level = image.features.metadata_version
     yield from _features(image, level)
     yield from _cluster(image, level)

@@ -14,7 +14,7 @@ import psutil
 from migrator.controller.index import ControllerIndex
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage
-from migrator.image.snapshot import load_snapshot, snapshot_records
+from migrator.image.snapshot import load_snapshot
 from migrator.log.snapshots import SnapshotWriter, iter_snapshot
 from migrator.migration.broker_rpcs.requests import RequestPlan, Terms, plan_takeover
 from migrator.raft.messages import EpochOffset
@@ -25,6 +25,7 @@ from migrator.records.uuid import random_uuid
 from migrator.wire.legacy.encode import RequestEncoder
 from migrator.wire.legacy.messages import LeaderAndIsr, SendingController, UpdateMetadata
 from tests.bench.piece import Piece
+from tests.image.support.snapshots import snapshot_records
 
 LEVEL = 21
 BROKERS = (1, 2, 3)

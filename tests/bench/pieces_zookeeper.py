@@ -18,7 +18,6 @@ from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, zookeeper_client
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
-from migrator.image.snapshot import snapshot_records
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import SnapshotWriter
 from migrator.migration.copying.compare import WriteChunk, compare
@@ -40,6 +39,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.bench.piece import Piece
 from tests.bench.pieces_memory import BATCH_RECORDS, BROKERS, LEVEL
+from tests.image.support.snapshots import snapshot_records
 
 CONTROLLER_EPOCH = 8
 

@@ -21,11 +21,11 @@ from migrator.controller.quorum_target import (
     target_text,
     why_not_beside,
 )
-from migrator.image.snapshot import snapshot_records
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.metadata import ConfigRecord, ZkMigrationState, ZkMigrationStateRecord
 from migrator.records.uuid import uuid_to_text
 from tests.controller.support.leading_controller import LeadingController, some_uuid
+from tests.image.support.snapshots import snapshot_records
 from tests.raft.support.reassignment import key, voters_of, wanted
 
 DIRECTORY = uuid_to_text(some_uuid(4))

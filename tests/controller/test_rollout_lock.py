@@ -8,7 +8,6 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.decision import RefusedError
 from migrator.controller.quorum_target import KEY as TARGET
 from migrator.controller.rollout_lock import BYTES_MAX, lock_text, move_lock, read_lock
-from migrator.image.snapshot import snapshot_records
 from migrator.observe.status import LockAnswer
 from migrator.records.metadata import (
     QUORUM_RESOURCE,
@@ -18,6 +17,7 @@ from migrator.records.metadata import (
     ZkMigrationStateRecord,
 )
 from tests.controller.support.leading_controller import LeadingController
+from tests.image.support.snapshots import snapshot_records
 
 MINE, THEIRS = "{mine}", "{theirs}"
 

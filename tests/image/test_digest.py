@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from migrator.image.digest import MODULUS, digest, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
-from migrator.image.snapshot import load_snapshot, snapshot_records
+from migrator.image.snapshot import load_snapshot
 from migrator.records import metadata as rec
 from migrator.records.versions import LATEST_KNOWN
 from migrator.turns import TURN_RECORDS
 from tests.image.support.rows import image_rows
+from tests.image.support.snapshots import snapshot_records
 from tests.image.support.strategies import image_of, images, record_sequences, small_uuid, transactional_sequences
 from tests.image.test_snapshot import at_level
 

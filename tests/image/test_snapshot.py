@@ -8,11 +8,12 @@ from immutables import Map
 
 from migrator.errors import InvariantViolation
 from migrator.image.model import EMPTY_IMAGE, FeaturesImage, MetadataImage
-from migrator.image.snapshot import load_snapshot, snapshot_records
+from migrator.image.snapshot import load_snapshot
 from migrator.records import metadata as rec
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import FEATURE_NAME, LATEST_KNOWN, record_version
 from tests.image.support.rows import image_rows
+from tests.image.support.snapshots import snapshot_records
 from tests.image.support.strategies import image_of, images, small_uuid
 
 

@@ -16,7 +16,6 @@ from migrator.errors import require
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, ImageDelta, MetadataImage
 from migrator.image.replay import replay, snapshot_image
-from migrator.image.snapshot import snapshot_records
 from migrator.node.metadata import MetadataRuntime
 from migrator.observe.loop_health import TurnGauge
 from migrator.raft.messages import EpochOffset
@@ -26,6 +25,7 @@ from migrator.records.codec import encode_all
 from migrator.records.control import LeaderChange, SnapshotHeader, build_control_batch
 from tests.image.support.differences import changes_between
 from tests.image.support.rows import image_rows
+from tests.image.support.snapshots import snapshot_records
 from tests.image.test_builder import covers
 from tests.lanes import examples
 

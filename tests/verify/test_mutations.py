@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from migrator.image.snapshot import snapshot_records
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import SnapshotWriter
 from migrator.raft.messages import EpochOffset
@@ -30,6 +29,7 @@ from migrator.verify.zookeeper.reading import other_families, topic_names, topic
 from migrator.verify.zookeeper.znode_tree import ZnodeTree
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.golden.stock import STOCK_391, read_dump
+from tests.image.support.snapshots import snapshot_records
 from tests.lanes import seeds
 from tests.verify.support.mutations import LOG_MUTATIONS, NEUTRAL, ZNODE_MUTATIONS, Leaf, Records, Znodes
 

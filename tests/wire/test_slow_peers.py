@@ -59,7 +59,8 @@ class Ranked(Trusted):
 class Named(KafkaListener):
     """As if everybody had logged in."""
 
-    def _connected(self, account: Account, stream: FrameStream) -> None:
+    def _connected(self, account: Account, host: str, stream: FrameStream) -> None:
+        del host
         self.identified(stream, account)
 
 

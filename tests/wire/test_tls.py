@@ -492,9 +492,9 @@ async def test_a_frame_that_comes_with_its_handshake_is_not_in_the_room_of_login
     nobody could log in at any listener."""
     quotas = ConnectionQuotas()
     async with serving(security(SERVER), quotas=quotas) as (_, _, port):
-        writer = await at_once(
-            port, security(BROKER, serves=False).client_context, struct.pack(">i", 900_000) + b"half"
-        )
+        context = security(BROKER, serves=False).client_context
+        assert context is not None
+        writer = await at_once(port, context, struct.pack(">i", 900_000) + b"half")
         await until(lambda: any(room.charges for room in quotas.book.rooms.values()))
         assert not quotas.book.rooms[Part.LOGINS, Stage.READING].charges
         writer.transport.abort()
