@@ -131,7 +131,7 @@ class Slices(Held):
 
     def __init__(self) -> None:
         super().__init__()
-        self.may_end = threading.Event()
+        self.runs, self.may_end = threading.Event(), threading.Event()
         self.parts: list[str] = []
 
     async def handle(self, context: Any, _: Any) -> Any:
@@ -144,6 +144,7 @@ class Slices(Held):
     lane = Lane("tested")
 
     def first(self) -> None:
+        self.runs.set()
         self.may_end.wait(PATIENCE_SECONDS)
         self.parts.append("first")
 
@@ -152,8 +153,10 @@ async def test_work_whose_caller_has_gone_ends_with_the_slice_that_runs_and_coun
     handler = Slices()
     async with serving(handler, OneCaller(), room=640 * SIZE) as (listener, port):
         book = listener.quotas.book
-        await send_and_hang_up(port)
-        await until(lambda: handler.begun == 1)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(big_request())
+        await until(handler.runs.is_set)  # else it would never begin
+        writer.close()
         (connection,) = listener._connections.values()
         await until(lambda: connection.stream.ended)
         for _ in range(100):
