@@ -38,7 +38,7 @@ from migrator.records.metadata import (
 )
 from migrator.records.primitives import MAX_STRING_BYTES
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, parse_version
-from tests.node.support.cluster import Cluster, running, until
+from tests.node.support.cluster import IMPATIENT, Cluster, running, until
 
 MIGRATES = {
     "zookeeper.metadata.migration.enable": "true",
@@ -128,7 +128,7 @@ async def test_a_follower_refuses_to_write(tmp_path: Path) -> None:
 
 
 async def test_what_was_acknowledged_survives_the_loss_of_a_leader_and_a_restart_of_all(tmp_path: Path) -> None:
-    async with running(tmp_path, 3) as cluster:
+    async with running(tmp_path, 3, **IMPATIENT) as cluster:
         leader = await cluster.leader()
         await write(leader, "first", "1")
         victim = next(node_id for node_id, node in cluster.nodes.items() if node is leader)
@@ -169,7 +169,7 @@ async def test_a_leader_whose_disk_is_full_refuses_and_says_so_once(
 
 
 async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_takes_back_what_it_appended(tmp_path: Path) -> None:
-    async with running(tmp_path, 3) as cluster:
+    async with running(tmp_path, 3, **IMPATIENT) as cluster:
         leader = await cluster.leader()
         await write(leader, "before", "1")
         lonely = next(node_id for node_id, node in cluster.nodes.items() if node is leader)
@@ -189,7 +189,7 @@ async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_takes_back_what
 
 
 async def test_an_open_transaction_is_seen_by_nobody_and_aborted_by_the_next_leader(tmp_path: Path) -> None:
-    async with running(tmp_path, 3) as cluster:
+    async with running(tmp_path, 3, **IMPATIENT) as cluster:
         leader = await cluster.leader()
         epoch = leader.quorum.epoch
         records = (BeginTransactionRecord("test"), ConfigRecord(RESOURCE.resource_type, RESOURCE.name, "half", "1"))
@@ -345,7 +345,7 @@ async def test_a_write_in_the_very_step_in_which_a_stopped_leader_notices_that_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was stopped may run a waiting write before its timer: the leadership ends within that append."""
-    async with running(tmp_path, 3) as cluster:
+    async with running(tmp_path, 3, **IMPATIENT) as cluster:
         leader = await cluster.leader()
         await write(leader, "before", "1")
         lonely = next(node_id for node_id, node in cluster.nodes.items() if node is leader)

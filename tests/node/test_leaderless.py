@@ -7,11 +7,11 @@ from pathlib import Path
 from migrator.log.bootstrap import bootstrap_records, write_bootstrap
 from migrator.node.status_source import NodeStatusSource, NoRoll
 from migrator.records.versions import parse_version
-from tests.node.support.cluster import FOLLOWS, Cluster, running, until
+from tests.node.support.cluster import FOLLOWS, IMPATIENT, Cluster, running, until
 
 
 async def test_a_voter_without_a_leader_says_so_and_what_to_do(tmp_path: Path) -> None:
-    async with running(tmp_path, 3) as cluster:
+    async with running(tmp_path, 3, **IMPATIENT) as cluster:
         await cluster.leader()
         for gone in (2, 3):
             await cluster.stop(gone)
@@ -28,7 +28,7 @@ async def test_a_voter_without_a_leader_says_so_and_what_to_do(tmp_path: Path) -
 
 
 async def test_voters_that_do_not_answer_are_named(tmp_path: Path) -> None:
-    async with running(tmp_path, 3) as cluster:
+    async with running(tmp_path, 3, **IMPATIENT) as cluster:
         await cluster.leader()
         for gone in (2, 3):
             await cluster.stop(gone)

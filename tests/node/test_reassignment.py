@@ -18,9 +18,8 @@ from migrator.raft.states import Role
 from migrator.raft.voter_changes import RemoveVoter, UpdateVoter, VotersNotChangedError
 from migrator.raft.voter_set import ReplicaKey
 from migrator.wire.voters import VoterAnswer
-from tests.node.support.cluster import CLUSTER_ID, until
+from tests.node.support.cluster import CLUSTER_ID, IMPATIENT, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
-from tests.patience import PATIENCE_SECONDS
 from tests.raft.support.reassignment import wanted
 
 NEW = frozenset({4, 5, 6})
@@ -55,7 +54,7 @@ async def test_a_quorum_grows_and_shrinks(tmp_path: Path) -> None:
 
 
 async def test_the_next_leader_goes_on_with_the_plan(tmp_path: Path) -> None:
-    async with dynamic(tmp_path, 5, 3) as cluster:
+    async with dynamic(tmp_path, 5, 3, **IMPATIENT) as cluster:
         cluster.wires.cut.add(5)
         await cluster.order(TargetOrder.TO, 1, 2, 3, 4, 5)
         await until(lambda: frozenset({1, 2, 3, 4}) in cluster.voters(), "4 joins, 5 is missing")
@@ -67,7 +66,7 @@ async def test_the_next_leader_goes_on_with_the_plan(tmp_path: Path) -> None:
 
 
 async def test_a_plan_that_holds_says_why_and_goes_on_when_it_can(tmp_path: Path) -> None:
-    async with dynamic(tmp_path, 4, 3) as cluster:
+    async with dynamic(tmp_path, 4, 3, **IMPATIENT) as cluster:
         cluster.wires.cut.add(4)
         await cluster.order(TargetOrder.TO, 1, 2, 4)
         text = "Reassignment of voters waits: Controller 4 does not fetch from this leader."
@@ -103,10 +102,6 @@ async def test_a_cancelled_plan_ends_where_it_is(tmp_path: Path) -> None:
         await reached(cluster, 1, 2, 3, 4)
 
 
-STEADY = {"controller.quorum.fetch.timeout.ms": str(1_000 * int(PATIENCE_SECONDS))}
-"""No leader is deposed because the machine is busy: what a replica has shown a leader, the next one does not know."""
-
-
 async def shows(cluster: DynamicCluster, node_id: int, more: int) -> int:
     """A node shows the leader a log that is longer by so many records."""
     leader = await cluster.leader()
@@ -119,7 +114,7 @@ async def shows(cluster: DynamicCluster, node_id: int, more: int) -> int:
 @pytest.mark.parametrize("joins", [False, True])
 async def test_a_plan_brings_the_log_to_where_the_old_log_of_a_voter_had_been(tmp_path: Path, joins: bool) -> None:
     """Nobody else writes here, and no voter changes before that (stock 3.9 would overlook the change)."""
-    async with dynamic(tmp_path, 4, 3, **STEADY) as cluster:
+    async with dynamic(tmp_path, 4, 3) as cluster:
         leader = await cluster.leader()
         other = 4 if joins else next(node_id for node_id in (1, 2, 3) if node_id != leader.quorum.leader_id)
         shown = await shows(cluster, other, 2 * NO_OPS_MAX + 500)
@@ -130,7 +125,7 @@ async def test_a_plan_brings_the_log_to_where_the_old_log_of_a_voter_had_been(tm
 
 
 async def test_whoever_asks_again_for_a_change_finds_the_log_where_an_old_one_had_been(tmp_path: Path) -> None:
-    async with dynamic(tmp_path, 3, 3, **STEADY) as cluster:
+    async with dynamic(tmp_path, 3, 3) as cluster:
         leader = await cluster.leader()
         shown = await shows(cluster, 1 + leader.addresses.node_id % 3, 500)
         voter = cluster.voter(leader.addresses.node_id)
@@ -164,7 +159,7 @@ async def test_a_leader_that_cannot_leave_now_keeps_the_target(tmp_path: Path) -
 
 async def test_a_voter_that_falls_silent_while_it_is_asked_counts_as_silent(tmp_path: Path) -> None:
     """Otherwise the plan removes the last one whom a majority needs, and nobody leads until the silent one is back."""
-    async with dynamic(tmp_path, 3, 3) as cluster:
+    async with dynamic(tmp_path, 3, 3, **IMPATIENT) as cluster:
         leader = await cluster.leader()
         own = leader.quorum.leader_id
         assert own is not None

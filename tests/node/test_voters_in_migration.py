@@ -23,7 +23,7 @@ from migrator.wire.schemas import VersionRange
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterAnswer
 from tests.node.quorum.test_ballot import Nobody
-from tests.node.support.cluster import running, until
+from tests.node.support.cluster import IMPATIENT, STEADY, running, until
 from tests.node.support.dynamic import LISTENER, DynamicCluster
 
 MIGRATING = {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": "localhost:1"}
@@ -72,8 +72,10 @@ class MigratingCluster(DynamicCluster):
 
 
 @asynccontextmanager
-async def dual_writing(directory: Path, size: int, voters: int) -> AsyncIterator[tuple[MigratingCluster, NodeCore]]:
-    cluster = MigratingCluster(directory, size, voters, **MIGRATING)
+async def dual_writing(
+    directory: Path, size: int, voters: int, **extra: str
+) -> AsyncIterator[tuple[MigratingCluster, NodeCore]]:
+    cluster = MigratingCluster(directory, size, voters, **MIGRATING | STEADY | extra)
     cluster.format()
     for node_id in range(1, size + 1):
         cluster.start(node_id)
@@ -92,7 +94,7 @@ async def append(leader: NodeCore, record: ZkMigrationStateRecord | ConfigRecord
 
 
 async def test_a_voter_that_is_dead_for_good_is_replaced_and_the_next_failure_is_survived(tmp_path: Path) -> None:
-    async with dual_writing(tmp_path, 4, 3) as (cluster, _leader):
+    async with dual_writing(tmp_path, 4, 3, **IMPATIENT) as (cluster, _leader):
         await cluster.register(range(1, 5))
         dead = await cluster.kill_leader()
         await cluster.add(4)
@@ -107,7 +109,7 @@ async def test_a_voter_that_is_dead_for_good_is_replaced_and_the_next_failure_is
 
 async def test_a_voter_that_has_not_seen_the_change_elects_who_joined(tmp_path: Path) -> None:
     """The log of the voter that is left is the shorter one: only the stranger can be elected."""
-    async with dual_writing(tmp_path, 3, 2) as (cluster, leader):
+    async with dual_writing(tmp_path, 3, 2, **IMPATIENT) as (cluster, leader):
         await cluster.register(range(1, 4))
         old = next(node_id for node_id in (1, 2) if node_id != leader.quorum.leader_id)
         await cluster.agree(leader.metadata.end_offset - 1)

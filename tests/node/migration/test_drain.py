@@ -25,7 +25,7 @@ from tests.migration.model.images import crc_at, derive, image_of
 from tests.migration.support.builders import CLUSTER_ID
 from tests.migration.write_behind.support.rig import EPOCH, Rig
 from tests.node.migration.test_start_check import append
-from tests.node.support.cluster import running, until
+from tests.node.support.cluster import IMPATIENT, running, until
 
 LIMITS = Limits(jute_maxbuffer=4_000)
 
@@ -130,7 +130,7 @@ async def test_a_leader_that_loses_its_majority_before_it_is_stopped_knows_what_
 ) -> None:
     """The followers are stopped first, ZooKeeper is away, and the leader is told to stop some seconds later."""
     keys = {FLAG: "true", "zookeeper.connect": "localhost:1", "inter.broker.listener.name": "PLAINTEXT"}
-    async with running(tmp_path, 2) as cluster, AsyncExitStack() as stack:
+    async with running(tmp_path, 2, **IMPATIENT) as cluster, AsyncExitStack() as stack:
         leader = await cluster.leader()
         await append(leader, ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
         node_id = next(node_id for node_id, node in cluster.nodes.items() if node is leader)

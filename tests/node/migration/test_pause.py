@@ -16,7 +16,7 @@ from migrator.node.migration.pause import PauseOrder
 from migrator.observe.status import Orderer
 from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
 from tests.node.migration.test_start_check import append
-from tests.node.support.cluster import running
+from tests.node.support.cluster import IMPATIENT, running
 
 NOT_BEGUN = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION)
 
@@ -41,7 +41,7 @@ def hold_of(core: NodeCore) -> MigrationHold | None:
 
 
 async def test_the_next_leader_has_the_order_and_the_resume(tmp_path: Path) -> None:
-    async with running(tmp_path, 3) as cluster:
+    async with running(tmp_path, 3, **IMPATIENT) as cluster:
         leader = await cluster.leader()
         await append(leader, NOT_BEGUN)
         fed: list[ev.Event] = []

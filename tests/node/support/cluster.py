@@ -24,6 +24,10 @@ from migrator.wire.voters import VoterAnswer
 from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
+STEADY = {"controller.quorum.fetch.timeout.ms": str(1_000 * int(PATIENCE_SECONDS))}
+"""No leader is deposed because the machine is busy: what it alone knows, and the test holds, would be gone."""
+IMPATIENT = {"controller.quorum.fetch.timeout.ms": "1500"}
+"""Who falls silent is missed soon."""
 FOLLOWS: Any = SimpleNamespace(
     migration_status=lambda: None,
     problems=tuple,
@@ -90,9 +94,8 @@ class Cluster:
             "listeners": "CONTROLLER://localhost:0",
             "log.dirs": str(self.directory / str(node_id)),
             "controller.quorum.election.timeout.ms": "500",
-            "controller.quorum.fetch.timeout.ms": "1500",
         }
-        return own | self.extra
+        return own | IMPATIENT | self.extra
 
     def settings(self, node_id: int) -> Settings:
         return settings_from(self.keys(node_id), "test")[0]
@@ -165,8 +168,8 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 @asynccontextmanager
 async def running(directory: Path, size: int, **extra: str) -> AsyncIterator[Cluster]:
-    """A formatted cluster with all nodes started; fails when a node failed."""
-    cluster = Cluster(directory, size, **extra)
+    """A formatted cluster with all nodes started; fails when a node failed. `STEADY` unless ``extra`` says it."""
+    cluster = Cluster(directory, size, **STEADY | extra)
     cluster.format()
     for node_id in range(1, size + 1):
         cluster.start(node_id)

@@ -32,7 +32,7 @@ from migrator.records.metadata import Endpoint, FeatureRange, RegisterController
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.wire.voters import VoterAnswer
 from tests.controller.support.leading_controller import some_uuid
-from tests.node.support.cluster import Cluster
+from tests.node.support.cluster import STEADY, Cluster
 
 LISTENER = "CONTROLLER"
 
@@ -133,8 +133,8 @@ class DynamicCluster(Cluster):
 
 @asynccontextmanager
 async def dynamic(directory: Path, size: int, voters: int, **extra: str) -> AsyncIterator[DynamicCluster]:
-    """All of them run and are registered."""
-    cluster = DynamicCluster(directory, size, voters, **extra)
+    """All of them run and are registered. `STEADY` unless ``extra`` says it."""
+    cluster = DynamicCluster(directory, size, voters, **STEADY | extra)
     cluster.format()
     for node_id in range(1, size + 1):
         cluster.start(node_id)
