@@ -31,6 +31,7 @@ QUORUM = 3
 @click.option("--json", "figures", type=click.Path(path_type=Path), help="Write all figures to this file.")
 @click.option("--seconds", default=10.0, show_default=True, help="How long each attack lasts.")
 @click.option("--only", default="", help="The attacks whose names contain this.")
+@click.option("--few", is_flag=True, help="Only the attacks that are tried before each merge.")
 @click.option("--peers", default="ours,stock", show_default=True)
 @click.option("--voters", default="1,3", show_default=True, help="A single controller, a quorum of three, or both.")
 @click.option(
@@ -39,11 +40,14 @@ QUORUM = 3
     show_default=True,
     help="Priority of controllers and honest callers; below 0 on a machine that others use, too (needs root).",
 )
-def main(out: Path | None, figures: Path | None, seconds: float, only: str, peers: str, voters: str, nice: int) -> None:
+def main(
+    out: Path | None, figures: Path | None, seconds: float, only: str, few: bool, peers: str, voters: str, nice: int
+) -> None:
     """Measure and print."""
     parts, kept = [_setting(seconds, nice)], {}
     for count in map(int, voters.split(",")):
-        attacks = [each for each in ATTACKS if only in each.title and (count == 1 or each.quorum)]
+        chosen = [each for each in ATTACKS if only in each.title and (each.small or each.quorum or not few)]
+        attacks = [each for each in chosen if count == 1 or each.quorum]
         rows = [_row(attack, seconds, peers.split(","), count, nice) for attack in attacks]
         open_goals = missed(rows)
         head = "A single controller" if count == 1 else f"The leader of a quorum of {count}"

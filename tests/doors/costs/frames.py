@@ -71,18 +71,11 @@ def _isr(count: int) -> dict[str, Any]:
     return {"broker_id": 1, "topics": tuple({"partitions": (partition,)} for _ in range(count // 3))}
 
 
-def _forwarded() -> bytes:
-    """A broker forwards what the known user sent."""
-    inner = request(DESCRIBE_CONFIGS, 4, _describe_configs(MANY))[4:]
-    return request(
-        ENVELOPE,
-        0,
-        {
-            "request_data": inner,
-            "request_principal": encode_principal(Principal("User", "app")),
-            "client_host_address": bytes(4),
-        },
-    )
+def _forwarded(inside: bytes) -> bytes:
+    """A broker hands on what the known user sent."""
+    principal = encode_principal(Principal("User", "app"))
+    fields = {"request_data": inside[4:], "request_principal": principal, "client_host_address": bytes(4)}
+    return request(ENVELOPE, 0, fields)
 
 
 def _tagged(key: int, version: int, body: bytes, size: int) -> bytes:
@@ -111,7 +104,8 @@ FRAMES: dict[str, Callable[[], bytes]] = {
     "CreateAcls": lambda: request(CREATE_ACLS, 3, _acls(MANY_WRITTEN)),
     "AlterUserScramCredentials": lambda: request(SCRAM, 0, _scram(MANY_WRITTEN)),
     "AlterPartition": lambda: request(ALTER_PARTITION, 3, _isr(MANY)),
-    "an Envelope": _forwarded,
+    "an Envelope": lambda: _forwarded(request(CREATE_TOPICS, 7, _create_topics(MANY_WRITTEN))),
+    "a refused Envelope": lambda: _forwarded(request(DESCRIBE_CONFIGS, 4, _describe_configs(MANY))),
     "a token of 6 MB": lambda: _token(200, 30_000),
     "a token of 16 KB": lambda: _token(100, 155),
     "a small token": lambda: _token(0, 0),

@@ -69,7 +69,8 @@ ATTACKS = (
     Attack("DescribeConfigs of 0.9 MB", CLEAR, STRANGER, "ask", "DescribeConfigs"),
     Attack("DescribeConfigs of 0.9 MB", LOGIN, KNOWN, "ask", "DescribeConfigs", quorum=True, small=True),
     Attack("DescribeConfigs of 0.9 MB", LOGIN_TLS, OPERATOR, "ask", "DescribeConfigs"),
-    Attack("DescribeConfigs of 0.9 MB in Envelopes", LOGIN_TLS, BROKER, "ask", "an Envelope"),
+    Attack("CreateTopics of 55,000 in Envelopes", LOGIN_TLS, BROKER, "ask", "an Envelope"),
+    Attack("Envelopes of 0.9 MB that are refused", LOGIN_TLS, BROKER, "ask", "a refused Envelope", small=True),
     Attack("AlterConfigs of 27,500 topics", LOGIN, KNOWN, "ask", "AlterConfigs"),
     Attack(
         "IncrementalAlterConfigs of 27,500 topics",
