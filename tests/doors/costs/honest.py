@@ -39,6 +39,8 @@ REGISTRATION_KEY, HEARTBEAT_KEY, CREATE_TOPICS_KEY, DESCRIBE_CONFIGS_KEY = 62, 6
 FETCH_VERSION = 17
 FIRST_BROKER = 1_000
 AGAIN_SECONDS = 0.02
+ANSWER_SECONDS = 20.0
+"""Who is not answered by then connects anew."""
 SCRAPE_TIMEOUT_SECONDS = 10.0
 """As Prometheus waits by default; a scrape is not made again."""
 
@@ -102,6 +104,12 @@ class Honest:
             self._ended.wait(seconds)
 
     @staticmethod
+    def _connected(caller: Caller, port: int) -> socket.socket:
+        connection = caller.connect(port)
+        connection.settimeout(ANSWER_SECONDS)
+        return connection
+
+    @staticmethod
     def _succeeds(attempt: Callable[[], bool]) -> bool:
         try:
             return attempt()
@@ -126,7 +134,7 @@ class Honest:
         self._each(HEARTBEAT, HEARTBEAT_SECONDS, attempt)
 
     def _register(self, broker: int) -> tuple[socket.socket, int]:
-        connection = self._broker.connect(self._spec.sasl)
+        connection = self._connected(self._broker, self._spec.sasl)
         fields = {
             "broker_id": broker,
             "cluster_id": CLUSTER_ID,
@@ -151,7 +159,7 @@ class Honest:
 
         def attempt() -> bool:
             nonlocal connection, offset, last_epoch
-            with_it = connection or self._voter.connect(self._spec.tls)
+            with_it = connection or self._connected(self._voter, self._spec.tls)
             connection = None
             wanted = FetchRequest(CLUSTER_ID, -1, self._spec.epoch, offset, last_epoch, 0, 8 << 20)
             found = exchange(with_it, encode_raft_request(wanted, FETCH_VERSION))
@@ -172,7 +180,7 @@ class Honest:
 
     def _commands(self) -> None:
         def attempt() -> bool:
-            with self._operator.connect(self._spec.sasl) as connection:
+            with self._connected(self._operator, self._spec.sasl) as connection:
                 self._topics += 1
                 if self._topics % 2:
                     topic = {"name": f"honest-{self._topics}", "num_partitions": 1, "replication_factor": 1}
