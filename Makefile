@@ -1,6 +1,8 @@
 # Everything runs in ./.venv; nothing is installed outside this directory.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
+# Else each worker, and each process that a test starts, compiles all modules anew: 20 processor seconds a worker.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: picture picture-of-verify help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
 
 PYTHON ?=
