@@ -98,7 +98,8 @@ class Supervisor:
 
     def __init__(self, on_failure: OnFailure | None = None) -> None:
         self._on_failure = on_failure
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order in which they began, so that `close` does the same each time."""
 
     def spawn(self, kind: TaskKind, work: Coroutine[Any, Any, T], name: str = "") -> asyncio.Task[T]:
         """Start work that ends by itself or is cancelled; it is never repeated.
@@ -154,8 +155,8 @@ class Supervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _own(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _ended(self, kind: TaskKind, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ from tests.simulation.whole.world import Outcome, simulate
 @click.option("--quiet", is_flag=True, help="With --seed: no faults, for figures.")
 @click.option("--trace", is_flag=True, help="With --seed: show what happens.")
 @click.option("--bug", type=click.Choice(sorted(BUGS)), help="With this planted bug.")
+@click.option("--planted", "hunts", is_flag=True, help="Show which seed finds each planted bug.")
 @click.option("--jobs", default=0, help="Processes; one for each processor by default.")
 def main(
     seeds: int,
@@ -32,6 +34,7 @@ def main(
     quiet: bool,
     trace: bool,
     bug: str | None,
+    hunts: bool,
     jobs: int,
 ) -> None:
     """Simulate whole controllers on bad networks, disks and clocks."""
@@ -44,6 +47,8 @@ def main(
         _show(outcome, time.process_time() - began, overrides)
         sys.stdout.flush()
         os._exit(outcome.rule is not None)  # nothing of the killed processes runs now
+    if hunts:
+        sys.exit(_hunt(jobs))
     sys.exit(_run(range(first, first + seeds), overrides, bug, jobs))
 
 
@@ -63,9 +68,22 @@ def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int) ->
     return 1 if failures else 0
 
 
+def _hunt(jobs: int) -> int:
+    """Each bug with its own options, for at most `HUNT_SECONDS` of one processor."""
+    escaped = 0
+    with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count()) as pool:
+        for name, outcome, tried, took in pool.imap(runner.hunt, sorted(BUGS)):
+            escaped += outcome is None
+            found = "NOBODY" if outcome is None else f"seed {outcome.options.seed}: {outcome.rule}"
+            click.echo(f"{name:62} {tried:4} seeds {took:5.0f} s  {found}")
+    click.echo(f"{len(BUGS)} bugs, {escaped} escaped")
+    return 1 if escaped else 0
+
+
 def _show(outcome: Outcome, took: float, overrides: dict[str, str]) -> None:
     seconds, ratio = outcome.seconds, outcome.seconds / took
     click.echo(f"seed {outcome.options.seed}: {seconds:.1f} s in {took:.2f} processor seconds ({ratio:.1f})")
+    click.echo(f"  fingerprint {outcome.fingerprint:x}")
     if outcome.rule is not None:
         click.echo(runner.describe_failure(outcome, overrides))
 

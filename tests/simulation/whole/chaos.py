@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from migrator.records.uuid import ZERO_UUID
+
 if TYPE_CHECKING:
     from tests.simulation.whole.controller import Controller
     from tests.simulation.whole.world import World
@@ -82,12 +84,16 @@ class Chaos:
 
     def _bury_a_minority(self) -> None:
         """Of the voters that are in force."""
-        voters = self.world.watch.voters()
-        most = (len(voters) - 1) // 2
-        for node_id in self._random.sample(sorted(voters), most):
+        voters = self.world.watch.voter_keys()
+        alive = {key.node_id for key in voters if key.directory_id in (ZERO_UUID, self._directory(key.node_id))}
+        most = len(alive) - len(voters) // 2 - 1
+        for node_id in self._random.sample(sorted(alive), max(0, most)):
             self.dead.add(node_id)
             self.world.count("dead to the end")
             self.world.kill(self.world.controllers[node_id], power=True)
+
+    def _directory(self, node_id: int) -> bytes:
+        return self.world.controllers[node_id].directory_id
 
     def _restart_all(self) -> None:
         """Also those that go down only now: a stop, or a crash that was under way."""
@@ -191,9 +197,21 @@ class Chaos:
         self.world.after(self._random.uniform(*CUT_SECONDS), free)
 
     def _wipe(self, controller: Controller) -> None:
-        """The disk is lost: one at a time, and nobody is wiped while another has not got its log back."""
-        if self.world.watch.may_lose_disk(controller):
-            self.world.count("wiped disks")
-            self.world.kill(controller, power=True)
-            self.world.replace_disk(controller)
-            self._restart_later(controller)
+        """The disk is lost, an empty one takes its place: mostly one at a time, and no other before that log is back.
+        Sometimes those of a majority, in a quorum that may not begin anew."""
+        world, options = self.world, self.world.options
+        victims = [controller]
+        if options.wiped_at_once > 1 and options.requires_bootstrap and not options.dynamic:
+            others = [one for one in world.controllers.values() if one is not controller]
+            victims += self._random.sample(others, len(world.controllers) // 2)
+            if not world.watch.committed.end:
+                return
+            world.majority_is_lost = True
+            world.count("majorities that lost their disks")
+        elif not world.watch.may_lose_disk(controller):
+            return
+        for victim in victims:
+            world.count("wiped disks")
+            world.kill(victim, power=True)
+            world.replace_disk(victim)
+            self._restart_later(victim)

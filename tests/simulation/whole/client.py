@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from migrator.raft.transport import TransportError
+from migrator.raft.transport import TransportError, UnreachableError
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.schemas import build, request_type
 from tests.simulation.whole.controller import PORT
@@ -18,19 +18,18 @@ from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
 if TYPE_CHECKING:
     from tests.simulation.whole.world import World
 
-INCREMENTAL_ALTER_CONFIGS = (44, 1)
-BROKER = 4
-SET = 0
-KEY = "log.retention.ms"
-REQUEST_SECONDS = 5.0
+ALTER_CLIENT_QUOTAS = (49, 1)
+KEY = "consumer_byte_rate"
+REQUEST_SECONDS = 2.0
+NOT_HERE = frozenset((ErrorCode.not_controller, ErrorCode.not_leader_or_follower))
 PAUSE_SECONDS = 0.05
-BIG = 1_200
+BIG = 1_010
 """Records of one request that is decided and encoded beside the loop."""
 NAMES = 40
 
 
 class Client:
-    """Writes numbers, each larger than all before, under a few names."""
+    """Writes numbers, each larger than all before, as the quotas of a few users."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -61,29 +60,36 @@ class Client:
         number, is_big = self.begun, self._random.random() < self.world.options.big_share
         names = [str(self._random.randrange(NAMES))]
         if is_big:
-            names = [str(name) for name in range(NAMES, NAMES + BIG)]
-        change = ({"name": KEY, "config_operation": SET, "value": str(number)},)
-        resources = tuple({"resource_type": BROKER, "resource_name": name, "configs": change} for name in names)
-        request = build(request_type(*INCREMENTAL_ALTER_CONFIGS), resources=resources, validate_only=False)
-        response = await self._ask_leader(request)
-        if response is None:
-            return
-        for found in response.responses:
+            first = NAMES + BIG * self._random.randrange(self.world.options.big_groups)
+            names = [str(name) for name in range(first, first + BIG)]
+        entries = tuple(
+            {
+                "entity": ({"entity_type": "user", "entity_name": name},),
+                "ops": ({"key": KEY, "value": float(number), "remove": False},),
+            }
+            for name in names
+        )
+        request = build(request_type(*ALTER_CLIENT_QUOTAS), entries=entries, validate_only=False)
+        response = await self.ask_leader(request)
+        for found in response.entries if response is not None else ():
             if found.error_code == ErrorCode.none:
-                self.world.watch.acknowledged(found.resource_name, number)
+                self.world.watch.acknowledged(found.entity[0].entity_name, number)
 
-    async def _ask_leader(self, request: Any) -> Any:
+    async def ask_leader(self, request: Any) -> Any:
         """The answer of the one who leads; None if nobody says that it is written."""
         ids = sorted(self.world.controllers)
         node_id = self._leader or self._random.choice(ids)
-        for _ in range(6):
+        for _ in range(20):
             client = self._client(node_id)
             try:
                 response = await client.request(request, REQUEST_SECONDS)
+            except UnreachableError:
+                self._leader, node_id = None, self._random.choice(ids)
+                continue
             except TransportError:
                 self._leader = None
                 return None  # perhaps it is written
-            if not any(found.error_code == ErrorCode.not_controller for found in response.responses):
+            if not _is_elsewhere(response):
                 self._leader = node_id
                 return response
             self._leader = None
@@ -98,3 +104,9 @@ class Client:
             limits = ClientLimits(max_in_flight=4)
             client = self._clients[node_id] = KafkaClient(host, PORT, "administrator", limits=limits)
         return client
+
+
+def _is_elsewhere(response: Any) -> bool:
+    """Whether another controller leads."""
+    found = getattr(response, "entries", None) or (response,)
+    return any(one.error_code in NOT_HERE for one in found)

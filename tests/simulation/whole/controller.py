@@ -96,11 +96,11 @@ class Controller:
             "log.dirs": str(DIRECTORY),
             "metadata.log.max.record.bytes.between.snapshots": str(options.snapshot_bytes),
             "metadata.log.max.snapshot.interval.ms": "0",
+            "metadata.log.segment.bytes": str(options.segment_bytes),
+            "metadata.max.retention.bytes": str(options.retention_bytes),
             "migrator.quorum.require.bootstrap": str(options.requires_bootstrap).lower(),
         }
         hosts = [(controller.node_id, controller.host) for controller in world.controllers.values()]
-        if options.segment_bytes:
-            own["metadata.log.segment.bytes"] = str(options.segment_bytes)
         if options.dynamic:
             own["controller.quorum.bootstrap.servers"] = ",".join(f"{host}:{PORT}" for _, host in hosts)
         else:

@@ -56,6 +56,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._machine.monotonic_ns() / 1e9
 
+    def call_at(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        self._machine.next_due = None
+        return super().call_at(*args, **kwargs)
+
+    def _call_soon(self, *args: Any) -> Any:
+        self._machine.next_due = None
+        return super()._call_soon(*args)  # type: ignore[misc]  # not in the stubs
+
     def next_due(self) -> float | None:
         """When there is something to do, on the loop's clock; 0 for now, None for never."""
         return 0.0 if self._ready else self._next_timer()

@@ -7,6 +7,7 @@ import io
 import math
 import os
 import stat
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -69,6 +70,7 @@ class SimulatedMachine(Machine):
     def __init__(self, world: World, name: str, host: str, disk: SimulatedDisk, clock: SkewedClock, life: int) -> None:
         self.world = world
         self.name = name
+        self.number = int(host.rpartition(".")[2])
         self.host = host
         self.disk = disk
         self.clock = clock
@@ -80,7 +82,8 @@ class SimulatedMachine(Machine):
         self.busy_until = 0.0
         """When its next turn may begin; in the world's time."""
         self.hangs_until = 0.0
-        self.turns = 0
+        self.next_due: float | None = None
+        """Of its loop, in the world's time; None: the loop has to be asked."""
         self._spent_ns = 0
         """What the work that is under way has taken so far."""
         self._open: dict[int, File | Directory] = {}
@@ -103,7 +106,9 @@ class SimulatedMachine(Machine):
     def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What the event loop's last resort is told."""
         if self.is_alive:
-            self.complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
+            error = context.get("exception")
+            where = "".join(traceback.format_exception(error)) if error is not None else ""
+            self.complaints.append(f"{context.get('message')}: {error!r}\n{where}")
 
     # Time.
 
@@ -322,19 +327,21 @@ class SimulatedMachine(Machine):
 
     def due(self) -> float:
         """When its loop turns next, in the world's time."""
-        due = self.loop.next_due()
-        if due is None:
-            return math.inf
-        when = self.clock.world_seconds(due) if due else 0.0
-        return max(when, self.busy_until, self.hangs_until, self.world.now)
+        if self.next_due is None:
+            due = self.loop.next_due()
+            if due is None:
+                self.next_due = math.inf
+            else:
+                self.next_due = self.clock.world_seconds(due) if due else 0.0
+        return max(self.next_due, self.busy_until, self.hangs_until, self.world.now)
 
     def turn(self) -> None:
         """Let its loop turn once, which takes a while."""
         with self.measured() as spent:
             self.loop.turn()
+        self.next_due = None
         took = spent.seconds + self.chance.uniform(10e-6, self.world.options.turn_ms_max / 1000)
         self.busy_until = self.world.now + took
-        self.turns += 1
 
     # The end.
 

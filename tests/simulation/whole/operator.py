@@ -1,18 +1,90 @@
-"""An operator who changes the voters, by Kafka's requests."""
+"""An operator who changes the voters of a dynamic quorum with Kafka's requests, one change after the other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft.voter_set import ReplicaKey
+from migrator.records.uuid import ZERO_UUID
+from migrator.wire.schemas import build, request_type
+from tests.simulation.whole.controller import CLUSTER_ID, PORT
 
 if TYPE_CHECKING:
+    from tests.simulation.whole.controller import Controller
     from tests.simulation.whole.world import World
+
+ADD_RAFT_VOTER = (80, 0)
+REMOVE_RAFT_VOTER = (81, 0)
+VOTERS_MIN = 2
 
 
 class Operator:
-    """Orders one change after the other."""
+    """Works from the client's machine."""
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self._random = Random(f"operator {world.options.seed}")
+        self._is_busy = False
 
     def order(self) -> None:
-        """Add, remove or move a voter."""
+        """Add a voter or remove one; nothing while the last order has no answer."""
+        request = self._next_order()
+        if request is not None and not self._is_busy:
+            self._is_busy = True
+            loop = self.world.client.machine.loop
+            loop.from_outside(lambda: loop.create_task(self._ask(request)))
+
+    async def _ask(self, request: Any) -> None:
+        try:
+            response = await self.world.client.ask_leader(request)
+            name = "voters added" if request.__api_key__ == ADD_RAFT_VOTER[0] else "voters removed"
+            if response is not None and response.error_code == ErrorCode.none:
+                self.world.count(name)
+            self.world.trace(f"operator: {name}? {getattr(response, 'error_code', None)!r}")
+        finally:
+            await asyncio.sleep(0)
+            self._is_busy = False
+
+    def _next_order(self) -> Any:
+        watch, controllers = self.world.watch, self.world.controllers
+        voters = watch.voter_keys()
+        own = {ReplicaKey(one.node_id, one.directory_id): one for one in controllers.values()}
+        lost = sorted((key for key in voters if key not in own), key=lambda key: key.node_id)
+        if lost:
+            return self._remove(lost[0])
+        ids = {key.node_id for key in voters}
+        others = [one for key, one in own.items() if one.node_id not in ids and one.runs]
+        if others and (len(voters) <= VOTERS_MIN or self._random.random() < 0.6):
+            return self._add(self._random.choice(others))
+        if len(voters) > VOTERS_MIN:
+            return self._remove(self._random.choice(sorted(voters, key=lambda key: key.node_id)))
+        return None
+
+    def _add(self, controller: Controller) -> Any:
+        listener = {"name": "CONTROLLER", "host": controller.host, "port": PORT}
+        return build(
+            request_type(*ADD_RAFT_VOTER),
+            cluster_id=CLUSTER_ID,
+            timeout=timedelta(seconds=5),
+            voter_id=controller.node_id,
+            voter_directory_id=_uuid(controller.directory_id),
+            listeners=(listener,),
+        )
+
+    def _remove(self, key: ReplicaKey) -> Any:
+        return build(
+            request_type(*REMOVE_RAFT_VOTER),
+            cluster_id=CLUSTER_ID,
+            voter_id=key.node_id,
+            voter_directory_id=_uuid(key.directory_id),
+        )
+
+
+def _uuid(directory_id: bytes) -> Any:
+    return None if directory_id == ZERO_UUID else UUID(bytes=directory_id)

@@ -21,8 +21,10 @@ class Options:
     """Until the last fault."""
     writes: float = 10.0
     """That are begun in a second."""
-    big_share: float = 0.05
+    big_share: float = 0.0
     """Of the writes: some thousand records, which are decided and encoded beside the loop."""
+    big_groups: int = 1
+    """Of users for such writes: the image has 1,010 quotas for each."""
     delay_ms_min: float = 0.1
     delay_ms_max: float = 2.0
     loss: float = 0.0
@@ -46,12 +48,15 @@ class Options:
     slow_rate: float = 0.0
     wipe_rate: float = 0.0
     """Disks that are lost, and formatted anew."""
+    wiped_at_once: int = 1
+    """Two of three is more than a quorum can heal from by itself: then nobody may lead who has not all."""
     full_rate: float = 0.0
     change_rate: float = 0.0
     """Orders of an operator to add, remove or move a voter."""
     snapshot_bytes: int = 20_000
-    segment_bytes: int = 0
-    """0: the smallest that the settings take."""
+    retention_bytes: int = 100_000_000
+    """Beyond it a log drops what a snapshot holds, and who is behind is sent the snapshot."""
+    segment_bytes: int = 1_000_000_000
     requires_bootstrap: bool = True
     minority_stays_dead: bool = False
 
@@ -71,7 +76,7 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         dynamic=dynamic,
         chaos_seconds=round(random.uniform(10, 40), 1),
         writes=random.choice((2.0, 5.0, 10.0, 20.0)),
-        big_share=random.choice((0.0, 0.02, 0.1)),
+        big_share=random.choice((0.0, 0.0, 0.02)),
         delay_ms_max=random.choice((0.5, 2.0, 10.0, 40.0)),
         loss=random.choice((0.0, 0.0, 0.01, 0.05)),
         split=random.choice((0.0, 0.1, 0.5)),
@@ -90,6 +95,10 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         full_rate=rate(0.15, 0.05),
         change_rate=rate(0.7, 0.3) if dynamic else 0.0,
         snapshot_bytes=random.choice((3_000, 20_000, 10_000_000)),
+        retention_bytes=random.choice((1, 30_000, 100_000_000)),
+        segment_bytes=random.choice((1_000, 20_000, 1_000_000_000)),
+        wiped_at_once=random.choice((1, 1, 2)),
+        big_groups=random.choice((1, 1, 4)),
         requires_bootstrap=random.random() < 0.7,
         minority_stays_dead=random.random() < 0.2,
     )

@@ -11,8 +11,10 @@ from contextlib import suppress
 from functools import partial
 
 from tests.simulation.whole.options import Options, expand
-from tests.simulation.whole.planted import planted
+from tests.simulation.whole.planted import LIKELIER, planted
 from tests.simulation.whole.world import Outcome, simulate
+
+HUNT_SECONDS = 600.0
 
 
 def isolated(options: Options, bug: str | None = None) -> tuple[Outcome, float]:
@@ -51,6 +53,17 @@ def run_seeds(
     """Outcomes as they come, from ``jobs`` processes (0: one for each processor)."""
     with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count()) as pool:
         yield from pool.imap_unordered(partial(run_seed, changes=changes, bug=bug), seeds)
+
+
+def hunt(bug: str) -> tuple[str, Outcome | None, int, float]:
+    """Name, the outcome of the seed that finds the bug (None: no seed does), seeds tried, processor seconds."""
+    tried, took = 0, 0.0
+    while took < HUNT_SECONDS:
+        outcome, seconds = run_seed(tried, LIKELIER[bug], bug)
+        tried, took = tried + 1, took + seconds
+        if outcome.rule is not None:
+            return bug, outcome, tried, took
+    return bug, None, tried, took
 
 
 def replay_command(outcome: Outcome, changes: Mapping[str, str] | None = None) -> str:

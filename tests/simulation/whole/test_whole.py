@@ -14,6 +14,7 @@ import pytest
 from tests.lanes import TEST_ALL, TEST_LONG
 from tests.simulation.whole import runner
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
+from tests.simulation.whole.planted import FOUND, LIKELIER
 
 ROOT = Path(__file__).parents[3]
 SHORT = ("--option", "chaos_seconds=5", "--option", "kill_rate=0.5", "--option", "power_rate=0.5")
@@ -40,6 +41,13 @@ def test_no_seed_breaks_a_rule(numbers: range) -> None:
     assert coverage["acknowledged writes"] >= len(numbers)
 
 
+@pytest.mark.lane(TEST_ALL)
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_a_planted_bug_is_found_by_its_seed_again(name: str) -> None:
+    ((outcome, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], name, jobs=1)
+    assert outcome.rule is not None
+
+
 def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:
     traces = set()
     for hash_seed in ("1", "2"):
@@ -48,6 +56,7 @@ def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
         traces.add("\n".join(line for line in done.stdout.splitlines() if "processor seconds" not in line))
     assert len(traces) == 1
+    assert "fingerprint" in next(iter(traces))
     assert " is leader in epoch " in traces.pop()
 
 

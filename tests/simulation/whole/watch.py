@@ -13,10 +13,11 @@ from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
 from migrator.raft.states import Role
+from migrator.raft.voter_set import ReplicaKey
 from migrator.records.batch import Batch
-from migrator.records.metadata import ConfigRecord
+from migrator.records.metadata import ClientQuotaRecord
+from migrator.records.uuid import ZERO_UUID
 from migrator.supervision import FAILURES
-from tests.simulation.whole.client import KEY
 from tests.simulation.whole.machine import SimulatedMachine
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Watch:
         self.leaders: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._shadows: dict[int, Shadow] = {}
+        self._voters = frozenset(ReplicaKey(node_id, ZERO_UUID) for node_id in world.first_voters)
         self._failures = dict(FAILURES.read())
 
     # What the world tells.
@@ -108,9 +110,11 @@ class Watch:
 
     def after_event(self, machine: SimulatedMachine | None) -> None:
         """Somebody's loop has turned, or something of the world has happened."""
-        if machine is None or machine is self.world.client.machine:
+        if machine is None:
             return
         check("nothing_unexpected_is_raised", not machine.complaints, f"{machine.name}: {machine.complaints}")
+        if machine is self.world.client.machine:
+            return
         controller = self.world.controllers[int(machine.name.split()[1])]
         shadow = self._shadows.get(controller.node_id)
         if shadow is not None and controller.machine is machine:
@@ -135,6 +139,10 @@ class Watch:
         if controller.disk.free is None:  # else it may be that the disk does not take it, and nobody hears of it
             self._epochs[controller.node_id] = epoch
         self.world.trace(f"{controller.name} is {role.value} in epoch {epoch}")
+        if shadow.role is Role.LEADER and role is Role.RESIGNED:
+            refused = shadow.core.quorum.refusals.count
+            may_refuse = not refused or controller.disk.free is not None
+            check("a_leaders_own_records_fit", may_refuse, f"{controller.name}: its log refused them")
         if role is Role.LEADER:
             self.world.count("elections")
             leader = self.leaders.setdefault(epoch, controller.node_id)
@@ -175,8 +183,8 @@ class Watch:
             replay(known.loader, batch)
             if not header.is_control:
                 for record, _ in batch.records():
-                    if isinstance(record, ConfigRecord) and record.name == KEY:
-                        known.numbers.add((record.resource_name, int(record.value or 0)))
+                    if isinstance(record, ClientQuotaRecord):
+                        known.numbers.add((record.entity[0].entity_name or "", int(record.value)))
             known.loader.commit(header.next_offset)
             image = known.loader.published
             known.images[image.provenance.offset] = image
@@ -203,17 +211,25 @@ class Watch:
 
     # Everybody.
 
-    def voters(self) -> frozenset[int]:
+    def voter_keys(self) -> frozenset[ReplicaKey]:
         """Who votes, as the one says that has the longest log."""
         shadows = self._shadows.values()
-        if not shadows:
-            return self.world.first_voters
-        longest = max(shadows, key=lambda shadow: shadow.core.quorum.high_watermark)
-        return longest.core.addresses.voter_ids or self.world.first_voters
+        if self.world.options.dynamic and shadows:
+            longest = max(shadows, key=lambda shadow: (shadow.core.quorum.high_watermark, shadow.epoch))
+            voters = longest.core.quorum.membership.voters
+            if voters is not None:
+                self._voters = frozenset(
+                    ReplicaKey(voter.voter_id, voter.voter_directory_id) for voter in voters.voters
+                )
+        return self._voters
 
     def may_lose_disk(self, controller: Controller) -> bool:
-        """Whether everybody else of a majority has, durably, what is committed."""
-        voters = self.voters()
+        """Whether everybody else of a majority has, durably, what is committed, and no voter is lost already."""
+        keys = self.voter_keys()
+        own = {ReplicaKey(one.node_id, one.directory_id) for one in self.world.controllers.values()}
+        if self.world.options.dynamic and not keys <= own:
+            return False
+        voters = {key.node_id for key in keys}
         whole = [
             node_id
             for node_id, shadow in self._shadows.items()

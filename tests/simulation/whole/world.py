@@ -43,6 +43,8 @@ class Outcome:
     coverage: Counter[str]
     seconds: float
     """Of the world."""
+    fingerprint: int
+    """The same for the same events, each at the same time."""
 
 
 class World:
@@ -54,6 +56,8 @@ class World:
         self.random = Random(f"world {options.seed}")
         self.coverage: Counter[str] = Counter()
         self.faults_go_on = False
+        self.majority_is_lost = False
+        """Of the disks that held what is committed: only a person can go on from there."""
         self.locks: dict[int, SimulatedMachine] = {}
         self._show = show
         self._queue: list[tuple[float, int, Callable[[], object]]] = []
@@ -70,7 +74,8 @@ class World:
         """Nothing of a killed process is collected while the world lasts: that would run its ``finally``."""
         self.watch = Watch(self)
         self.chaos = Chaos(self)
-        self.turns = 0
+        self.fingerprint = 0
+        """Of every event: who turned, and when."""
 
     # Time.
 
@@ -106,11 +111,11 @@ class World:
                 candidates.append(machine)
         chosen = candidates[0] if len(candidates) == 1 else self.random.choice(candidates)
         self.now = max(self.now, when)
+        self.fingerprint = hash((self.fingerprint, self.now, 0 if chosen is None else chosen.number))
         try:
             if chosen is None:
                 heapq.heappop(self._queue)[2]()
             else:
-                self.turns += 1
                 chosen.turn()
         except ProcessGoneError:
             pass
@@ -205,7 +210,9 @@ class World:
         self.run_for(self.options.chaos_seconds)
         self.faults_go_on = False
         self.chaos.end()
-        if not self.run_until(self.watch.everybody_agrees, self.now + SETTLING_SECONDS):
+        if self.majority_is_lost:
+            self.run_for(SETTLING_SECONDS / 2)
+        elif not self.run_until(self.watch.everybody_agrees, self.now + SETTLING_SECONDS):
             raise Violation("a_majority_that_can_talk_agrees", self.watch.why_not_agreed())
         self.client.is_done = True
         self.run_for(1.0)
@@ -235,4 +242,4 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
         rule, message = violation.rule, str(violation)
     except Exception as error:  # noqa: BLE001 - a defect of the simulation, or of what it looks at
         rule, message = "nothing_unexpected_is_raised", f"{error!r}\n{traceback.format_exc()}"
-    return Outcome(options, rule, message, world.coverage, world.now)
+    return Outcome(options, rule, message, world.coverage, world.now, world.fingerprint)
