@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from migrator.node.access.callers import MAX_READ_WITHOUT_RIGHTS, MAX_WRITTEN_WITHOUT_RIGHTS
 from migrator.wire.principal import Principal
 from migrator.wire.schemas import (
     API_VERSIONS,
@@ -21,7 +22,7 @@ from tests.wire.support.principals import encode_principal
 
 CREATE_TOPICS, CREATE_ACLS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 30, 32, 33
 CREATE_TOKEN, INCREMENTAL, SCRAM, ALTER_PARTITION, DESCRIBE_CLUSTER = 38, 44, 51, 56, 60
-MANY, MANY_WRITTEN = 95_000, 55_000
+MANY, MANY_WRITTEN = MAX_READ_WITHOUT_RIGHTS - 5_000, MAX_WRITTEN_WITHOUT_RIGHTS - 2_000
 """Elements that a caller without rights may send in a request that reads, or writes: see
 `migrator.node.access.callers`. With them the requests have 0.4 to 1 MB, and cost most for their size."""
 TOPIC = 2
