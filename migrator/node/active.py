@@ -52,8 +52,9 @@ Admit = Callable[[], Awaitable[None]]
 Check = Callable[[MetadataImage, ControllerIndex, Sequence[MetadataRecord]], None]
 Decide = Callable[[MetadataImage, Context], Decision[R]]
 
-UNCOMMITTED_RECORDS = 16 * TURN_RECORDS
-"""Periodic tasks wait while so many are not committed yet: the followers have to keep up with a long errand."""
+UNCOMMITTED_RECORDS = 2 * TURN_RECORDS
+"""Periodic tasks wait while so many are not committed yet: a heartbeat is answered when all before it is committed, so
+that it must not stand behind a long errand."""
 NOT_ACTIVE = "This node is not the active controller."
 NOTHING_APPENDED = "epoch {epoch} ended, or the disk is full, while records were appended"
 
