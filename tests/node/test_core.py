@@ -76,7 +76,8 @@ async def test_an_empty_quorum_bootstraps_and_every_node_sees_what_is_written(tm
             assert configs(node) == {f"key-{number}": str(number) for number in range(20)}
             assert image.features.levels[FEATURE_NAME] == parse_version("3.9").level
             assert image.features.zk_migration_state is ZkMigrationState.NONE
-            assert node.metadata.image == image
+        nodes = cluster.nodes.values()
+        await until(lambda: all(n.metadata.image == n.metadata.published for n in nodes), "nothing is on its way")
 
 
 async def test_a_level_that_cannot_begin_a_migration_stops_the_start_and_not_the_election(tmp_path: Path) -> None:
