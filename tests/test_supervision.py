@@ -31,6 +31,7 @@ KINDS = {
     "controller-registration": OnError.RESTART,
     "voter-reassignment": OnError.RESTART,
     "own-voter-entry": OnError.RESTART,
+    "stopped-at-the-start": OnError.STOP,
     "address-gossip": OnError.RESTART,
     "roll-call": OnError.RESTART,
     "zookeeper-away": OnError.RESTART,

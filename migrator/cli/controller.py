@@ -16,7 +16,8 @@ from migrator.config.load import load_settings
 from migrator.config.process_rights import rights_of_process
 from migrator.config.settings import Settings
 from migrator.node.access.connection_bounds import raise_limit_of_open_files
-from migrator.node.node import StopReason, run_node
+from migrator.node.node import run_node
+from migrator.node.stop_reason import StopReason
 from migrator.observe.logs import set_up_logging
 from migrator.observe.loop_health import calm_garbage_collector, take_short_turns
 

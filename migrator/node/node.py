@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.endpoints import parse_host_port
@@ -17,7 +15,7 @@ from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.features import finalized_levels
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.quorum_target import target_of
-from migrator.errors import InvariantViolation, MigratorError, OperatorError
+from migrator.errors import MigratorError
 from migrator.image.model import MetadataImage
 from migrator.machine import THIS_MACHINE, Machine, machine, running_on
 from migrator.node.access.accounts import PublishedAccounts
@@ -50,6 +48,7 @@ from migrator.node.reassignment import VoterReassignment
 from migrator.node.refused_brokers import RefusedBrokers
 from migrator.node.registration import ControllerRegistrar
 from migrator.node.status_source import NodeStatusSource
+from migrator.node.stop_reason import StoppedError, StopReason
 from migrator.node.voter_orders import VoterOrders
 from migrator.observe.beans import bean_reader
 from migrator.observe.doors import DoorCollector
@@ -94,34 +93,6 @@ class Notes:
         self.orders = orders
 
 
-class StopReason:
-    """The first reason why this process has to stop."""
-
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
-        self.not_drained: OperatorError | None = None
-        """What ZooKeeper lacks after a stop; no reason for it."""
-        self.farewell = "Stopped"
-        self.stop = asyncio.Event()
-
-    def __call__(self, error: BaseException) -> None:
-        if self.error is None and isinstance(error, MigratorError):
-            self.error = error
-            log.critical("This controller stops because of an error: %s", error)
-        elif self.error is None:  # a defect of this program
-            self.error = InvariantViolation(f"{type(error).__name__}: {error}")
-            log.critical("This controller stops because of an unexpected error: %r", error, exc_info=error)
-        self.stop.set()
-
-    def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The event loop's last resort: what this package raised where nobody waits for it stops the process."""
-        error = context.get("exception")
-        if isinstance(error, MigratorError):
-            self(error)
-        else:
-            loop.default_exception_handler(context)
-
-
 async def run_node(
     settings: Settings,
     failure: StopReason,
@@ -140,9 +111,10 @@ async def run_node(
     """
     with running_on(own_machine):
         async with AsyncExitStack() as stack:
-            await _assemble(settings, failure, stack, threads)
-            when_ready()
-            log.info("Controller %d is ready for requests", settings.node_id)
+            with suppress(StoppedError):
+                await _assemble(settings, failure, stack, threads)
+                when_ready()
+                log.info("Controller %d is ready for requests", settings.node_id)
             await failure.stop.wait()
             log.info("Stopping")
     if failure.error is not None:
@@ -188,8 +160,8 @@ async def _assemble(
         own = core.boot()
         listens_first = asks_later(settings, own)
         if not listens_first:
-            await _check_start(settings, core, own, signals, security)
-    except OperatorError:
+            await failure.unless_stopped(_check_start(settings, core, own, signals, security))
+    except MigratorError:
         await core.close()
         raise
     times = PropagationTimes()
@@ -223,7 +195,7 @@ async def _assemble(
     health.start()
     stack.callback(health.stop)
     if listens_first:
-        await _check_start(settings, core, own, signals, security)
+        await failure.unless_stopped(_check_start(settings, core, own, signals, security))
 
 
 async def _check_start(

@@ -12,7 +12,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from migrator.config.checks import STANDARD_AUTHORIZER
-from migrator.node.node import StopReason, _listeners
+from migrator.node.node import _listeners
+from migrator.node.stop_reason import StopReason
 from migrator.parts.certificates import Authority
 from migrator.values import value
 from migrator.wire.schemas import CONTROLLER_APIS

@@ -13,7 +13,8 @@ from migrator.controller.brokers import register_broker
 from migrator.controller.heartbeats import HeartbeatRequest, heartbeat
 from migrator.controller.migration_gate import Operation
 from migrator.node.core import NodeCore
-from migrator.node.node import StopReason, _listeners
+from migrator.node.node import _listeners
+from migrator.node.stop_reason import StopReason
 from migrator.turns import TURN_RECORDS
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.encode import encode_entity

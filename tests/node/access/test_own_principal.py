@@ -8,7 +8,8 @@ from migrator.config.load import settings_from
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.node.access.own_principal import check_own_principal
-from migrator.node.node import StopReason, run_node
+from migrator.node.node import run_node
+from migrator.node.stop_reason import StopReason
 from migrator.parts.certificates import Authority, common_name
 from migrator.wire.listener_settings import controller_security
 

@@ -12,7 +12,8 @@ import pytest
 from migrator.config.load import settings_from
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState, State
-from migrator.node.node import StopReason, _assemble
+from migrator.node.node import _assemble
+from migrator.node.stop_reason import StopReason
 from migrator.observe.status import Goal, Status
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.rpc.operator_client import OperatorClient

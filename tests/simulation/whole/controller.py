@@ -13,8 +13,9 @@ from migrator.config.settings import Settings
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.meta_properties import read_meta_properties
 from migrator.node.core import NodeCore
-from migrator.node.node import StopReason, run_node
+from migrator.node.node import run_node
 from migrator.node.own_threads import OwnThreads
+from migrator.node.stop_reason import StopReason
 from migrator.observe.authorizer_log import AuthorizerLog
 from migrator.raft.voter_set import VoterSet
 from migrator.records.uuid import ZERO_UUID, Uuid

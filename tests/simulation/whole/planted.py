@@ -27,6 +27,7 @@ from migrator.raft import election, follower, replication, votes
 from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_set import NO_MEMBERSHIP
 from migrator.records.batch import restamp
+from migrator.turns import TURN_RECORDS
 from migrator.wire.aside import DECISIONS
 from migrator.wire.server import KafkaListener
 
@@ -93,7 +94,7 @@ def batch_is_encoded_for_an_offset_that_a_voter_change_takes() -> Patches:
     """The leader resigned, as its own batch did not fit its log."""
 
     async def append_whole(self: ActiveController, epoch: int, records: Any) -> None:
-        if len(records) <= active.BATCH_RECORDS:
+        if len(records) <= TURN_RECORDS:
             if records:
                 self._append(epoch, records)
             return

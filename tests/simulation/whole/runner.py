@@ -6,29 +6,26 @@ import multiprocessing
 import os
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from tests.simulation.whole.options import Options, expand
 from tests.simulation.whole.planted import LIKELIER, planted
 from tests.simulation.whole.world import Outcome, simulate
 
 HUNT_SECONDS = 600.0
+T = TypeVar("T")
 
 
-def isolated(options: Options, bug: str | None = None) -> tuple[Outcome, float]:
-    """One world in a child of this process, which must have no other threads; and the processor seconds that it took.
-
-    :param bug: the name of a planted one.
-    """
+def in_child(work: Callable[[], T]) -> T:
+    """What is done in a child of this process, which ends without more ado."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        with suppress(BaseException), planted(bug):
-            began = time.process_time()
-            outcome = simulate(options)
-            data = pickle.dumps((outcome, time.process_time() - began))
+        with suppress(BaseException):
+            data = pickle.dumps(work())
             with os.fdopen(writing, "wb") as out:
                 out.write(data)
         os._exit(0)
@@ -37,9 +34,24 @@ def isolated(options: Options, bug: str | None = None) -> tuple[Outcome, float]:
         data = found.read()
     os.waitpid(child, 0)
     if not data:
-        raise RuntimeError(f"the process of seed {options.seed} died")
-    outcome, seconds = pickle.loads(data)  # noqa: S301 - our own child's
-    return outcome, seconds
+        raise RuntimeError("the child died")
+    done: T = pickle.loads(data)  # noqa: S301 - our own child's
+    return done
+
+
+def isolated(options: Options, bug: str | None = None) -> tuple[Outcome, float]:
+    """One world in a child of this process, which must have no other threads; and the processor seconds that it took.
+
+    :param bug: the name of a planted one.
+    """
+
+    def work() -> tuple[Outcome, float]:
+        began = time.process_time()
+        with planted(bug):
+            outcome = simulate(options)
+        return outcome, time.process_time() - began
+
+    return in_child(work)
 
 
 def run_seed(seed: int, changes: Mapping[str, str] | None = None, bug: str | None = None) -> tuple[Outcome, float]:

@@ -14,7 +14,9 @@ import pytest
 from tests.lanes import TEST_ALL, TEST_LONG
 from tests.simulation.whole import runner
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
+from tests.simulation.whole.options import QUIET, Options
 from tests.simulation.whole.planted import FOUND, LIKELIER
+from tests.simulation.whole.world import Outcome, World
 
 ROOT = Path(__file__).parents[3]
 SHORT = ("--option", "chaos_seconds=5", "--option", "kill_rate=0.5", "--option", "power_rate=0.5")
@@ -58,6 +60,26 @@ def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:
     assert len(traces) == 1
     assert "fingerprint" in next(iter(traces))
     assert " is leader in epoch " in traces.pop()
+
+
+def test_a_controller_that_still_asks_the_others_at_its_start_stops_when_it_is_told() -> None:
+    """They do not answer, as their machines have no power: each question lasts until its time is over."""
+    outcome = runner.in_child(lambda: lonely_start(QUIET))
+    assert outcome.rule is None, outcome.message
+
+
+def lonely_start(options: Options) -> Outcome:
+    world = World(options)
+    first, *others = world.controllers.values()
+    world.network.machines_off.update(one.host for one in others)
+    first.format()
+    first.start()
+    world.run_for(3.0)
+    assert first.core is not None, "it is about to ask"
+    first.stop()
+    stops = world.run_until(lambda: not first.runs, world.now + 7.0)
+    rule = None if stops else "who_is_told_to_stop_stops"
+    return Outcome(options, rule, "it still asks", world.coverage, world.now, world.fingerprint)
 
 
 def test_a_power_cut_leaves_what_was_made_durable() -> None:
