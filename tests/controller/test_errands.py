@@ -172,3 +172,41 @@ def test_many_small_decisions_do_what_one_large_one_does(seed: int, monkeypatch:
         life.finish()
         ends.append((life.controller.image.topics, len(life.controller.history)))
     assert ends[0] == ends[1]
+
+
+def going(controller: LeadingController) -> Schedule:
+    """A broker that leads eight partitions, with broker 2 in their ISR, begins to shut down."""
+    controller.start((GOES, 2))
+    controller.create("t", *[(GOES, 2)] * 8)
+    controller.beat(2)
+    assert not controller.beat(GOES, want_shut_down=True).should_shut_down
+    return Schedule(controller.settings, controller.now_ms)
+
+
+def test_the_others_have_to_pass_the_last_record_of_a_shutdown() -> None:
+    controller = LeadingController(metadata_max_idle_interval_ms=0)
+    schedule = going(controller)
+    first = controller.next_offset - 1
+    while (found := schedule.due(controller.image, controller.context())) is not None:
+        controller.commit(found[1])
+    assert has_left(controller, GOES)
+    for offset, may_stop in ((first, False), (controller.next_offset - 2, False), (controller.next_offset - 1, True)):
+        controller.beat(2, metadata_offset=offset)
+        assert controller.beat(GOES, want_shut_down=True).should_shut_down is may_stop
+
+
+def test_nobody_elects_a_broker_that_is_being_fenced() -> None:
+    controller = LeadingController(metadata_max_idle_interval_ms=0)
+    controller.start(BROKERS)
+    controller.create("t", *[(GOES, 3)] * 8)
+    controller.create("led by another", (2, GOES))
+    controller.now_ms += SESSION_MS + 1
+    others_beat(controller)
+    schedule = Schedule(controller.settings, controller.now_ms)
+    for _ in range(2):
+        found = schedule.due(controller.image, controller.context())
+        assert found is not None
+        controller.commit(found[1])
+    assert not controller.image.cluster.brokers[GOES].fenced
+    controller.beat(2, want_fence=True)
+    assert controller.partition("led by another").leader == NO_LEADER
