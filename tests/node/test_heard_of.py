@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from migrator.node.node import StopReason, _listeners
+from migrator.node.node import _listeners
+from migrator.node.stop_reason import StopReason
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type
 from tests.node.support.cluster import CLUSTER_ID, running, until

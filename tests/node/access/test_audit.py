@@ -13,7 +13,8 @@ from typing import Any
 
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.node.access.audit import Audit
-from migrator.node.node import Notes, StopReason, _listeners
+from migrator.node.node import Notes, _listeners
+from migrator.node.stop_reason import StopReason
 from migrator.observe.authorizer_log import FILE_NAME
 from migrator.observe.logins import BURST
 from migrator.wire.encode import encode_entity
