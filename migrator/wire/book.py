@@ -15,7 +15,8 @@ Invariants:
 * Where one caller holds half of a room, its next request waits and the next caller's does not.
 * Of the requests that are worked on, one is of each caller, and there are no more than slots.
 * A small request or answer of a caller with rights waits for no room. Whoever may command the cluster needs no bound,
-  and heartbeats, votes and fetches shall wait for nothing.
+  and heartbeats, votes and fetches shall wait for nothing. Nor does a small request of a login: there are few
+  connections in a login, and who shares an address with an attacker shall get in.
 * A share that waits gets its weight, and the callers of a share take turns: nobody waits for ever.
 """
 
@@ -32,7 +33,7 @@ UNBOUNDED = 2**63
 LEAST_COST = 4096
 """What a request costs at least, where shares are weighed: a small one takes time, too."""
 SMALL_BYTES = 16 * 1024
-"""Up to so many, a request or an answer of a caller with rights waits for no room."""
+SMALL_LOGIN_BYTES = 4 * 1024
 
 
 class Part(Enum):
@@ -41,6 +42,10 @@ class Part(Enum):
     RIGHTS = "with rights on the cluster"
     REST = "without"
     LOGINS = "not logged in yet"
+
+
+SMALL = {Part.RIGHTS: SMALL_BYTES, Part.REST: 0, Part.LOGINS: SMALL_LOGIN_BYTES}
+"""Up to so many bytes, a request or an answer waits for no room."""
 
 
 class Share(Enum):
@@ -126,7 +131,7 @@ class Charge:
         caller = caller or self.caller
         if stage is not self.stage:
             self.arrived()
-        if stage is not Stage.WORKING and amount <= SMALL_BYTES and caller.share.part is Part.RIGHTS:
+        if stage is not Stage.WORKING and amount <= SMALL[caller.share.part]:
             self.hold(stage, amount, caller)
             go_on()
             return

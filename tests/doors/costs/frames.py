@@ -24,7 +24,7 @@ CREATE_TOPICS, CREATE_ACLS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 30, 32, 33
 CREATE_TOKEN, INCREMENTAL, SCRAM, ALTER_PARTITION, DESCRIBE_CLUSTER = 38, 44, 51, 56, 60
 MANY, MANY_WRITTEN = MAX_READ_WITHOUT_RIGHTS - 5_000, MAX_WRITTEN_WITHOUT_RIGHTS - 2_000
 """Elements that a caller without rights may send in a request that reads, or writes: see
-`migrator.node.access.callers`. With them the requests have 0.4 to 1 MB, and cost most for their size."""
+`migrator.node.access.callers`. With them a request costs most for its size."""
 TOPIC = 2
 TAGGED_BYTES = 512 * 1024
 """The most that stock Kafka takes before a login (``sasl.server.max.receive.size``)."""
