@@ -201,6 +201,8 @@ class Chaos:
         Sometimes those of a majority, in a quorum that may not begin anew."""
         world, options = self.world, self.world.options
         victims = [controller]
+        if world.majority_is_lost:
+            return  # with all disks lost, a quorum begins anew
         if options.wiped_at_once > 1 and options.requires_bootstrap and not options.dynamic:
             others = [one for one in world.controllers.values() if one is not controller]
             victims += self._random.sample(others, len(world.controllers) // 2)

@@ -107,7 +107,8 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
 
 def overruled(options: Options, changes: Mapping[str, str]) -> Options:
     types = {field.name: type(getattr(options, field.name)) for field in fields(Options)}
-    return replace(options, **{name: _parsed(types[name], text) for name, text in changes.items()})
+    changed = replace(options, **{name: _parsed(types[name], text) for name, text in changes.items()})
+    return changed if changed.dynamic else replace(changed, observers=0)  # who votes is in everybody's property file
 
 
 def _parsed(kind: type, text: str) -> Any:

@@ -48,6 +48,8 @@ def test_no_seed_breaks_a_rule(numbers: range) -> None:
 def test_a_planted_bug_is_found_by_its_seed_again(name: str) -> None:
     ((outcome, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], name, jobs=1)
     assert outcome.rule is not None
+    ((sound, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], jobs=1)
+    assert sound.rule is None, runner.describe_failure(sound, LIKELIER[name])
 
 
 def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:

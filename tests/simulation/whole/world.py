@@ -177,6 +177,7 @@ class World:
         """By an empty one, formatted for the same node."""
         controller.disk = SimulatedDisk()
         controller.format()
+        self.watch.disk_replaced(controller)
 
     # Telling.
 
