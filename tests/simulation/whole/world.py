@@ -23,7 +23,7 @@ from tests.simulation.whole.network import Network
 from tests.simulation.whole.operator import Operator
 from tests.simulation.whole.options import Options
 from tests.simulation.whole.voters import first_voters
-from tests.simulation.whole.watch import Violation, Watch
+from tests.simulation.whole.watch import Violation, Watch, check
 
 TURNS_A_SECOND_MAX = 40_000
 """A loop that turns more often, in the world's time, is busy with nothing."""
@@ -74,6 +74,8 @@ class World:
         """Nothing of a killed process is collected while the world lasts: that would run its ``finally``."""
         self.watch = Watch(self)
         self.chaos = Chaos(self)
+        self._turns = 0
+        self._turns_counted_at = 0.0
         self.fingerprint = 0
         """Of every event: who turned, and when."""
 
@@ -117,9 +119,17 @@ class World:
                 heapq.heappop(self._queue)[2]()
             else:
                 chosen.turn()
+                self._count_turn()
         except ProcessGoneError:
             pass
         self.watch.after_event(chosen)
+
+    def _count_turn(self) -> None:
+        self._turns += 1
+        if self._turns % TURNS_A_SECOND_MAX == 0:
+            took = self.now - self._turns_counted_at
+            check("nobody_is_busy_with_nothing", took >= 1, f"{TURNS_A_SECOND_MAX} turns within {took:.3f} s")
+            self._turns_counted_at = self.now
 
     def _running(self) -> list[SimulatedMachine]:
         machines = [controller.machine for controller in self.controllers.values() if controller.machine is not None]
