@@ -84,14 +84,24 @@ class Journal:
 
     def _open(self) -> None:
         self._descriptor = machine().open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self._sync_names()
         machine().chmod(self._descriptor, PRIVATE_FILE)
         size = machine().size(self._descriptor)
         if size and machine().read(self._descriptor, 1, size - 1) != b"\n":
             self._write(b"\n")
 
+    def _sync_names(self) -> None:
+        """A file that is new, or has a new name, is still there after a crash of the machine."""
+        directory = machine().open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            machine().sync(directory)
+        finally:
+            machine().close(directory)
+
     def _write(self, data: bytes) -> None:
-        """Behind what the file holds."""
-        machine().write(self._descriptor, data, machine().size(self._descriptor))
+        """Behind what the file holds; a disk that is nearly full may take it in parts."""
+        while data:
+            data = data[machine().write(self._descriptor, data, machine().size(self._descriptor)) :]
 
     def _rotate(self) -> None:
         machine().close(self._descriptor)

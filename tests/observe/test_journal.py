@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.machine import Machine, running_on
 from migrator.observe.journal import FILE_NAME, OLD_SUFFIX, Journal
 
 
@@ -60,3 +63,31 @@ def test_a_directory_that_is_not_there_is_an_error_with_a_remedy(tmp_path: Path)
         Journal(tmp_path / "missing", 1 << 20)
     assert str(tmp_path) in caught.value.where
     assert caught.value.remedy
+
+
+class Hesitant(Machine):
+    """Takes a line in parts, and notes which names are durable."""
+
+    def __init__(self) -> None:
+        self.durable: list[set[str]] = []
+
+    def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
+        return super().write(descriptor, data[:7], position)
+
+    def sync(self, descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            self.durable.append(set(os.listdir(descriptor)))
+        super().sync(descriptor)
+
+
+def test_a_line_is_whole_and_its_file_has_a_durable_name(tmp_path: Path) -> None:
+    """A short write left the line torn, and the next one was glued to it; a power cut could take the file."""
+    hesitant = Hesitant()
+    with running_on(hesitant):
+        journal = Journal(tmp_path, max_bytes=1)
+        assert hesitant.durable[-1] == {FILE_NAME}
+        journal.append(1, "kind", "one")
+        journal.append(2, "kind", "two")
+        assert hesitant.durable[-1] == {FILE_NAME, FILE_NAME + OLD_SUFFIX}
+        journal.close()
+        assert texts(Journal(tmp_path, max_bytes=1)) == ["one", "two"]
