@@ -66,6 +66,11 @@ def counts_of(path: Path) -> Counter[str]:
         return Counter()
 
 
+def forget(path: Path) -> None:
+    """What an earlier process of this file has done."""
+    path.with_suffix(".counts").unlink(missing_ok=True)
+
+
 def main(path: Path) -> None:
     fields = json.loads(path.read_text(encoding="utf-8"))
     if fields["key_and_certificate"] is not None:

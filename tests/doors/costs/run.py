@@ -108,12 +108,14 @@ def _honest_callers(place: Place, epoch: int) -> Iterator[Path]:
         scraper=SCRAPER,
         epoch=epoch,
     )
+    expected = [honest.HEARTBEAT, honest.FETCH, honest.OPERATOR, *([] if place.stock else [honest.SCRAPE])]
     path = place.directory / "honest.json"
     path.write_text(json.dumps(asdict(spec)), encoding="utf-8")
     notes = path.with_suffix(".notes")
+    notes.unlink(missing_ok=True)  # of an earlier attack on the same place
     child = _child("honest", "tests.doors.costs.honest", path, place.nice)
     try:
-        until(lambda: notes.exists() and all(what in notes.read_text() for what in ("heartbeat", "fetch", "operator")))
+        until(lambda: notes.exists() and all(what in notes.read_text() for what in expected))
         yield notes
         child.stop(grace_seconds=DRAIN_SECONDS)
     finally:
@@ -131,6 +133,7 @@ def _attackers(place: Place, attacks: Sequence[Attack]) -> Iterator[list[Path]]:
             for _ in range(attack.processes):
                 path = place.directory / f"attackers-{len(paths)}.json"
                 _spec(place, attack, ports[attack.door]).write(path)
+                attackers.forget(path)
                 paths.append(path)
                 children.append(_child("attackers", "tests.doors.costs.attackers", path, place.nice))
         until(lambda: all(attackers.counts_of(path).total() for path in paths) or not place.leader.runs)
