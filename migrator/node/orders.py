@@ -107,6 +107,7 @@ def _taken(context: RequestContext, body: Any, answer: Any) -> Iterator[Part]:
         answer = build(response_type(key, context.api_version))
     for part in parts_of(key, body, answer):
         if key != REASSIGN or part.topic == METADATA_TOPIC:
-            changed_meanwhile = part.error is ErrorCode.not_leader_or_follower and answer.error_message
+            # Only a change that was taken has a text beside this error; UpdateRaftVoter has no text in any answer.
+            changed_meanwhile = part.error is ErrorCode.not_leader_or_follower and getattr(answer, "error_message", "")
             if part.error in TAKEN or changed_meanwhile:
                 yield part

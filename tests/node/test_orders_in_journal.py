@@ -114,6 +114,7 @@ def test_an_order_through_kafkas_protocol(key: int, tmp_path: Path) -> None:
         if key != 45:
             refused = ErrorCode.cluster_authorization_failed
             assert told(journal, key, {"error_code": refused}) == []
+            assert told(journal, key, {"error_code": ErrorCode.not_leader_or_follower}) == []
             assert len(told(journal, key, {"error_code": ErrorCode.request_timed_out})) == 1, "it may be in the log"
         if key == 57:
             assert told(journal, key, {}, validate_only=True) == []
