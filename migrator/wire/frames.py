@@ -75,6 +75,8 @@ class FrameStream(asyncio.BufferedProtocol):
         self._granted = 0
         """How many bytes of the frame that arrives have room."""
         self._filled = 0
+        self._noted = 0
+        """How many of them had come when its sender was last known to send."""
         self._frames: deque[tuple[bytearray, Charge]] = deque()
         self._end: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
@@ -242,13 +244,16 @@ class FrameStream(asyncio.BufferedProtocol):
             self._wake(self._reader)
         elif self._arriving is not None and self._filled == self._granted:
             self._grow(self._arriving)
+        elif self._arriving is not None and self._filled - self._noted >= WRITE_SLICE:
+            self._noted = self._filled
+            self._arriving.handed()  # it comes as fast as an answer has to be taken
 
     def _grow(self, charge: Charge) -> None:
         """A bigger buffer for the frame that arrives; nothing is read until there is room for it."""
         size = min(self._size, self._granted + min(max(FIRST_BUFFER, self._granted), LARGEST_STEP))
 
         def granted() -> None:
-            self._granted = size
+            self._granted, self._noted = size, self._filled
             charge.handed()
             if self._asked is not None:
                 self._began += asyncio.get_running_loop().time() - self._asked

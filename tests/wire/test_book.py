@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from migrator.wire.book import (
     Share,
     Stage,
 )
+from migrator.wire.frames import LARGEST_STEP, WRITE_SLICE, FrameStream
 from tests.lanes import examples
 
 WHOLE = 64 * SMALL_BYTES
@@ -289,3 +291,25 @@ def test_a_small_request_of_a_login_waits_for_no_big_ones_of_its_address() -> No
     assert book.room(account.caller, Stage.READING).is_contested
     account.open(lambda _: None).move(Stage.READING, 100, lambda: let_in.append(True))
     assert let_in
+
+
+async def test_whose_frame_comes_steadily_has_not_stopped_sending() -> None:
+    now, size = [0.0], 16 * LARGEST_STEP
+    book = Book(16 * size, clock=lambda: now[0])
+    stream = FrameStream(size, account=Account(book, Caller(Share.OTHERS, "steady"), PATIENCE))
+    stream.get_buffer(0)[:4] = struct.pack(">i", size)
+    stream.buffer_updated(4)
+    while len(stream.get_buffer(0)) < LARGEST_STEP:
+        stream.buffer_updated(len(stream.get_buffer(0)))
+    for name in ("next", "behind"):
+        waiting = Account(book, Caller(Share.OTHERS, name), PATIENCE).open(no_cut_off)
+        waiting.move(Stage.READING, 2 * size, lambda: None)
+    for _ in range(LARGEST_STEP // WRITE_SLICE - 1):
+        now[0] += PATIENCE / 2
+        stream.buffer_updated(WRITE_SLICE)
+        assert book.press()
+        assert not stream.ended
+    stream.buffer_updated(1)
+    now[0] += PATIENCE
+    assert book.press()
+    assert stream.ended
