@@ -6,6 +6,8 @@ Kafka's ``ReplicationControlManager.alterPartition``.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.brokers_view import check_broker_epoch
@@ -77,7 +79,7 @@ def alter_partition(
     """
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     rules = ChangeRules(image, context)
-    unclean = UncleanElections(image, context)
+    unclean, being_fenced = UncleanElections(image, context), context.sessions.being_fenced
     results: list[ErrorCode | AlteredPartition] = []
     records: list[MetadataRecord] = []
     for wanted in request.partitions:
@@ -89,7 +91,7 @@ def alter_partition(
         if partition is None:
             results.append(ErrorCode.unknown_topic_or_partition)
             continue
-        error = _fault(image, request.broker_id, partition, wanted)
+        error = _fault(image, being_fenced, request.broker_id, partition, wanted)
         if error is not None:
             results.append(error)
             continue
@@ -138,7 +140,11 @@ def _answer(
 
 
 def _fault(
-    image: MetadataImage, broker_id: int, partition: PartitionRegistration, wanted: WantedPartition
+    image: MetadataImage,
+    being_fenced: Collection[int],
+    broker_id: int,
+    partition: PartitionRegistration,
+    wanted: WantedPartition,
 ) -> ErrorCode | None:
     """The first of Kafka's checks that fails. Epochs above ours mean that we no longer lead the quorum."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
@@ -154,16 +160,17 @@ def _fault(
         return ErrorCode.invalid_request
     if wanted.recovering and (len(isr) > 1 or not partition.recovering):
         return ErrorCode.invalid_request
-    if not all(_is_eligible(image, member) for member in wanted.isr):
+    if not all(_is_eligible(image, being_fenced, member) for member in wanted.isr):
         return ErrorCode.ineligible_replica
     return None
 
 
-def _is_eligible(image: MetadataImage, member: IsrMember) -> bool:
+def _is_eligible(image: MetadataImage, being_fenced: Collection[int], member: IsrMember) -> bool:
     registration = image.cluster.brokers.get(member.broker_id)
     return (
         registration is not None
         and not registration.fenced
+        and member.broker_id not in being_fenced
         and not registration.in_controlled_shutdown
         and member.epoch in (ANY_EPOCH, registration.epoch)
     )

@@ -64,9 +64,11 @@ def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[No
 
 
 def late(context: Context, errand: Errand) -> Iterator[TopicPartition]:
-    """What the broker was made the leader of while the errand was under way: it must not be forgotten."""
+    """What the broker was made a leader or a member of the ISR of while the errand was under way: it must not be
+    forgotten. What has no leader is what the broker stays the last member of."""
     part = frozenset(errand.part)
-    return (where for where in context.index.led_by(errand.broker_id) if where not in part)
+    led = context.index.in_sync(errand.broker_id).without(context.index.leaderless)
+    return (where for where in led if where not in part)
 
 
 def _fenced(image: MetadataImage, errand: Errand) -> MetadataRecord:

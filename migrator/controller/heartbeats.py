@@ -104,6 +104,8 @@ def _answer(
         if errand is not None and goes_on:
             errand.advance()
             sessions.begin_errand(errand)
+        elif errand is not None:  # what was being done for the broker before is not to be gone on with
+            sessions.end_errand(errand, end_offset)
 
     return Decision(response, records, atomic=False, note=note)
 

@@ -49,6 +49,14 @@ class PartitionSet:
         else:
             self._bits.pop(topic_id, None)
 
+    def without(self, other: PartitionSet) -> PartitionSet:
+        """Those that are not in the other set."""
+        left = PartitionSet()
+        left._bits = {
+            topic_id: rest for topic_id, bits in self._bits.items() if (rest := bits & ~other._bits.get(topic_id, 0))
+        }
+        return left
+
     def __iter__(self) -> Iterator[TopicPartition]:
         """All partitions. The set may change meanwhile: what is yielded is what was in at the start."""
         for topic_id, bits in tuple(self._bits.items()):

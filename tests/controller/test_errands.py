@@ -8,9 +8,17 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
 
 from migrator import turns
+from migrator.controller.alter_partition import (
+    AlterPartitionRequest,
+    IsrMember,
+    WantedPartition,
+    alter_partition,
+)
 from migrator.controller.elections import UNCLEAN, ElectLeadersRequest, elect_leaders
+from migrator.controller.errands import go_on
 from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
 from migrator.image.model import PartitionRegistration
@@ -154,7 +162,7 @@ def test_a_silent_broker_is_fenced_when_it_leads_nothing(seed: int) -> None:
         if controller.image.cluster.brokers[GOES].fenced:
             break
     assert controller.image.cluster.brokers[GOES].fenced
-    assert not list(controller.index.led_by(GOES))
+    assert has_left(controller, GOES)
     assert all(partition.isr for partition in partitions(controller)), "the last member stays"
     life.controller.beat(GOES)
     life.finish()
@@ -172,6 +180,14 @@ def test_many_small_decisions_do_what_one_large_one_does(seed: int, monkeypatch:
         life.finish()
         ends.append((life.controller.image.topics, len(life.controller.history)))
     assert ends[0] == ends[1]
+
+
+def step(controller: LeadingController) -> bool:
+    """The next decision of an errand, if there is one."""
+    errand = controller.sessions.next_errand
+    if errand is not None:
+        controller.commit(go_on(controller.image, controller.context(), errand))
+    return errand is not None
 
 
 def going(controller: LeadingController) -> Schedule:
@@ -193,6 +209,45 @@ def test_the_others_have_to_pass_the_last_record_of_a_shutdown() -> None:
     for offset, may_stop in ((first, False), (controller.next_offset - 2, False), (controller.next_offset - 1, True)):
         controller.beat(2, metadata_offset=offset)
         assert controller.beat(GOES, want_shut_down=True).should_shut_down is may_stop
+
+
+def test_a_broker_that_shuts_down_while_it_comes_leads_nothing_again() -> None:
+    controller = LeadingController(metadata_max_idle_interval_ms=0, auto_leader_rebalance_enable=False)
+    controller.start(BROKERS)
+    controller.create("of another", *[(3,)] * 4)
+    controller.create("alone", (GOES,))
+    controller.beat(3, want_fence=True)
+    while step(controller):
+        pass
+    controller.beat(GOES, want_fence=True)
+    controller.beat(GOES)
+    controller.create("led", (GOES, 2))
+    assert not controller.beat(GOES, want_shut_down=True).should_shut_down
+    while step(controller):
+        pass
+    assert has_left(controller, GOES)
+
+
+def test_a_broker_that_is_being_fenced_joins_no_isr() -> None:
+    controller = LeadingController(metadata_max_idle_interval_ms=0)
+    controller.start((GOES, 2))
+    controller.create("t", *[(GOES, 2)] * 8)
+    controller.now_ms += SESSION_MS + 1
+    controller.beat(2)
+    schedule = Schedule(controller.settings, controller.now_ms)
+    for _ in range(2):
+        found = schedule.due(controller.image, controller.context())
+        assert found is not None
+        controller.commit(found[1])
+    topic = controller.image.topics.by_name("t")
+    assert topic is not None
+    number, left = next((number, it) for number, it in topic.partitions.items() if it.isr == (2,))
+    members = tuple(IsrMember(broker_id) for broker_id in (2, GOES))
+    wanted = WantedPartition(topic.topic_id, number, left.leader_epoch, left.partition_epoch, members)
+    epoch = controller.image.cluster.brokers[2].epoch
+    assert controller.decide(alter_partition, AlterPartitionRequest(2, epoch, (wanted,))) == (
+        ErrorCode.ineligible_replica,
+    )
 
 
 def test_nobody_elects_a_broker_that_is_being_fenced() -> None:
