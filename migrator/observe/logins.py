@@ -41,6 +41,10 @@ class LineRate:
         left_out, self._left_out = self._left_out, 0
         return left_out
 
+    def spend(self, lines: float) -> None:
+        """The line that was just taken was as long as so many more, which the next ones wait for."""
+        self._lines -= lines
+
 
 class LoginBook:
     """Failed logins and expired sessions by door, for example ``listener CONTROLLER``; may be read from any thread."""

@@ -8,9 +8,12 @@ from threading import Lock
 from typing import Any, Final
 
 from migrator.observe.logins import LineRate
+from migrator.observe.printable import json_text
 
 PRINCIPALS_MAX: Final = 256
 """Whose lines are counted apart."""
+LINE_BYTES: Final = 1024
+"""A longer line counts as several: its sender chooses how long the names are, and the files have a bounded size."""
 OTHERS: Final = "(others)"
 """All principals beyond, together. No principal is called so: each has a kind and a colon."""
 
@@ -36,6 +39,7 @@ class Rations:
             if len(self._rates) > PRINCIPALS_MAX:
                 self._rates.popitem(last=False)
             if rate.take() is not None:
+                rate.spend(max(0.0, len(json_text(content).encode()) / LINE_BYTES - 1))
                 return True
             if principal not in self._left_out and len(self._left_out) >= PRINCIPALS_MAX:
                 principal = OTHERS

@@ -10,8 +10,9 @@ from immutables import Map
 from migrator.apis.authorization import Authorizer
 from migrator.controller.acl_index import AclIndex
 from migrator.image.model import Acl
-from migrator.node.access.rations import OTHERS, PRINCIPALS_MAX, Rations
+from migrator.node.access.rations import LINE_BYTES, OTHERS, PRINCIPALS_MAX, Rations
 from migrator.observe.logins import BURST, PER_SECOND, LineRate
+from migrator.observe.printable import json_text
 from migrator.records.acl_codes import AclOperation, AclPermission, ResourceType
 from migrator.wire.hosts import peer_host
 from tests.controller.support.leading_controller import some_uuid
@@ -45,6 +46,20 @@ def test_what_has_no_line_of_its_own_is_counted_and_no_principal_hides_another()
     assert list(rations.left_out()) == []
     clock.now = 1 / PER_SECOND
     assert rations.take(line("User:eve"))
+
+
+def test_who_sends_long_names_pushes_no_more_out_than_who_sends_short_ones() -> None:
+    """All files together have a bounded size. A long line is written whole, and the next ones wait for it."""
+    clock = Clock()
+    rations = Rations(lambda: LineRate(clock))
+    long = line("User:eve") | {"resources": ["\u0001" * 300] * 50}
+    written, seconds = 0, 10_000
+    for clock.now in range(seconds):
+        written += rations.take(long)
+    assert written > 1
+    assert written * len(json_text(long)) <= (BURST + seconds * PER_SECOND) * LINE_BYTES + len(json_text(long))
+    (left_out,) = rations.left_out()
+    assert left_out["more"] == {"CreateTopics": seconds - written}
 
 
 def test_principals_without_number_cost_no_memory_and_are_counted_together() -> None:
