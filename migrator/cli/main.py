@@ -27,6 +27,7 @@ from migrator.cli.terminal import (
 from migrator.errors import ExitCode, InvariantViolation, MigratorError, OperatorError, error_json
 from migrator.observe.logs import set_up_command_logging
 from migrator.observe.printable import printable_lines
+from migrator.parts.java import OR_THE_IMAGE
 
 COMMANDS = {
     "preflight": "Find what would make a migration fail, before the migration begins.",
@@ -205,7 +206,7 @@ def _run() -> NoReturn:
             raise
         remedy = (
             f"Install the wheel of migrator again with this extra: pip install 'WHEEL[{extra}]', where WHEEL is the "
-            f"path of the wheel; or, from your package index, pip install 'kraft-migrator[{extra}]'"
+            f"path of the wheel; or, from your package index, pip install 'kraft-migrator[{extra}]'. {OR_THE_IMAGE}"
         )
         missing = OperatorError(
             f"the command needs the packages of the extra [{extra}], which are not installed (not found: {error.name})",

@@ -18,7 +18,12 @@ ONE_TIER = "-XX:TieredStopAtLevel=1"
 """The quick compiler alone: for processes that end soon, on few cores that others need, too. Spark compares some 10,000
 rows in two thirds of the processor time; from two million rows on the second tier pays."""
 _MINIMUM_VERSION = 17
-_REMEDY = "Install a Java runtime, for example 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one"
+OR_THE_IMAGE = "Where the program runs in the image 'controller', use the image 'tools' instead, which has everything"
+"""That image has neither pip nor a package manager's rights, so nothing can be installed there."""
+_REMEDY = (
+    "Install a Java runtime, for example 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one. "
+    f"{OR_THE_IMAGE}"
+)
 
 
 @value
@@ -62,7 +67,7 @@ def pyspark_jars() -> Path:
         raise OperatorError(
             "pyspark is not installed, and its jars are needed",
             where="the Python environment",
-            remedy="Install this program with its extra [verify]; in a clone, run 'make setup'",
+            remedy=f"Install this program with its extra [verify]; in a clone, run 'make setup'. {OR_THE_IMAGE}",
         )
     return Path(spec.origin).parent / "jars"
 

@@ -15,13 +15,14 @@ from migrator.errors import OperatorError
 
 LIST = Path(__file__).with_name("kafka_jars.sha256")
 SHOWN = 3
-_LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?P<release>\d{1,3}\.\d{1,3}\.\d{1,3})/(?P<file>[^/\s]+\.jar)")
+RELEASE = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}")
+_LINE = re.compile(rf"(?P<digest>[0-9a-f]{{64}}) [ *](?P<release>{RELEASE.pattern})/(?P<file>[^/\s]+\.jar)")
 
 
 def read_hashes(file: Path = LIST) -> dict[str, dict[str, str]]:
     """Digests by file, by release; the releases in the order of the file.
 
-    :raises OperatorError: the file cannot be read, or a line of it is none of ``sha256sum``.
+    :raises OperatorError: the file cannot be read, it is empty, or a line of it is none of ``sha256sum``.
     """
     try:
         lines = file.read_text(encoding="ascii").splitlines()
@@ -37,6 +38,10 @@ def read_hashes(file: Path = LIST) -> dict[str, dict[str, str]]:
         known = found.setdefault(match["release"], {}).setdefault(match["file"], match["digest"])
         if known != match["digest"]:
             raise _unusable(file, f"line {number} gives {match['file']} a second SHA-256")
+    if not found:
+        raise _unusable(
+            file, "the file of hashes has no line with a jar: the command that was to write it may have failed"
+        )
     return found
 
 

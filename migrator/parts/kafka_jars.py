@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from migrator.errors import OperatorError
+from migrator.errors import ExitCode, OperatorError
 from migrator.parts.java import find_java, pyspark_jars
-from migrator.parts.kafka_hashes import hashes_of, refuse_other_jars
+from migrator.parts.kafka_hashes import RELEASE, hashes_of, refuse_other_jars
 from migrator.parts.processes import ChildProcess
 
 FETCH_SECONDS = 900.0
@@ -100,7 +100,10 @@ def _fetch(version: str, target: Path, hashes: Mapping[str, str], tell: Callable
         jars.rename(target)
 
 
-def _retrieve(version: str, work: Path, target: Path, tell: Callable[[int], None]) -> None:
+def _retrieve(version: str, work: Path, target: Path | None, tell: Callable[[int], None]) -> None:
+    """
+    :param target: the folder of the cache that lacks the jars, for the message; None where no cache counts.
+    """
     module = work / "ivy.xml"
     log4j_2 = _WITHOUT_LOG4J_2 if version.startswith("3.") else _WITH_LOG4J_2
     module.write_text(_IVY_MODULE.format(version=version, log4j_2=log4j_2))
@@ -123,14 +126,22 @@ def _retrieve(version: str, work: Path, target: Path, tell: Callable[[int], None
         if offline:
             child.kill()
         if offline or child.wait(timeout_seconds=END_SECONDS) != 0:
-            raise NotFetchedError(
-                f"Apache Kafka {version} is not in the cache and could not be fetched from Maven Central. "
-                f"The resolver says: {_told(child.output_text())}",
-                where=str(target),
-                remedy="Connect this machine to the network (JAVA_TOOL_OPTIONS can set Java's https.proxyHost), or "
-                "copy this folder from a machine that has fetched the jars",
-            )
+            raise _not_fetched(version, target, _told(child.output_text()))
     shutil.rmtree(work / "cache")
+
+
+def _not_fetched(version: str, target: Path | None, said: str) -> NotFetchedError:
+    lacking, copied = (
+        ("", "")
+        if target is None
+        else ("is not in the cache and ", ", or copy this folder from a machine that has fetched the jars")
+    )
+    return NotFetchedError(
+        f"Apache Kafka {version} {lacking}could not be fetched from Maven Central. The resolver says: {said}",
+        where=str(target or "the resolver"),
+        remedy=f"Connect this machine to the network (JAVA_TOOL_OPTIONS can set Java's https.proxyHost){copied}. "
+        "If it is connected, check that Apache Kafka has such a release",
+    )
 
 
 def _ended_or_offline(child: ChildProcess, tell: Callable[[], None]) -> bool:
@@ -178,14 +189,25 @@ def _lock(file: Path) -> Iterator[None]:
         yield
 
 
-def _print_hashes(versions: list[str]) -> None:
-    """Of releases that are fetched anew: what the cache holds does not vouch for itself."""
-    for version in versions:
-        with tempfile.TemporaryDirectory() as work:
-            _retrieve(version, Path(work), Path(work), lambda _: None)
-            for name, digest in hashes_of(Path(work) / "jars").items():
-                print(f"{digest}  {version}/{name}")  # noqa: T201
+def main(versions: list[str]) -> int:
+    """Print the hashes of releases that are fetched anew: what the cache holds does not vouch for itself.
+
+    :returns: the exit code.
+    """
+    if not versions or not all(RELEASE.fullmatch(version) for version in versions):
+        print("Name each release by its three numbers: python -m migrator.parts.kafka_jars 3.9.1", file=sys.stderr)  # noqa: T201
+        return ExitCode.REFUSED
+    try:
+        for version in versions:
+            with tempfile.TemporaryDirectory() as work:
+                _retrieve(version, Path(work), None, lambda _: None)
+                for name, digest in hashes_of(Path(work) / "jars").items():
+                    print(f"{digest}  {version}/{name}")  # noqa: T201
+    except OperatorError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return ExitCode.OK
 
 
 if __name__ == "__main__":
-    _print_hashes(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

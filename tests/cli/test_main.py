@@ -12,6 +12,7 @@ import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -288,3 +289,19 @@ def test_a_script_that_asks_for_json_gets_the_error_as_json(words: list[str], wh
     assert answer.returncode == error["exit_code"] == ExitCode.REFUSED
     assert what in answer.stderr, "people read it as before"
     assert run(*(word for word in words if word != "--json")).stdout == ""
+
+
+@pytest.mark.parametrize("command", ["drill", "verify"])
+def test_a_command_without_its_packages_names_the_extra_and_the_image(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be installed in the image of a controller."""
+
+    def import_module(name: str) -> NoReturn:
+        raise ModuleNotFoundError(name, name="confluent_kafka" if name.endswith("drill") else "pyspark")
+
+    monkeypatch.setattr("importlib.import_module", import_module)
+    ended = run(command, "--help")
+    assert ended.returncode == ExitCode.REFUSED
+    assert f"the extra [{command}]" in ended.stderr
+    assert "the image 'tools'" in ended.stderr

@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli import drill, rehearse
-from migrator.errors import OperatorError
+from migrator.errors import ExitCode, OperatorError
 from migrator.parts import kafka_jars
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.kafka_hashes import LIST, read_hashes
+from migrator.parts.processes import free_port
 
 JARS = {"kafka-clients-1.2.3.jar": b"clients", "kafka_2.13-1.2.3.jar": b"server", "zookeeper-1.0.jar": b"zookeeper"}
 CLIENTS, SERVER, ZOOKEEPER = JARS
@@ -169,6 +170,36 @@ def test_a_machine_without_the_resolver_does_without_the_release(
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(kafka_jars.NotFetchedError, match="pyspark is not installed"):
         KafkaRelease("3.9.1").fetch()
+
+
+def test_an_empty_file_of_hashes_is_refused_as_empty(tmp_path: Path) -> None:
+    """It is what a shell leaves when the command that was to fill it has failed."""
+    file = tmp_path / "hashes"
+    file.touch()
+    with pytest.raises(OperatorError, match="has no line with a jar") as refused:
+        KafkaRelease("1.2.3", hashes=file)
+    assert refused.value.where == str(file)
+
+
+@pytest.mark.parametrize("typed", [[], ["-h"], ["3.9"], ["3.9.1", "../../x"]], ids=str)
+def test_the_command_that_makes_the_list_says_what_it_takes(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kafka_jars.main(typed) == ExitCode.REFUSED
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "three numbers" in shown.err
+
+
+def test_the_command_that_makes_the_list_ends_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does it speak of a cache: it never reads one."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={free_port()}")
+    assert kafka_jars.main(["3.9.1"]) == ExitCode.REFUSED
+    said = capsys.readouterr().err
+    assert said.startswith("the resolver: Apache Kafka 3.9.1 could not be fetched from Maven Central")
+    assert "copy this folder" not in said
 
 
 @pytest.mark.lane("test-long")  # fetches a whole release

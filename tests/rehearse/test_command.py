@@ -56,6 +56,7 @@ def test_without_java_it_cannot_tell(new_cluster: MakeCluster, tmp_path: Path, o
     answer = run(MIGRATOR, "rehearse", "-c", str(file), option, PATH=str(tmp_path))
     assert answer.returncode == ExitCode.REFUSED
     assert "Java 17" in answer.stderr
+    assert "the image 'tools'" in answer.stderr
 
 
 def test_a_full_disk_is_named(new_cluster: MakeCluster, tmp_path: Path) -> None:
