@@ -108,6 +108,8 @@ def _taken(context: RequestContext, body: Any, answer: Any) -> Iterator[Part]:
     for part in parts_of(key, body, answer):
         if key != REASSIGN or part.topic == METADATA_TOPIC:
             # Only a change that was taken has a text beside this error; UpdateRaftVoter has no text in any answer.
-            changed_meanwhile = part.error is ErrorCode.not_leader_or_follower and getattr(answer, "error_message", "")
+            changed_meanwhile = part.error is ErrorCode.not_leader_or_follower and bool(
+                getattr(answer, "error_message", None)
+            )
             if part.error in TAKEN or changed_meanwhile:
                 yield part
