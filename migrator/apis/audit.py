@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.apis.authorization import Question, Trail
 from migrator.apis.call import ApiKind
-from migrator.apis.ordered import KAFKA_NAMES, Part, error_of, parts_of
+from migrator.apis.ordered import KAFKA_NAMES, TEXT_MAX, Part, clipped, error_of, parts_of
 from migrator.apis.registry import APIS
 from migrator.errors import PeerError
 from migrator.records.acl_codes import AclOperation, ResourceType
@@ -26,8 +26,6 @@ NAMES_MAX: Final = 50
 """In one list of a line; more go into further lines."""
 PARTS_MAX: Final = 20_000
 """Of one request: an order can be about every partition. Lines say so where more were left out."""
-NAME_MAX: Final = 300
-"""Characters of one name."""
 NOT_ANSWERED: Final = "NOT_ANSWERED"
 """Instead of an error: the connection has gone, or this process stops. What was ordered may have come to pass."""
 CHANGES: Final = frozenset(
@@ -151,7 +149,7 @@ def _content(
     if error is not None:
         content["error"] = error
     if about:
-        content["about"] = [clipped(text) for text in about]
+        content["about"] = [clipped(text, TEXT_MAX) for text in about]
     return content
 
 
@@ -177,7 +175,7 @@ def _shares(group: _Group, exchange: Exchange, parts: list[Part]) -> Iterable[_S
             text = known if error is None else error.name.upper()
             share = found.setdefault(text, _Share(text, [], []))
             share.names.append(name)
-            share.about.extend(part.text for part in mine if part.text != name)
+            share.about.extend(part.text for part in mine if part.text != clipped(name))
         return found.values()
     for part in parts:
         text = part.error.name.upper()
@@ -203,11 +201,6 @@ def _chunks(group: _Group, share: _Share) -> list[tuple[list[str], list[str]]]:
     if group.kind is not ResourceType.TOPIC:  # the same resource, and more of what was ordered
         names = names[:1] * max(1, len(about))
     return list(zip_longest(names, about, fillvalue=[]))
-
-
-def clipped(text: str) -> str:
-    """A name, short enough for a line."""
-    return text if len(text) <= NAME_MAX else f"{text[:NAME_MAX]}... ({len(text)} characters)"
 
 
 def api_name(key: int, version: int) -> str:

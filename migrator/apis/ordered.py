@@ -26,6 +26,13 @@ KAFKA_NAMES: Final = {
 """As stock's logs have them (``SecurityUtils.resourceTypeName``)."""
 
 
+NAME_MAX: Final = 300
+"""Characters of one name."""
+TEXT_MAX: Final = 4 * NAME_MAX
+"""Characters of what is said about one part. Each name in it is cut for itself, so that a long one hides none that
+follows: who got a right may have a long name, and for what the right is stands behind it."""
+
+
 @value
 class Part:
     """``topic``: the topic that it is about, by whose name the right was asked for; "" for everything else."""
@@ -48,11 +55,16 @@ def error_of(answer: Any) -> ErrorCode | None:
     return code
 
 
+def clipped(text: str, most: int = NAME_MAX) -> str:
+    """Short enough for a line."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
+
+
 def _topics(rows: str) -> Callable[[Any, Any], Iterable[Part]]:
     def read(_body: Any, answer: Any) -> Iterator[Part]:
         for row in getattr(answer, rows):
             name = row.name if row.name is not None else f"id {row.topic_id}"
-            yield Part(name, row.error_code, name)
+            yield Part(clipped(name), row.error_code, name)
 
     return read
 
@@ -73,22 +85,24 @@ def _deleted_acls(_body: Any, answer: Any) -> Iterator[Part]:
 def _acl(row: Any, pattern: int) -> str:
     what = f"{_name(AclPermission, row.permission_type)} {_name(AclOperation, row.operation)}"
     where = KAFKA_NAMES.get(row.resource_type, str(row.resource_type))
-    return f"{what} for {row.principal} from {row.host} on {where}:{_name(PatternType, pattern)}:{row.resource_name}"
+    which = f"{where}:{_name(PatternType, pattern)}:{clipped(row.resource_name)}"
+    return f"{what} for {clipped(row.principal)} from {clipped(row.host)} on {which}"
 
 
 def _configs(body: Any, answer: Any) -> Iterator[Part]:
     keys = {(row.resource_type, row.resource_name): [config.name for config in row.configs] for row in body.resources}
     for row in answer.responses:
         is_topic = row.resource_type == ConfigResourceType.TOPIC
-        what = row.resource_name if is_topic else f"{_name(ConfigResourceType, row.resource_type)} {row.resource_name}"
+        name = clipped(row.resource_name)
+        what = name if is_topic else f"{_name(ConfigResourceType, row.resource_type)} {name}"
         for key in keys.get((row.resource_type, row.resource_name), ()):
-            yield Part(f"{what}: {key}", row.error_code, row.resource_name if is_topic else "")
+            yield Part(f"{what}: {clipped(key)}", row.error_code, row.resource_name if is_topic else "")
 
 
 def _elections(_body: Any, answer: Any) -> Iterator[Part]:
     for row in answer.replica_election_results:
         for partition in row.partition_result:
-            yield Part(f"{row.topic}-{partition.partition_id}", partition.error_code)
+            yield Part(f"{clipped(row.topic)}-{partition.partition_id}", partition.error_code)
 
 
 def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
@@ -97,19 +111,25 @@ def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
         for each in row.partitions:
             to = "stays" if each.replicas is None else f"to {','.join(map(str, each.replicas))}"
             error = errors.get((row.name, each.partition_index), answer.error_code)
-            yield Part(f"{row.name}-{each.partition_index} {to}", error, row.name)
+            yield Part(f"{clipped(row.name)}-{each.partition_index} {to}", error, row.name)
 
 
 def _quotas(body: Any, answer: Any) -> Iterator[Part]:
     errors = {_entity(row): row.error_code for row in answer.entries}
     for row in body.entries:
+        error = errors.get(_entity(row), ErrorCode.none)
+        names = ", ".join(
+            f"{kind} {clipped(name) if is_named else '(default)'}" for kind, is_named, name in _entity(row)
+        )
         for op in row.ops:
-            yield Part(f"{_entity(row)}: {op.key}", errors.get(_entity(row), ErrorCode.none))
+            yield Part(f"{names}: {clipped(op.key)}", error)
 
 
-def _entity(row: Any) -> str:
-    names = sorted((part.entity_type, part.entity_name) for part in row.entity)
-    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in names)
+def _entity(row: Any) -> tuple[tuple[str, bool, str], ...]:
+    """In an order of its own; a request that is refused may name one kind twice, with a name and without."""
+    return tuple(
+        sorted((part.entity_type, part.entity_name is not None, part.entity_name or "") for part in row.entity)
+    )
 
 
 def _credentials(body: Any, answer: Any) -> Iterator[Part]:
@@ -117,14 +137,14 @@ def _credentials(body: Any, answer: Any) -> Iterator[Part]:
     for verb, rows in (("set", body.upsertions), ("delete", body.deletions)):
         for row in rows:
             error = errors.get(row.name, ErrorCode.none)
-            yield Part(f"{verb} {_name(ScramMechanism, row.mechanism)} of {row.name}", error)
+            yield Part(f"{verb} {_name(ScramMechanism, row.mechanism)} of {clipped(row.name)}", error)
 
 
 def _features(body: Any, answer: Any) -> Iterator[Part]:
     errors = {row.feature: row.error_code for row in getattr(answer, "results", ())}
     for row in body.feature_updates:
         error = errors.get(row.feature, answer.error_code)
-        yield Part(f"{row.feature} to level {row.max_version_level}", error)
+        yield Part(f"{clipped(row.feature)} to level {row.max_version_level}", error)
 
 
 def _token(_body: Any, answer: Any) -> Iterator[Part]:

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.apis.audit import NOT_ANSWERED, api_name, clipped
+from migrator.apis.audit import NOT_ANSWERED, api_name
 from migrator.apis.authorization import Trail
-from migrator.apis.ordered import Part, parts_of
+from migrator.apis.ordered import Part, clipped, parts_of
 from migrator.clock import wall_ms
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError

@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from migrator.apis.audit import CHANGES, NAME_MAX, NAMES_MAX, PARTS_MAX, Exchange, Sender, audit_lines
+from migrator.apis.audit import CHANGES, NAMES_MAX, PARTS_MAX, Exchange, Sender, audit_lines
 from migrator.apis.authorization import Access, Audited, Authorizer, Trail, Unlimited
 from migrator.apis.call import ApiKind, Call
+from migrator.apis.ordered import NAME_MAX, TEXT_MAX
 from migrator.apis.registry import APIS, check_access, refuse
 from migrator.config.types import Secret
 from migrator.controller.acl_index import AclIndex
@@ -174,6 +175,35 @@ def test_names_are_short_and_lists_go_on_in_further_lines(controller: LeadingCon
     assert (first["count"], second["count"]) == (NAMES_MAX, 1)
     assert [name[:2] for name in second["resources"]] == [f"{NAMES_MAX}"]
     assert max(map(len, first["resources"])) < NAME_MAX + 50
+
+
+@pytest.mark.parametrize("within", [Unlimited(), NOTHING], ids=["allowed", "denied"])
+def test_an_entity_that_no_quota_has_takes_no_order_beside_it_out_of_the_log(
+    controller: LeadingController, within: Access
+) -> None:
+    """One kind twice, with a name and without: that entry is refused, and those beside it are carried out."""
+    ops = ({"key": "request_percentage", "value": 1.0, "remove": False},)
+    twice = ({"entity_type": "user", "entity_name": None}, {"entity_type": "user", "entity_name": "eve"})
+    entries = ({"entity": twice, "ops": ops}, {"entity": twice[1:], "ops": ops})
+    found = lines(controller, call(49, entries=entries, validate_only=False), within)
+    about = [text for line in found for text in line["about"]]
+    assert sorted(about) == ["user (default), user eve: request_percentage", "user eve: request_percentage"]
+    assert {line["outcome"] for line in found} == {"allowed" if within != NOTHING else "denied"}
+
+
+def test_a_long_name_hides_none_that_follows(controller: LeadingController) -> None:
+    long = "x" * 1_000
+    acl = {"resource_type": 2, "resource_name": "orders", "resource_pattern_type": 3, "host": "*", "operation": 3}
+    creations = ({**acl, "principal": f"User:CN={long}", "permission_type": 3},)
+    (line,) = lines(controller, call(30, creations=creations), Unlimited())
+    assert line["about"][0].endswith("from * on Topic:LITERAL:orders")
+    entity = ({"entity_type": "user", "entity_name": long},)
+    entries = ({"entity": entity, "ops": ({"key": "request_percentage", "value": 1.0, "remove": False},)},)
+    (line,) = lines(controller, call(49, entries=entries, validate_only=True), Unlimited())
+    assert line["about"][0].endswith("(1000 characters): request_percentage")
+    many = ({"entity": entity * 100, "ops": entries[0]["ops"]},)
+    (line,) = lines(controller, call(49, entries=many, validate_only=True), Unlimited())
+    assert len(line["about"][0]) < TEXT_MAX + 50
 
 
 def test_a_denial_of_many_is_one_line_that_counts_them(controller: LeadingController) -> None:
