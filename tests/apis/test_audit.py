@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import uuid
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import orjson
@@ -20,9 +21,10 @@ from migrator.config.types import Secret
 from migrator.controller.acl_index import AclIndex
 from migrator.controller.decision import RefusedError
 from migrator.records.acl_codes import AclOperation, ResourceType
-from migrator.wire.schemas import build, response_type
+from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
 from tests.apis.support.asking import ask, call
 from tests.controller.support.leading_controller import LeadingController
+from tests.wire.support.messages import random_message
 
 SECRET = b"a-secret-of-somebody"
 ALICE = Sender("User:alice", "10.0.0.7", "CONTROLLER")
@@ -189,6 +191,23 @@ def test_an_entity_that_no_quota_has_takes_no_order_beside_it_out_of_the_log(
     about = [text for line in found for text in line["about"]]
     assert sorted(about) == ["user (default), user eve: request_percentage", "user eve: request_percentage"]
     assert {line["outcome"] for line in found} == {"allowed" if within != NOTHING else "denied"}
+
+
+@pytest.mark.parametrize("key", ORDERS)
+def test_whatever_the_wire_can_carry_gets_its_line(key: int) -> None:
+    """A request that took the log down would leave no trace, nor would the changes in it."""
+    source = Random(key)
+    version = CONTROLLER_APIS[key].max
+    for _ in range(100):
+        body, answer = (random_message(kind(key, version), source) for kind in (request_type, response_type))
+        for said in (answer, None):
+            trail = Trail()
+            trail.hear((AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster"), allowed=True)
+            trail.hear((AclOperation.ALTER, ResourceType.TOPIC, "topic"), allowed=False)
+            made = audit_lines(
+                ALICE, Exchange(key, version, body, said), trail, everything=False, is_first_action=False
+            )
+            assert {line.content["outcome"] for line in made} == {"allowed", "denied"}
 
 
 def test_a_long_name_hides_none_that_follows(controller: LeadingController) -> None:
