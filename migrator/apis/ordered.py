@@ -6,6 +6,7 @@ by the topic; the others say what they are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -31,6 +32,12 @@ NAME_MAX: Final = 300
 TEXT_MAX: Final = 4 * NAME_MAX
 """Characters of what is said about one part. Each name in it is cut for itself, so that a long one hides none that
 follows: who got a right may have a long name, and for what the right is stands behind it."""
+
+
+NO_KEY: Final = "(no key)"
+"""AlterConfigs without a key takes all keys away."""
+NAMED_AGAIN: Final = " (the entity is named again: look whether the first of its orders was carried out)"
+"""The first one may be done, and the one error of the entity is that of the second (``ClientQuotaControlManager``)."""
 
 
 @value
@@ -95,7 +102,7 @@ def _configs(body: Any, answer: Any) -> Iterator[Part]:
         is_topic = row.resource_type == ConfigResourceType.TOPIC
         name = clipped(row.resource_name)
         what = name if is_topic else f"{_name(ConfigResourceType, row.resource_type)} {name}"
-        for key in keys.get((row.resource_type, row.resource_name), ()):
+        for key in keys.get((row.resource_type, row.resource_name)) or (NO_KEY,):
             yield Part(f"{what}: {clipped(key)}", row.error_code, row.resource_name if is_topic else "")
 
 
@@ -116,13 +123,15 @@ def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
 
 def _quotas(body: Any, answer: Any) -> Iterator[Part]:
     errors = {_entity(row): row.error_code for row in answer.entries}
+    times = Counter(map(_entity, body.entries))
     for row in body.entries:
         error = errors.get(_entity(row), ErrorCode.none)
+        again = NAMED_AGAIN if times[_entity(row)] > 1 else ""
         names = ", ".join(
             f"{kind} {clipped(name) if is_named else '(default)'}" for kind, is_named, name in _entity(row)
         )
         for op in row.ops:
-            yield Part(f"{names}: {clipped(op.key)}", error)
+            yield Part(f"{names}: {clipped(op.key)}{again}", error)
 
 
 def _entity(row: Any) -> tuple[tuple[str, bool, str], ...]:

@@ -15,7 +15,7 @@ import pytest
 from migrator.apis.audit import CHANGES, NAMES_MAX, PARTS_MAX, Exchange, Sender, audit_lines
 from migrator.apis.authorization import Access, Audited, Authorizer, Trail, Unlimited
 from migrator.apis.call import ApiKind, Call
-from migrator.apis.ordered import NAME_MAX, TEXT_MAX
+from migrator.apis.ordered import NAME_MAX, NAMED_AGAIN, TEXT_MAX
 from migrator.apis.registry import APIS, check_access, refuse
 from migrator.config.types import Secret
 from migrator.controller.acl_index import AclIndex
@@ -191,6 +191,23 @@ def test_an_entity_that_no_quota_has_takes_no_order_beside_it_out_of_the_log(
     about = [text for line in found for text in line["about"]]
     assert sorted(about) == ["user (default), user eve: request_percentage", "user eve: request_percentage"]
     assert {line["outcome"] for line in found} == {"allowed" if within != NOTHING else "denied"}
+
+
+def test_a_quota_that_was_set_does_not_pass_for_one_that_was_refused(controller: LeadingController) -> None:
+    """Of an entity that is named twice, the first order is carried out, and the answer has the error of the second."""
+    entity = ({"entity_type": "user", "entity_name": "eve"},)
+    keys = ("request_percentage", "nonsense")
+    entries = tuple({"entity": entity, "ops": ({"key": key, "value": 1.0, "remove": False},)} for key in keys)
+    (line,) = lines(controller, call(49, entries=entries, validate_only=False), Unlimited())
+    assert line["error"] == "INVALID_REQUEST"
+    assert line["about"] == [f"user eve: {key}{NAMED_AGAIN}" for key in keys]
+    assert [dict(values) for values in controller.image.quotas.values()] == [{"request_percentage": 1.0}]
+
+
+def test_an_order_that_takes_every_key_away_says_of_whom(controller: LeadingController) -> None:
+    resource = {"resource_type": 4, "resource_name": "1", "configs": ()}
+    (line,) = lines(controller, call(33, resources=(resource,)), Unlimited())
+    assert line["about"] == ["BROKER 1: (no key)"]
 
 
 @pytest.mark.parametrize("key", ORDERS)
