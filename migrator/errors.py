@@ -8,7 +8,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
+
+OR_THE_IMAGE: Final = (
+    "Where the program runs in the image 'controller', use the image 'tools' instead, which has everything"
+)
+"""For a remedy that says what to install: that image has no pip, and its user may install nothing."""
 
 
 class ExitCode(IntEnum):

@@ -24,10 +24,9 @@ from migrator.cli.terminal import (
     say_json,
     without_reader,
 )
-from migrator.errors import ExitCode, InvariantViolation, MigratorError, OperatorError, error_json
+from migrator.errors import OR_THE_IMAGE, ExitCode, InvariantViolation, MigratorError, OperatorError, error_json
 from migrator.observe.logs import set_up_command_logging
 from migrator.observe.printable import printable_lines
-from migrator.parts.java import OR_THE_IMAGE
 
 COMMANDS = {
     "preflight": "Find what would make a migration fail, before the migration begins.",

@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from migrator.errors import OperatorError
+from migrator.errors import OR_THE_IMAGE, OperatorError
 from migrator.values import value
 
 ONE_TIER = "-XX:TieredStopAtLevel=1"
 """The quick compiler alone: for processes that end soon, on few cores that others need, too. Spark compares some 10,000
 rows in two thirds of the processor time; from two million rows on the second tier pays."""
 _MINIMUM_VERSION = 17
-OR_THE_IMAGE = "Where the program runs in the image 'controller', use the image 'tools' instead, which has everything"
-"""That image has neither pip nor a package manager's rights, so nothing can be installed there."""
 _REMEDY = (
     "Install a Java runtime, for example 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one. "
     f"{OR_THE_IMAGE}"
