@@ -135,10 +135,10 @@ def _quotas(body: Any, answer: Any) -> Iterator[Part]:
 
 
 def _entity(row: Any) -> tuple[tuple[str, bool, str], ...]:
-    """In an order of its own; a request that is refused may name one kind twice, with a name and without."""
-    return tuple(
-        sorted((part.entity_type, part.entity_name is not None, part.entity_name or "") for part in row.entity)
-    )
+    """In an order of its own. An entry may name one kind twice, with a name and without: the last one counts, and is
+    what the answer names."""
+    names = {part.entity_type: part.entity_name for part in row.entity}
+    return tuple(sorted((kind, name is not None, name or "") for kind, name in names.items()))
 
 
 def _credentials(body: Any, answer: Any) -> Iterator[Part]:

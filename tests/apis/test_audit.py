@@ -179,18 +179,17 @@ def test_names_are_short_and_lists_go_on_in_further_lines(controller: LeadingCon
     assert max(map(len, first["resources"])) < NAME_MAX + 50
 
 
-@pytest.mark.parametrize("within", [Unlimited(), NOTHING], ids=["allowed", "denied"])
-def test_an_entity_that_no_quota_has_takes_no_order_beside_it_out_of_the_log(
-    controller: LeadingController, within: Access
+@pytest.mark.parametrize(
+    ("within", "error"), [(Unlimited(), "NONE"), (NOTHING, "CLUSTER_AUTHORIZATION_FAILED")], ids=["allowed", "denied"]
+)
+def test_an_entity_of_one_kind_twice_is_said_as_it_counts(
+    controller: LeadingController, within: Access, error: str
 ) -> None:
-    """One kind twice, with a name and without: that entry is refused, and those beside it are carried out."""
-    ops = ({"key": "request_percentage", "value": 1.0, "remove": False},)
+    """With a name and without: the last one counts."""
     twice = ({"entity_type": "user", "entity_name": None}, {"entity_type": "user", "entity_name": "eve"})
-    entries = ({"entity": twice, "ops": ops}, {"entity": twice[1:], "ops": ops})
-    found = lines(controller, call(49, entries=entries, validate_only=False), within)
-    about = [text for line in found for text in line["about"]]
-    assert sorted(about) == ["user (default), user eve: request_percentage", "user eve: request_percentage"]
-    assert {line["outcome"] for line in found} == {"allowed" if within != NOTHING else "denied"}
+    entries = ({"entity": twice, "ops": ({"key": "request_percentage", "value": 1.0, "remove": False},)},)
+    (line,) = lines(controller, call(49, entries=entries, validate_only=False), within)
+    assert (line["about"], line["error"]) == (["user eve: request_percentage"], error)
 
 
 def test_a_quota_that_was_set_does_not_pass_for_one_that_was_refused(controller: LeadingController) -> None:
@@ -237,7 +236,8 @@ def test_a_long_name_hides_none_that_follows(controller: LeadingController) -> N
     entries = ({"entity": entity, "ops": ({"key": "request_percentage", "value": 1.0, "remove": False},)},)
     (line,) = lines(controller, call(49, entries=entries, validate_only=True), Unlimited())
     assert line["about"][0].endswith("(1000 characters): request_percentage")
-    many = ({"entity": entity * 100, "ops": entries[0]["ops"]},)
+    kinds = tuple({"entity_type": f"kind {number}", "entity_name": long} for number in range(100))
+    many = ({"entity": kinds, "ops": entries[0]["ops"]},)
     (line,) = lines(controller, call(49, entries=many, validate_only=True), Unlimited())
     assert len(line["about"][0]) < TEXT_MAX + 50
 
