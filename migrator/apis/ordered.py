@@ -6,7 +6,7 @@ by the topic; the others say what they are.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -113,11 +113,16 @@ def _elections(_body: Any, answer: Any) -> Iterator[Part]:
 
 
 def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
-    errors = {(row.name, each.partition_index): each.error_code for row in answer.responses for each in row.partitions}
+    errors: dict[tuple[str, int], deque[ErrorCode]] = {}
+    """In the order of the request: each order for a partition that is named twice has its own."""
+    for row in answer.responses:
+        for each in row.partitions:
+            errors.setdefault((row.name, each.partition_index), deque()).append(each.error_code)
     for row in body.topics:
         for each in row.partitions:
             to = "stays" if each.replicas is None else f"to {','.join(map(str, each.replicas))}"
-            error = errors.get((row.name, each.partition_index), answer.error_code)
+            said = errors.get((row.name, each.partition_index))
+            error = said.popleft() if said else answer.error_code
             yield Part(f"{clipped(row.name)}-{each.partition_index} {to}", error, row.name)
 
 

@@ -203,6 +203,17 @@ def test_a_quota_that_was_set_does_not_pass_for_one_that_was_refused(controller:
     assert [dict(values) for values in controller.image.quotas.values()] == [{"request_percentage": 1.0}]
 
 
+def test_each_of_two_orders_for_one_partition_has_its_own_error(controller: LeadingController) -> None:
+    """The first is carried out, whatever becomes of the second."""
+    partitions = ({"partition_index": 0, "replicas": (2, 1)}, {"partition_index": 0, "replicas": (9,)})
+    topics = ({"name": "t", "partitions": partitions},)
+    found = lines(controller, call(45, topics=topics, timeout=MINUTE), Unlimited())
+    assert {line["error"]: line["about"] for line in found} == {
+        "NONE": ["t-0 to 2,1"],
+        "INVALID_REPLICA_ASSIGNMENT": ["t-0 to 9"],
+    }
+
+
 def test_an_order_that_takes_every_key_away_says_of_whom(controller: LeadingController) -> None:
     resource = {"resource_type": 4, "resource_name": "1", "configs": ()}
     (line,) = lines(controller, call(33, resources=(resource,)), Unlimited())
