@@ -156,7 +156,7 @@ def _credentials(body: Any, answer: Any) -> Iterator[Part]:
 
 def _features(body: Any, answer: Any) -> Iterator[Part]:
     errors = {row.feature: row.error_code for row in getattr(answer, "results", ())}
-    for row in body.feature_updates:
+    for row in {row.feature: row for row in body.feature_updates}.values():  # the last one of a name counts
         error = errors.get(row.feature, answer.error_code)
         yield Part(f"{clipped(row.feature)} to level {row.max_version_level}", error)
 

@@ -214,6 +214,12 @@ def test_each_of_two_orders_for_one_partition_has_its_own_error(controller: Lead
     }
 
 
+def test_a_feature_that_is_named_twice_is_said_as_it_counts(controller: LeadingController) -> None:
+    updates = tuple({"feature": "metadata.version", "max_version_level": level, "upgrade_type": 1} for level in (3, 21))
+    (line,) = lines(controller, call(57, feature_updates=updates, timeout=MINUTE, validate_only=True), Unlimited())
+    assert line["about"] == ["metadata.version to level 21"]
+
+
 def test_an_order_that_takes_every_key_away_says_of_whom(controller: LeadingController) -> None:
     resource = {"resource_type": 4, "resource_name": "1", "configs": ()}
     (line,) = lines(controller, call(33, resources=(resource,)), Unlimited())
