@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from migrator.controller.context import Context, supports
 from migrator.controller.decision import Decision
-from migrator.controller.index import TopicPartition
 from migrator.controller.partition_change import leader_and_isr_changes
 from migrator.controller.sessions import Errand, Sessions
 from migrator.image.model import BrokerRegistration, MetadataImage
@@ -51,7 +50,7 @@ def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[No
     if registration is None or registration.epoch != errand.epoch or registration.fenced:
         return Decision(None, note=lambda sessions, end, _: sessions.end_errand(errand, end))
     if errand.is_last and errand.leaves:
-        errand.add(late(context, errand))
+        errand.add_new(context.index.in_sync(errand.broker_id))  # a topic made meanwhile must not be forgotten
     is_last, records = errand.is_last, tuple(next_records(image, context, errand))
 
     def note(sessions: Sessions, end_offset: int, _now_ms: int) -> None:
@@ -61,14 +60,6 @@ def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[No
             errand.advance()
 
     return Decision(None, records, note=note)
-
-
-def late(context: Context, errand: Errand) -> Iterator[TopicPartition]:
-    """What the broker was made a leader or a member of the ISR of while the errand was under way: it must not be
-    forgotten. What has no leader is what the broker stays the last member of."""
-    part = frozenset(errand.part)
-    led = context.index.in_sync(errand.broker_id).without(context.index.leaderless)
-    return (where for where in led if where not in part)
 
 
 def _fenced(image: MetadataImage, errand: Errand) -> MetadataRecord:

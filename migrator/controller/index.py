@@ -49,8 +49,19 @@ class PartitionSet:
         else:
             self._bits.pop(topic_id, None)
 
+    def copy(self) -> PartitionSet:
+        """The same as a set of its own."""
+        made = PartitionSet()
+        made._bits = self._bits.copy()
+        return made
+
+    def update(self, other: PartitionSet) -> None:
+        """Put those of the other set in."""
+        for topic_id, bits in other._bits.items():
+            self.add(topic_id, bits)
+
     def without(self, other: PartitionSet) -> PartitionSet:
-        """Those that are not in the other set."""
+        """Those that are not in the other set, as a set of their own."""
         left = PartitionSet()
         left._bits = {
             topic_id: rest for topic_id, bits in self._bits.items() if (rest := bits & ~other._bits.get(topic_id, 0))

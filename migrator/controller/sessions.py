@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from migrator.controller.index import PartitionSet
 from migrator.image.model import BrokerRegistration, MetadataImage
-from migrator.records.uuid import Uuid
 from migrator.turns import parts
 from migrator.values import value
 
@@ -22,16 +22,17 @@ LEAVING = 2**63 - 1
 class Errand:
     """Partitions to be changed because a broker goes (``leaves``) or comes, some in each decision: see `errands`."""
 
-    __slots__ = ("_following", "_rest", "broker_id", "epoch", "fences", "leaves", "part")
+    __slots__ = ("_following", "_rest", "_seen", "broker_id", "epoch", "fences", "leaves", "part")
 
     def __init__(
-        self, registration: BrokerRegistration, partitions: Iterable[tuple[Uuid, int]], *, leaves: bool, fences: bool
+        self, registration: BrokerRegistration, partitions: PartitionSet, *, leaves: bool, fences: bool
     ) -> None:
         self.broker_id = registration.broker_id
         self.epoch = registration.epoch
         self.leaves = leaves
         self.fences = fences
-        self._rest = parts(partitions)
+        self._seen = partitions.copy()
+        self._rest = parts(self._seen)
         self.part = next(self._rest, ())
         """What the next decision is about."""
         self._following = next(self._rest, None)
@@ -45,9 +46,11 @@ class Errand:
         """The records of `part` are appended."""
         self.part, self._following = self._following or (), next(self._rest, None)
 
-    def add(self, partitions: Iterable[tuple[Uuid, int]]) -> None:
-        """Let more partitions follow the last ones."""
-        self._rest = parts(partitions)
+    def add_new(self, partitions: PartitionSet) -> None:
+        """Let those of the partitions follow the last ones that the errand has not been about so far."""
+        new = partitions.without(self._seen)
+        self._seen.update(new)
+        self._rest = parts(new)
         self._following = next(self._rest, None)
 
 

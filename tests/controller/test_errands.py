@@ -250,6 +250,26 @@ def test_a_broker_that_is_being_fenced_joins_no_isr() -> None:
     )
 
 
+def test_two_brokers_that_are_being_fenced_leave_the_isr_of_a_topic_that_loses_its_leader_meanwhile() -> None:
+    controller = LeadingController(metadata_max_idle_interval_ms=0)
+    controller.start(BROKERS)
+    controller.create("t", *[(GOES, 2)] * 8)
+    controller.now_ms += SESSION_MS + 1
+    controller.beat(3)
+    schedule = Schedule(controller.settings, controller.now_ms)
+    for _ in range(3):
+        found = schedule.due(controller.image, controller.context())
+        assert found is not None
+        controller.commit(found[1])
+    controller.create("new", (3, GOES, 2))
+    controller.beat(3, want_fence=True)
+    assert controller.partition("new").leader == NO_LEADER
+    while step(controller):
+        pass
+    assert not any(controller.index.led_by(broker_id) for broker_id in BROKERS)
+    assert all(len(partition.isr) == 1 for partition in partitions(controller))
+
+
 def test_nobody_elects_a_broker_that_is_being_fenced() -> None:
     controller = LeadingController(metadata_max_idle_interval_ms=0)
     controller.start(BROKERS)
