@@ -99,9 +99,14 @@ class Journal:
             machine().close(directory)
 
     def _write(self, data: bytes) -> None:
-        """Behind what the file holds; a disk that is nearly full may take it in parts."""
-        while data:
-            data = data[machine().write(self._descriptor, data, machine().size(self._descriptor)) :]
+        """Behind what the file holds: all of it, or nothing."""
+        size = end = machine().size(self._descriptor)
+        try:
+            while end < size + len(data):
+                end += machine().write(self._descriptor, data[end - size :], end)
+        except OSError:  # or the next line would go on where this one ends
+            machine().truncate(self._descriptor, size)
+            raise
 
     def _rotate(self) -> None:
         machine().close(self._descriptor)

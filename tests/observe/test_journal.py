@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -91,3 +92,32 @@ def test_a_line_is_whole_and_its_file_has_a_durable_name(tmp_path: Path) -> None
         assert hesitant.durable[-1] == {FILE_NAME, FILE_NAME + OLD_SUFFIX}
         journal.close()
         assert texts(Journal(tmp_path, max_bytes=1)) == ["one", "two"]
+
+
+class FullDisk(Machine):
+    """Takes so many bytes, and a few of them at a time."""
+
+    room = 1 << 20
+
+    def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "full")
+        part = data[: min(50, self.room)]
+        self.room -= len(part)
+        return super().write(descriptor, part, position)
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_line_costs_that_line_only(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with running_on(disk):
+        journal = Journal(tmp_path, 1 << 20)
+        journal.append(1, "order", "first")
+        disk.room = 60
+        with pytest.raises(OperatorError, match="full"):
+            journal.append(2, "order", "lost")
+        disk.room = 1 << 20
+        journal.append(3, "order", "third")
+        journal.close()
+        journal = Journal(tmp_path, 1 << 20)
+        assert texts(journal) == ["first", "third"]
+        journal.close()
