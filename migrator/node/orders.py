@@ -30,6 +30,7 @@ from migrator.wire.schemas import build, response_type
 log = logging.getLogger(__name__)
 
 JOURNAL_KIND = "order"
+SETTINGS_JOURNAL_KIND = "settings"
 REASSIGN: Final = 45
 ORDERS: Final = frozenset({REASSIGN, 57, 64, 80, 81, 82})
 """AlterPartitionReassignments (of the metadata partition), UpdateFeatures, UnregisterBroker, and the voters'."""
@@ -88,10 +89,10 @@ def opened_journal(settings: Settings) -> Journal:
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     values = {key: getattr(settings, key.replace(".", "_")) for key in ORDERING_SETTINGS}
     text = "this controller is started with " + ", ".join(f"{key}={_shown(found)}" for key, found in values.items())
-    before = [event.text for event in journal.after(-1) if event.kind == "settings"]
+    before = [event.text for event in journal.after(-1) if event.kind == SETTINGS_JOURNAL_KIND]
     if before[-1:] != [text]:
         orderer = Orderer(local_user(os.geteuid()), settings.source)
-        journal.append(wall_ms(), "settings", text, **orderer.details)
+        journal.append(wall_ms(), SETTINGS_JOURNAL_KIND, text, **orderer.details)
     return journal
 
 

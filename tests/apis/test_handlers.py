@@ -73,13 +73,14 @@ def test_a_broker_registers_and_comes_up(version: int) -> None:
     assert (answer.is_caught_up, answer.is_fenced, answer.should_shut_down) == (True, False, False)
 
 
-def test_a_heartbeat_is_noted_when_it_is_appended(controller: LeadingController) -> None:
-    epoch = controller.image.cluster.brokers[1].epoch
+def test_what_a_heartbeat_reports_is_noted_when_it_is_appended(controller: LeadingController) -> None:
+    """The contact is not: it is noted on arrival, see tests/node/test_heard_of.py."""
+    epoch, contact_ms = controller.image.cluster.brokers[1].epoch, controller.now_ms
     controller.now_ms += 500
     ask(controller, call(63, broker_id=1, broker_epoch=epoch, current_metadata_offset=77))
     session = controller.sessions.get(1)
     assert session is not None
-    assert (session.last_contact_ms, session.metadata_offset) == (controller.now_ms, 77)
+    assert (session.last_contact_ms, session.metadata_offset) == (contact_ms, 77)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ NOT_SHOWN = {
     "migrator_migration_enabled",
     "migrator_images_different",  # an alert says it at once
     "migrator_images_age_ms",
+    "migrator_authorizer_log_failing",  # an alert says it at once
+    "migrator_authorizer_log_lost_lines",
     "migrator_voters",
     "migrator_voter_reassignment",
     "migrator_voter_reassignment_idle_ms",

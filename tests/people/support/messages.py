@@ -69,7 +69,8 @@ def kinds(tree: ast.Module) -> set[str]:
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in _NOTES
         and call.args and isinstance(call.args[0], ast.Constant)
     }  # fmt: skip
-    return found.union(*(_texts(value, {}) for value in _assigned(tree).get("JOURNAL_KIND", ())))
+    named = (values for name, values in _assigned(tree).items() if name.endswith("JOURNAL_KIND"))
+    return found.union(*(_texts(value, {}) for values in named for value in values))
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, Mapping[str, list[ast.expr]]]]:
