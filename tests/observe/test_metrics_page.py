@@ -53,11 +53,11 @@ def details_of(kind: str) -> set[str]:
     found = set()
     for file in sorted((ROOT / "migrator/node").rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        kinds = re.search(r'^JOURNAL_KIND = "(.*)"$', file.read_text(encoding="utf-8"), re.MULTILINE)
+        kinds = dict(re.findall(r'^(\w*JOURNAL_KIND) = "(.*)"$', file.read_text(encoding="utf-8"), re.MULTILINE))
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("note", "_note", "append"):
                 texts = [ast.unparse(argument).strip("'") for argument in call.args[:2]]
-                if kind in texts or ("JOURNAL_KIND" in texts and kinds is not None and kinds[1] == kind):
+                if kind in texts or kind in map(kinds.get, texts):
                     found |= {keyword.arg or "by, address" for keyword in call.keywords}
     return {name for each in found for name in each.split(", ")}
 
