@@ -17,7 +17,7 @@ from migrator.wire.principal import ANONYMOUS, Principal
 
 MAX_READ_WITHOUT_RIGHTS: Final = 100_000
 """Elements of one request of a caller without rights on the cluster. An owner of many topics may ask for as many."""
-MAX_WRITTEN_WITHOUT_RIGHTS: Final = 20_000
+MAX_WRITTEN_WITHOUT_RIGHTS: Final = 15_000
 """The same of a request that writes. While it is decided, all other writers wait, heartbeats of brokers too: 0.4 s with
 55,000 elements, all of them refused. Kafka refuses more than 10,000 records of one request
 (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""

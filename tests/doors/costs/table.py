@@ -69,11 +69,11 @@ ATTACKS = (
     Attack("DescribeConfigs of 0.9 MB", CLEAR, STRANGER, "ask", "DescribeConfigs"),
     Attack("DescribeConfigs of 0.9 MB", LOGIN, KNOWN, "ask", "DescribeConfigs", quorum=True, small=True),
     Attack("DescribeConfigs of 0.9 MB", LOGIN_TLS, OPERATOR, "ask", "DescribeConfigs"),
-    Attack("CreateTopics of 18,000 in Envelopes", LOGIN_TLS, BROKER, "ask", "an Envelope"),
+    Attack("CreateTopics of 13,000 in Envelopes", LOGIN_TLS, BROKER, "ask", "an Envelope"),
     Attack("Envelopes of 0.9 MB that are refused", LOGIN_TLS, BROKER, "ask", "a refused Envelope", small=True),
-    Attack("AlterConfigs of 9,000 topics", LOGIN, KNOWN, "ask", "AlterConfigs"),
+    Attack("AlterConfigs of 6,500 topics", LOGIN, KNOWN, "ask", "AlterConfigs"),
     Attack(
-        "IncrementalAlterConfigs of 9,000 topics",
+        "IncrementalAlterConfigs of 6,500 topics",
         LOGIN,
         KNOWN,
         "ask",
@@ -81,9 +81,9 @@ ATTACKS = (
         quorum=True,
         small=True,
     ),
-    Attack("CreateTopics of 18,000", LOGIN, KNOWN, "ask", "CreateTopics"),
-    Attack("CreateAcls of 18,000", LOGIN, KNOWN, "ask", "CreateAcls"),
-    Attack("AlterUserScramCredentials of 18,000", LOGIN, KNOWN, "ask", "AlterUserScramCredentials"),
+    Attack("CreateTopics of 13,000", LOGIN, KNOWN, "ask", "CreateTopics"),
+    Attack("CreateAcls of 13,000", LOGIN, KNOWN, "ask", "CreateAcls"),
+    Attack("AlterUserScramCredentials of 13,000", LOGIN, KNOWN, "ask", "AlterUserScramCredentials"),
     Attack("AlterPartition of 31,000 partitions", LOGIN_TLS, BROKER, "ask", "AlterPartition"),
     # Tagged fields.
     Attack(
