@@ -24,8 +24,8 @@ SHORT = ("--option", "chaos_seconds=5", "--option", "kill_rate=0.5", "--option",
 
 NUMBERS = [
     pytest.param(range(6), id="6 seeds"),
-    pytest.param(range(6, 156), id="150 more seeds", marks=pytest.mark.lane(TEST_ALL)),
-    pytest.param(range(156, 2_000), id="1,844 more seeds", marks=pytest.mark.lane(TEST_LONG)),
+    pytest.param(range(6, 26), id="20 more seeds", marks=pytest.mark.lane(TEST_ALL)),
+    pytest.param(range(26, 2_000), id="1,974 more seeds", marks=pytest.mark.lane(TEST_LONG)),
 ]
 
 
@@ -43,9 +43,10 @@ def test_no_seed_breaks_a_rule(numbers: range) -> None:
     assert coverage["acknowledged writes"] >= len(numbers)
 
 
-@pytest.mark.lane(TEST_ALL)
+@pytest.mark.lane(TEST_LONG)
 @pytest.mark.parametrize("name", sorted(FOUND))
 def test_a_planted_bug_is_found_by_its_seed_again(name: str) -> None:
+    """A change of the product can move what a seed does: then hunt the bug anew, with ``--planted``."""
     ((outcome, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], name, jobs=1)
     assert outcome.rule is not None
     ((sound, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], jobs=1)
