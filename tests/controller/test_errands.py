@@ -228,17 +228,22 @@ def test_a_broker_that_shuts_down_while_it_comes_leads_nothing_again() -> None:
     assert has_left(controller, GOES)
 
 
+def some_steps(controller: LeadingController, count: int) -> None:
+    """What is due is decided and committed so many times; there has to be something each time."""
+    schedule = Schedule(controller.settings, controller.now_ms)
+    for _ in range(count):
+        found = schedule.due(controller.image, controller.context())
+        assert found is not None
+        controller.commit(found[1])
+
+
 def test_a_broker_that_is_being_fenced_joins_no_isr() -> None:
     controller = LeadingController(metadata_max_idle_interval_ms=0)
     controller.start((GOES, 2))
     controller.create("t", *[(GOES, 2)] * 8)
     controller.now_ms += SESSION_MS + 1
     controller.beat(2)
-    schedule = Schedule(controller.settings, controller.now_ms)
-    for _ in range(2):
-        found = schedule.due(controller.image, controller.context())
-        assert found is not None
-        controller.commit(found[1])
+    some_steps(controller, 2)
     topic = controller.image.topics.by_name("t")
     assert topic is not None
     number, left = next((number, it) for number, it in topic.partitions.items() if it.isr == (2,))
@@ -256,11 +261,7 @@ def test_two_brokers_that_are_being_fenced_leave_the_isr_of_a_topic_that_loses_i
     controller.create("t", *[(GOES, 2)] * 8)
     controller.now_ms += SESSION_MS + 1
     controller.beat(3)
-    schedule = Schedule(controller.settings, controller.now_ms)
-    for _ in range(3):
-        found = schedule.due(controller.image, controller.context())
-        assert found is not None
-        controller.commit(found[1])
+    some_steps(controller, 3)
     controller.create("new", (3, GOES, 2))
     controller.beat(3, want_fence=True)
     assert controller.partition("new").leader == NO_LEADER
@@ -277,11 +278,7 @@ def test_nobody_elects_a_broker_that_is_being_fenced() -> None:
     controller.create("led by another", (2, GOES))
     controller.now_ms += SESSION_MS + 1
     others_beat(controller)
-    schedule = Schedule(controller.settings, controller.now_ms)
-    for _ in range(2):
-        found = schedule.due(controller.image, controller.context())
-        assert found is not None
-        controller.commit(found[1])
+    some_steps(controller, 2)
     assert not controller.image.cluster.brokers[GOES].fenced
     controller.beat(2, want_fence=True)
     assert controller.partition("led by another").leader == NO_LEADER

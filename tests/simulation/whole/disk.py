@@ -146,9 +146,7 @@ class SimulatedDisk:
         """
         :raises OSError: there is none.
         """
-        entry = self.find(path)
-        if entry is None:
-            raise _missing(path)
+        entry = self._entry(path)
         if not isinstance(entry, File):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         return entry
@@ -157,11 +155,15 @@ class SimulatedDisk:
         """
         :raises OSError: there is none.
         """
+        entry = self._entry(path)
+        if not isinstance(entry, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        return entry
+
+    def _entry(self, path: Path) -> File | Directory:
         entry = self.find(path)
         if entry is None:
             raise _missing(path)
-        if not isinstance(entry, Directory):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return entry
 
     def files(self) -> Iterator[tuple[Path, File]]:
