@@ -41,7 +41,7 @@ FOUND = {
     "image_is_not_cut_with_the_log": 3,
     "listener_is_not_closed": 0,
     "log_is_not_fsynced": 0,
-    "mark_of_an_empty_disk_is_forgotten_at_the_second_start": 1,
+    "mark_of_an_empty_disk_is_forgotten_at_the_second_start": 0,
     "stop_leaves_a_task": 0,
     "vote_without_log_check": 4,
 }

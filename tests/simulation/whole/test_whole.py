@@ -43,7 +43,7 @@ def test_no_seed_breaks_a_rule(numbers: range) -> None:
     assert coverage["acknowledged writes"] >= len(numbers)
 
 
-@pytest.mark.lane(TEST_LONG)
+@pytest.mark.lane(TEST_ALL)
 @pytest.mark.parametrize("name", sorted(FOUND))
 def test_a_planted_bug_is_found_by_its_seed_again(name: str) -> None:
     """A change of the product can move what a seed does: then hunt the bug anew, with ``--planted``."""
