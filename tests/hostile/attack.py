@@ -15,19 +15,18 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-import pytest
-
 from migrator.errors import require
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.snapshots import iter_snapshot
+from migrator.machine import THIS_MACHINE, running_on
 from migrator.raft.config import EPOCH_LIMIT
 from migrator.records.batch import BATCH_BYTES_MAX, iter_batches
 from migrator.records.metadata import MetadataRecord
 from migrator.values import value
-from tests.hostile.clock import VirtualLoop, follow
+from tests.hostile.clock import VirtualLoop, VirtualMachine
 from tests.hostile.migrating import MigrationSeat
 from tests.hostile.node import directory_in_memory
 from tests.hostile.outside import OutsideSeat
@@ -78,11 +77,10 @@ def attack(
     kind, turn = SEATS[seed % len(SEATS)], seed // len(SEATS) * SEATS.count(SEATS[seed % len(SEATS)])
     turn = (turn + SEATS[: seed % len(SEATS)].count(kind)) * MESSAGES_A_SEED
     index, failure = -1, ""
-    with pytest.MonkeyPatch.context() as patch, directory_in_memory() as directory:
+    loop = None if kind is OutsideSeat else VirtualLoop()
+    runs_on = THIS_MACHINE if loop is None else VirtualMachine(loop)
+    with running_on(runs_on), directory_in_memory() as directory:
         attacked = _Attack(seed, kind(Path(directory), seed, turn), trace)
-        loop = None if kind is OutsideSeat else VirtualLoop()
-        if loop is not None:
-            follow(loop, patch)
         try:
             with asyncio.Runner(loop_factory=None if loop is None else lambda: loop) as runner:
                 runner.run(attacked.run(count, left_out))

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-import time
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from migrator import clock
+from migrator.machine import Machine
 
 REAL_SECONDS = 30.0
 
@@ -57,6 +53,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.in_threads -= 1
 
 
-def follow(loop: VirtualLoop, patch: pytest.MonkeyPatch) -> None:
-    """Let the process's monotonic clock be that of the loop; the wall clock stays."""
-    patch.setattr(clock, "time", SimpleNamespace(monotonic_ns=lambda: int(loop.now * 1e9), time_ns=time.time_ns))
+class VirtualMachine(Machine):
+    """Its monotonic clock is that of a loop; everything else is this machine's."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def monotonic_ns(self) -> int:
+        return int(self._loop.now * 1e9)

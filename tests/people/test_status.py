@@ -79,7 +79,7 @@ async def test_all_blockers_at_once_a_refused_registration_and_a_pause(
             "broker 2: its registration is refused: UNSUPPORTED_VERSION",
             "broker 3: it runs, but has not registered with the quorum. Set zookeeper.metadata.migration.enable=true",
         )
-        assert "The cluster is at level 21 of metadata.version; broker 2 supports 20 to 20" in refused
+        assert "The cluster is at level 21 of 'metadata.version'; broker 2 supports 20 to 20" in refused
         assert "set its inter.broker.protocol.version to the release" in refused
         assert "broker 2: it runs, but has not registered" not in refused
         assert "restart every broker with the settings of the migration" in refused
