@@ -22,6 +22,7 @@ Rule = Callable[[Sequence[Source]], Iterator[str]]
         (tidy.long_files, "tests/raft/test_x.py", "\n" * 501),
         (tidy.silent_modules, "migrator/raft/x.py", "import os"),
         (tidy.clusters_in_the_short_lane, "tests/raft/test_x.py", "Kafka" + "Cluster(3)"),
+        (tidy.decisions_without_a_row, "docs/adr/0099-x.md", "# 99. A decision"),
         (tidy.named_and_gone, "Makefile", "python tests/" + "gone.py"),
         (tidy.stray_helpers, "tests/raft/helper.py", ""),
         (messages.exceptions_that_are_none, "migrator/raft/x.py", ""),

@@ -13,6 +13,7 @@ RULES: Mapping[str, Callable[[Sequence[Source]], Iterator[str]]] = {
     "a file is read in one sitting": tidy.long_files,
     "every module says what it is for": tidy.silent_modules,
     "every room is in docs/architecture.md": tidy.rooms_without_words,
+    "every decision is in docs/adr/README.md": tidy.decisions_without_a_row,
     "who starts a cluster says in which lane": tidy.clusters_in_the_short_lane,
     "what continuous integration names exists": tidy.named_and_gone,
     "helpers of tests are in support folders": tidy.stray_helpers,

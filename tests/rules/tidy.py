@@ -29,6 +29,8 @@ FORBIDDEN = {
 NAMES_FILES = (".ci/run", "Makefile", ".github/workflows/ci.yml")
 """What continuous integration runs: a file that was moved would be missed only there, where it costs a run."""
 
+DECISIONS = Path("docs/adr")
+
 
 def forbidden(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
@@ -56,6 +58,17 @@ def rooms_without_words(_: Sequence[Source]) -> Iterator[str]:
     for room in (ROOT / "migrator").glob("*/__init__.py"):
         if f"`{room.parent.name}`" not in page:
             yield f"migrator/{room.parent.name}: docs/architecture.md does not know this room"
+
+
+def decisions_without_a_row(sources: Sequence[Source]) -> Iterator[str]:
+    pages = {Path(source.name): source.text for source in sources}
+    index = pages.get(DECISIONS / "README.md", "")
+    for path, text in pages.items():
+        if path.parent != DECISIONS or path.name == "README.md":
+            continue
+        row = f"[{text.splitlines()[0].partition('. ')[2]}]({path.name})"
+        if row not in index:
+            yield f"{path}: docs/adr/README.md has no row {row}"
 
 
 def clusters_in_the_short_lane(sources: Sequence[Source]) -> Iterator[str]:
