@@ -78,20 +78,22 @@ def typed_settings(raw: dict[str, str], source: str) -> Settings:
     for field in dataclasses.fields(Settings):
         if field.name not in HIDDEN_ATTRIBUTES:
             key = key_of_attribute(field.name)
-            values[field.name] = _value(key, explicit, source)
+            values[field.name] = _value(key, raw, explicit, source)
     return Settings(source=source, explicit=explicit, **values)  # type: ignore[arg-type]
 
 
-def _value(key: Key, explicit: dict[str, str], source: str) -> ConfigValue | Secret:
-    text = next((explicit[name] for name in names_of(key.name) if name in explicit), None)
-    if text is None:
+def _value(key: Key, raw: dict[str, str], explicit: dict[str, str], source: str) -> ConfigValue | Secret:
+    name = next((name for name in names_of(key.name) if name in explicit), None)
+    if name is None:
         return None if key.default is None else parse(key.kind, key.default)
+    text = explicit[name]
     try:
         return parse(key.kind, text, key.valid)
     except ValueError as error:
+        where = f"{source}: {key.name}"
+        if raw[name] != text:  # it may be a secret, under the wrong key
+            what, remedy = f"the value that {raw[name]} stands for is no {key.kind}", "Correct the placeholder"
+            raise OperatorError(what, where=where, remedy=remedy) from None
         shown = "" if key.kind == "password" else f" (value {text!r})"
-        raise OperatorError(
-            f"{error}{shown}",
-            where=f"{source}: {key.name}",
-            remedy=f"Kafka's default is {key.default!r}" if key.default else f"Set a {key.kind}",
-        ) from error
+        remedy = f"Kafka's default is {key.default!r}" if key.default else f"Set a {key.kind}"
+        raise OperatorError(f"{error}{shown}", where=where, remedy=remedy) from error

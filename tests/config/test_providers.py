@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,12 @@ def test_keys_of_one_listener_have_placeholders_too_and_passwords_are_trimmed_as
 def test_a_placeholder_that_nobody_resolves_is_no_secret() -> None:
     with pytest.raises(OperatorError, match="is a placeholder"):
         settings_from(MIGRATING | {SECRET: "${vault:secret:encoder}"}, "f")
+
+
+@pytest.mark.parametrize("key", ["node.id", "controller.quorum.election.timeout.ms", "migrator.finish.require.verify"])
+def test_a_value_of_another_file_is_not_shown_also_under_a_key_that_is_no_password(secrets: Path, key: str) -> None:
+    placeholder = f"${{p:{secrets}/allowed:key}}"
+    with pytest.raises(OperatorError) as caught:
+        settings_from(MIGRATING | DIRECTORY | {key: placeholder}, "f")
+    assert placeholder in str(caught.value)
+    assert "of-a-directory" not in "".join(traceback.format_exception(caught.value))
