@@ -30,8 +30,8 @@ from migrator.observe.rates import RateMeter
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers
 from migrator.observe.top_page import Mark, Stage, TopPage, top_page_of
-from migrator.rollout.seeing.quorum_status import SeenQuorum
 from migrator.rpc.ask_quorum import QuorumAsker
+from migrator.seeing.quorum_status import SeenQuorum
 
 STYLES = {Mark.DONE: "green", Mark.NOW: "bold cyan", Mark.AHEAD: "dim"}
 LEAVE = "Ctrl-C ends this view. Nothing else ends with it."

@@ -12,7 +12,7 @@ from migrator.cli.terminal import say
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
 
 
 @click.command("unregister")

@@ -13,6 +13,7 @@ from migrator.controller.kraft_upgrade import MINIMUM_METADATA_VERSION
 from migrator.raft.planner import ClearTarget, PlannerView, Replica, Step, Wait, plan
 from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.records.versions import version_at
+from migrator.seeing.controllers import CANCEL_REASSIGNMENT
 from migrator.values import value
 
 Addresses = frozenset[str]
@@ -73,7 +74,7 @@ def refusals(seen: ObservedMembers) -> Iterator[Wait]:
     if seen.target is not None:
         yield Wait(
             f"A reassignment of the voters to {seen.target} is under way.",
-            "Wait until 'migrator quorum describe' shows no target, or run 'migrator quorum cancel'.",
+            f"{CANCEL_REASSIGNMENT}.",
         )
     yield from _of_the_wanted(seen)
     yield from _of_the_brokers(seen)

@@ -18,31 +18,22 @@ from migrator.controller.kraft_upgrade import reads_voters
 from migrator.controller.quorum_target import target_of, target_text
 from migrator.errors import OperatorError, PeerError
 from migrator.handover.members import Addresses, ObservedBroker, ObservedMembers, with_obstacles
-from migrator.image.model import BrokerRegistration, ControllerRegistration, MetadataImage
+from migrator.image.model import BrokerRegistration, ControllerRegistration
 from migrator.raft.planner import PlannerView, Replica
 from migrator.raft.transport import TransportError
 from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey, VoterSet
 from migrator.records.control import DynamicVoter
 from migrator.records.uuid import ZERO_UUID, Uuid
-from migrator.values import value
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.wire.client import KafkaClient
-from migrator.wire.listener_settings import broker_security, controller_security
-from migrator.wire.observer import NoAnswerError, Observer
-from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
-from migrator.wire.raft_transport import KafkaRaftTransport
-from migrator.wire.remote_image import RemoteImage
-from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
-from migrator.wire.security import ListenerSecurity
+from migrator.wire.listener_settings import broker_security
+from migrator.wire.schemas import build, request_type
 
 ASK_SECONDS = 5.0
 CHANGE_SECONDS = 10.0
 """The leader answers a change of voters once it is committed."""
-PATIENCE_SECONDS = 10.0
-"""With a leader that has not committed anything yet."""
-ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS = 80, 81, 60, 32
+ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, DESCRIBE_CONFIGS = 80, 81, 32
 BROKER_RESOURCE = 4
-CONTROLLERS = 2
-"""DescribeCluster's endpoint type (KIP-919)."""
 FINAL = frozenset(
     {ErrorCode.unsupported_version, ErrorCode.cluster_authorization_failed, ErrorCode.inconsistent_cluster_id}
 )
@@ -52,17 +43,8 @@ WHERE_CONTROLLERS_ARE = ("controller.quorum.bootstrap.servers", "controller.quor
 HostPort = tuple[str, int]
 
 
-@value
-class Described:
-    """The leader's DescribeQuorum, and where the leader listens."""
-
-    at: HostPort
-    partition: Any
-    nodes: Mapping[int, ListenerEndpoint]
-
-
 class MembersSurvey:
-    """One hand-over's eyes and hands. A fresh connection for each question: what ran there may be another process.
+    """One hand-over's eyes and hands.
 
     :param settings: of a controller; says where controllers are, and how to log in at them and at brokers.
     :param wanted: ids of those who shall vote.
@@ -71,67 +53,68 @@ class MembersSurvey:
     def __init__(self, settings: Settings, wanted: Iterable[int]) -> None:
         self._settings = settings
         self._wanted = tuple(ReplicaKey(node_id) for node_id in sorted(set(wanted)))
-        self._security = controller_security(settings)
-        self._seeds: set[HostPort] = {*settings.bootstrap_servers}
-        self._seeds |= {(voter.host, voter.port) for voter in settings.voters}
-        self._committed = -1
-        self._metadata = RemoteImage()
+        self._eyes = QuorumEyes(settings)
 
     async def look(self) -> ObservedMembers | None:
         """The cluster as it is now; None while nobody leads. Who has caught up is measured by what was committed at the
         look before: in a quorum that works, somebody always is a record behind."""
-        found = await self._described()
-        if found is None:
+        look = await self._look()
+        if look.described is None or look.image is None:
             return None
-        self._seeds |= {(at.host, at.port) for at in found.nodes.values()}
-        image = await self._image(found)
-        if image is None:
-            return None
-        controllers = image.cluster.controllers
-        self._seeds |= {(at.host, at.port) for each in controllers.values() for at in _listeners(each, self._listener)}
-        addresses = {node_id: await _addresses_of(each, self._listener) for node_id, each in controllers.items()}
+        image = look.image
+        controllers = {
+            node_id: await _addresses(_places(each, self._listener))
+            for node_id, each in image.cluster.controllers.items()
+        }
         target = target_of(image)
         return ObservedMembers(
-            planner=with_obstacles(self._view(found.partition), addresses),
-            epoch=found.partition.leader_epoch,
+            planner=with_obstacles(self._view(look), controllers),
+            epoch=look.leader_epoch,
             is_finished=not image.features.zk_migration_state.is_under_way,
             level=image.features.metadata_version,
-            kraft_version=_kraft_version(found.partition),
+            kraft_version=_kraft_version(look.described),
             target=None if target is None else target_text(target),
-            controllers=addresses,
+            controllers=controllers,
             brokers=tuple(await asyncio.gather(*map(self._broker, image.cluster.brokers.values()))),
         )
+
+    async def _look(self) -> QuorumLook:
+        look = await self._eyes.look()
+        await self._eyes.close()  # the next look may be made by another event loop
+        return look
 
     async def add(self, key: ReplicaKey) -> str:
         """Have a controller made a voter; what is against that now, empty for nothing.
 
         :raises OperatorError: it is refused, and would be again.
         """
-        found = await self._described()
-        image = None if found is None else await self._image(found)
-        registration = None if image is None else image.cluster.controllers.get(key.node_id)
-        if found is None or registration is None:
+        look = await self._look()
+        registration = None if look.image is None else look.image.cluster.controllers.get(key.node_id)
+        if look.described is None or registration is None:
             return "nobody leads, or the controller has not registered"
         listeners = tuple({"name": at.name, "host": at.host, "port": at.port} for at in registration.listeners)
         timeout = dt.timedelta(seconds=CHANGE_SECONDS)
-        return await self._change(found, ADD_RAFT_VOTER, key, timeout=timeout, listeners=listeners)
+        return await self._change(look, ADD_RAFT_VOTER, key, timeout=timeout, listeners=listeners)
 
     async def remove(self, key: ReplicaKey) -> str:
         """Have a voter removed; answers and errors as `add`."""
-        found = await self._described()
-        if found is None:
+        look = await self._look()
+        if look.described is None:
             return "nobody leads"
-        return await self._change(found, REMOVE_RAFT_VOTER, key)
+        return await self._change(look, REMOVE_RAFT_VOTER, key)
 
-    async def _change(self, found: Described, api_key: int, key: ReplicaKey, **fields: Any) -> str:
+    async def _change(self, look: QuorumLook, api_key: int, key: ReplicaKey, **fields: Any) -> str:
+        leader = int(look.described.leader_id)
+        if leader not in look.addresses:
+            return f"nobody says where controller {leader}, the leader, listens"
         request = build(
             request_type(api_key, 0),
-            cluster_id=await self._cluster_id(found.at),
+            cluster_id=await self._eyes.cluster_id(),
             voter_id=key.node_id,
             voter_directory_id=uuid.UUID(bytes=key.directory_id),
             **fields,
         )
-        answer = await self._ask(found.at, request, seconds=CHANGE_SECONDS + ASK_SECONDS)
+        answer = await self._eyes.ask(look.addresses[leader], request, CHANGE_SECONDS + ASK_SECONDS)
         if answer is None:
             return "the leader did not answer"
         if answer.error_code is ErrorCode.none:
@@ -140,7 +123,7 @@ class MembersSurvey:
         if answer.error_code in FINAL:
             raise OperatorError(
                 f"the leader refuses to change the voters: {why}",
-                where=f"controller {found.partition.leader_id}",
+                where=f"controller {leader}",
                 remedy="See the log of this controller, and 'migrator quorum describe'",
             )
         return why
@@ -149,38 +132,11 @@ class MembersSurvey:
     def _listener(self) -> str:
         return self._settings.controller_listeners[0]
 
-    async def _described(self) -> Described | None:
-        """Of whoever leads, among all controllers that were ever heard of."""
-        topics = ({"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)},)
-        request = build(request_type(DESCRIBE_QUORUM, 2), topics=topics)
-        seeds = sorted(self._seeds)
-        for at, answer in zip(seeds, await asyncio.gather(*(self._ask(at, request) for at in seeds)), strict=True):
-            if answer is None or answer.error_code is not ErrorCode.none or not answer.topics:
-                continue
-            partition = answer.topics[0].partitions[0]
-            if partition.error_code is ErrorCode.none and partition.high_watermark >= 0:
-                return Described(at, partition, _nodes(answer, self._listener))
-        return None
-
-    async def _image(self, found: Described) -> MetadataImage | None:
-        leader = ListenerEndpoint(self._listener, *found.at)
-        transport = KafkaRaftTransport(
-            self._settings.node_id, {**found.nodes, found.partition.leader_id: leader}.get, security=self._security
-        )
-        try:
-            peers = (found.partition.leader_id,)
-            observer = Observer(transport, peers, None, patience_seconds=PATIENCE_SECONDS, gives_up=True)
-            return await self._metadata.advance(observer)
-        except NoAnswerError:
-            return None
-        finally:
-            await transport.close()
-
-    def _view(self, partition: Any) -> PlannerView:
+    def _view(self, look: QuorumLook) -> PlannerView:
+        partition, before = look.described, look.committed_before
         rows = (*partition.current_voters, *partition.observers)
         now = max(row.last_fetch_timestamp for row in rows)
-        before, self._committed = self._committed, partition.high_watermark
-        committed = min(before, self._committed) if before >= 0 else self._committed
+        committed = min(before, partition.high_watermark) if before >= 0 else partition.high_watermark
         replicas = tuple(self._replica(row, now, committed) for row in rows)
         voters = VoterSet.of(
             DynamicVoter(row.replica_id, _directory(row), (), STATIC_RANGE) for row in partition.current_voters
@@ -193,11 +149,6 @@ class MembersSurvey:
         is_live = now - row.last_fetch_timestamp <= self._settings.controller_quorum_fetch_timeout_ms
         is_caught_up = is_live and row.log_end_offset >= committed
         return Replica(ReplicaKey(row.replica_id, _directory(row)), row.log_end_offset, is_live, is_caught_up)
-
-    async def _cluster_id(self, at: HostPort) -> str | None:
-        fields = {"include_cluster_authorized_operations": False, "endpoint_type": CONTROLLERS}
-        answer = await self._ask(at, build(request_type(DESCRIBE_CLUSTER, 1), **fields))
-        return None if answer is None or answer.error_code is not ErrorCode.none else str(answer.cluster_id)
 
     async def _broker(self, registration: BrokerRegistration) -> ObservedBroker:
         """What its own configuration says, which only the broker itself knows."""
@@ -219,7 +170,7 @@ class MembersSurvey:
             include_synonyms=False,
             include_documentation=False,
         )
-        answer = await self._ask((at.host, at.port), request, broker_security(self._settings))
+        answer = await self._ask_broker((at.host, at.port), request)
         if answer is None:
             return ObservedBroker(registration.broker_id, reads, frozenset(), f"no answer at {at.host}:{at.port}")
         (found,) = answer.results
@@ -228,12 +179,10 @@ class MembersSurvey:
         texts = {config.name: config.value or "" for config in found.configs}
         return ObservedBroker(registration.broker_id, reads, await _addresses(_configured(texts)))
 
-    async def _ask(
-        self, at: HostPort, request: Any, security: ListenerSecurity | None = None, seconds: float = ASK_SECONDS
-    ) -> Any:
-        client = KafkaClient(*at, "handover", security=security or self._security)
+    async def _ask_broker(self, at: HostPort, request: Any) -> Any:
+        client = KafkaClient(*at, "handover", security=broker_security(self._settings))
         try:
-            return await client.request(request, seconds)
+            return await client.request(request, ASK_SECONDS)
         except (TransportError, PeerError):
             return None
         finally:
@@ -250,21 +199,8 @@ def _kraft_version(partition: Any) -> int:
     return int(all(row.replica_directory_id is not None for row in partition.current_voters))
 
 
-def _nodes(answer: Any, listener: str) -> dict[int, ListenerEndpoint]:
-    return {
-        node.node_id: ListenerEndpoint(at.name, at.host, at.port)
-        for node in answer.nodes
-        for at in node.listeners
-        if at.name == listener
-    }
-
-
-def _listeners(registration: ControllerRegistration, listener: str) -> list[Any]:
-    return [at for at in registration.listeners if at.name == listener]
-
-
-async def _addresses_of(registration: ControllerRegistration, listener: str) -> Addresses:
-    return await _addresses((at.host, at.port) for at in _listeners(registration, listener))
+def _places(registration: ControllerRegistration, listener: str) -> list[HostPort]:
+    return [(at.host, at.port) for at in registration.listeners if at.name == listener]
 
 
 def _configured(texts: Mapping[str, str]) -> list[HostPort]:

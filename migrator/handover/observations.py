@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen
 from migrator.values import value
-
-
-class Program(Enum):
-    """What answers on a voter's controller listener."""
-
-    OURS = "migrator"
-    STOCK = "Kafka"
-
-
-@value
-class ObservedVoter:
-    """``program`` None: nobody answers. ``end_offset`` is that of its log as the leader knows it, -1 unknown."""
-
-    node_id: int
-    program: Program | None
-    end_offset: int = -1
 
 
 @value
 class ObservedQuorum:
-    """``leader_id`` None: nobody leads, or nobody can be asked. ``high_watermark``: what is committed, or was a moment
-    ago. ``finished``: whether the committed metadata say that the migration is over, or never was; None: unknown.
-    ``level`` is the finalized metadata.version, 0 unknown. ``target``: of a reassignment, empty without one."""
+    """``leader_id`` None: nobody leads, or nobody can be asked. ``finished``: whether the committed metadata say that
+    the migration is over, or never was; None: unknown. ``level`` is the finalized metadata.version, 0 unknown.
+    ``target``: of a reassignment, empty without one."""
 
-    voters: Mapping[int, ObservedVoter]
+    voters: Mapping[int, ControllerSeen]
     leader_id: int | None = None
-    high_watermark: int = -1
     finished: bool | None = None
     level: int = 0
     target: str = ""
@@ -40,13 +23,13 @@ class ObservedQuorum:
     def is_up(self, node_id: int) -> bool:
         """Whether a voter answers and has everything that is committed."""
         voter = self.voters[node_id]
-        return self.leader_id is not None and voter.program is not None and voter.end_offset >= self.high_watermark
+        return self.leader_id is not None and voter.program is not None and voter.lag_records == 0
 
     def missing(self, node_id: int) -> tuple[int, ...]:
         """The other voters that are away or behind."""
         return tuple(other for other in sorted(self.voters) if other != node_id and not self.is_up(other))
 
-    def others_of(self, program: Program, node_id: int) -> tuple[int, ...]:
+    def others_of(self, program: ControllerProgram, node_id: int) -> tuple[int, ...]:
         """The other voters that run a program."""
         return tuple(
             other for other, voter in sorted(self.voters.items()) if other != node_id and voter.program is program

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from migrator.handover.observations import LocalNode, ObservedQuorum, ObservedVoter, Program
+from migrator.handover.observations import LocalNode, ObservedQuorum
 from migrator.handover.target_release import TargetRelease
 from migrator.records.versions import version_at
+from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerProgram, ControllerSeen
 from migrator.values import value
 
 
@@ -59,11 +60,11 @@ def next_step(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> Hand
     refusal = _refusal(node, quorum, wanted)
     if refusal is not None:
         return refusal
-    if voter.program is Program.STOCK:
+    if voter.program is ControllerProgram.STOCK:
         return _joined(voter, quorum)
     if not node.file_written:
         return HandoverStep(node.node_id, Action.WRITE_FILE)
-    if voter.program is Program.OURS:
+    if voter.program is ControllerProgram.MIGRATOR:
         return _stop(node, quorum, wanted)
     if node.directory.in_use:
         return _wait(
@@ -72,7 +73,7 @@ def next_step(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> Hand
     return _start(node, quorum, wanted)
 
 
-def _wait(node: LocalNode | ObservedVoter, why: str, remedy: str = "") -> HandoverStep:
+def _wait(node: LocalNode | ControllerSeen, why: str, remedy: str = "") -> HandoverStep:
     return HandoverStep(node.node_id, Action.WAIT, why, remedy)
 
 
@@ -99,7 +100,7 @@ def _refusal(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> Hando
             node.node_id,
             Action.REFUSE,
             f"a reassignment of the voters to {quorum.target} is under way",
-            "Wait until 'migrator quorum describe' shows no target, or run 'migrator quorum cancel'",
+            CANCEL_REASSIGNMENT,
         )
     level = quorum.level or seen.level
     if level and not wanted.target.lowest <= level <= wanted.target.highest:
@@ -113,16 +114,13 @@ def _refusal(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> Hando
     return None
 
 
-def _joined(voter: ObservedVoter, quorum: ObservedQuorum) -> HandoverStep:
+def _joined(voter: ControllerSeen, quorum: ObservedQuorum) -> HandoverStep:
     if quorum.is_up(voter.node_id):
         return HandoverStep(voter.node_id, Action.DONE)
     if quorum.leader_id is None:
         return _wait(voter, "Kafka's controller runs, but the quorum has no leader yet")
-    return _wait(
-        voter,
-        f"Kafka's controller runs, and has {max(0, voter.end_offset)} of {quorum.high_watermark} records",
-        "See its log",
-    )
+    behind = "nobody says how far it is" if voter.lag_records < 0 else f"is {voter.lag_records} records behind"
+    return _wait(voter, f"Kafka's controller runs, and {behind}", "See its log")
 
 
 def _stop(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
@@ -142,7 +140,7 @@ def _stop(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> Handover
 
 def _start(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
     seen = node.directory
-    ours = quorum.others_of(Program.OURS, node.node_id)
+    ours = quorum.others_of(ControllerProgram.MIGRATOR, node.node_id)
     if wanted.way is Way.DIRECTORY and ours:
         names = ", ".join(map(str, ours))
         return _wait(node, f"controllers {names} still run this program", "Run this command on their machines too")

@@ -14,6 +14,7 @@ from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.observe.status import ImagesStatus
 from migrator.rollout.nodes import Node
+from migrator.seeing.controllers import ControllerProgram, QuorumSeen
 from migrator.values import value
 
 if TYPE_CHECKING:
@@ -172,31 +173,6 @@ class PartitionsSeen:
     topics: int = -1
 
 
-class ControllerProgram(Enum):
-    """What runs as a voter."""
-
-    MIGRATOR = "this program"
-    STOCK = "Kafka"
-
-
-@value
-class ControllerSeen:
-    """``migration_on`` is None when nobody knows. ``lag_records``: behind the leader, -1 unknown."""
-
-    node_id: int
-    program: ControllerProgram | None
-    migration_on: bool | None = None
-    lag_records: int = -1
-
-
-@value
-class QuorumSeen:
-    """``leader_id`` is None while nobody leads. Voters by id, those that do not answer (``program`` None) too."""
-
-    leader_id: int | None
-    voters: Mapping[int, ControllerSeen]
-
-
 @value
 class MigrationSeen:
     """``state`` is the label of a `PublicState`, "" while nobody knows. ``write_behind_lag``: records, -1 unknown.
@@ -260,6 +236,7 @@ class Gate(Enum):
     MAY_STOP = "no partition gets worse by a stop of these brokers together than by one of them"
     QUORUM_HEALTHY = "a controller leads, and every voter has every committed record"
     OTHERS_CAUGHT_UP = "every other voter has every committed record"
+    VOTERS_SETTLED = "no reassignment of the voters is under way"
     BROKER_GONE = "the broker has left ZooKeeper and the quorum"
     BROKER_BACK = "the broker serves again, in the mode, release and settings that are expected"
     CONTROLLER_BACK = "the controller answers again, and has every committed record"

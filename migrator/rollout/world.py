@@ -25,8 +25,8 @@ from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
 from migrator.rollout.seeing.brokers import BrokerEyes
 from migrator.rollout.seeing.leader_says import LeaderSays, by_command
 from migrator.rollout.seeing.observer import ClusterObserver
-from migrator.rollout.seeing.quorum import QuorumEyes
 from migrator.rollout.seeing.zookeeper import ZooKeeperEyes
+from migrator.seeing.quorum import QuorumEyes
 from migrator.values import value
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 

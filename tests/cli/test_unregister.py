@@ -13,7 +13,7 @@ import migrator
 from migrator.cli.unregister import may_unregister
 from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
-from migrator.rollout.seeing.quorum import QuorumLook
+from migrator.seeing.quorum import QuorumLook
 from tests.migration.support.builders import broker, cluster
 from tests.patience import PATIENCE_SECONDS
 

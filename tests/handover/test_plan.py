@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.handover.observations import LocalNode, MetadataDirectory, ObservedQuorum, ObservedVoter, Program
+from migrator.handover.observations import LocalNode, MetadataDirectory, ObservedQuorum
 from migrator.handover.plan import Action, Handover, HandoverStep, Way, choose, next_step
 from migrator.handover.target_release import GONE_IN_4, parse_target
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen
 
-OURS, STOCK, AWAY = Program.OURS, Program.STOCK, None
+OURS, STOCK, AWAY = ControllerProgram.MIGRATOR, ControllerProgram.STOCK, None
 LEVEL = 21
 ROLLING = Handover(parse_target("3.9.1"), Way.ROLLING)
 BY_DIRECTORY = Handover(parse_target("4.1.0"), Way.DIRECTORY)
@@ -20,14 +21,19 @@ EMPTY = MetadataDirectory(formatted=True)
 
 
 def quorum(
-    *programs: Program | None, leader: int | None = 1, ends: tuple[int, ...] = (), finished: bool | None = True
+    *programs: ControllerProgram | None,
+    leader: int | None = 1,
+    lags: tuple[int, ...] = (),
+    finished: bool | None = True,
 ) -> ObservedQuorum:
-    """Voters 1, 2, ...; who answers has everything unless ``ends`` says otherwise."""
+    """Voters 1, 2, ...; who answers has everything unless ``lags`` says otherwise."""
     voters = {
-        number: ObservedVoter(number, program, ends[number - 1] if ends else (-1 if program is None else 100))
+        number: ControllerSeen(
+            number, program, lag_records=lags[number - 1] if lags else (-1 if program is None else 0)
+        )
         for number, program in enumerate(programs, 1)
     }
-    return ObservedQuorum(voters, leader, 100 if leader else -1, finished, LEVEL if finished is not None else 0)
+    return ObservedQuorum(voters, leader, finished, LEVEL if finished is not None else 0)
 
 
 def step(
@@ -47,7 +53,7 @@ def test_the_way_of_one_voter() -> None:
     assert step(quorum(OURS, OURS, OURS)).action is Action.STOP
     assert step(quorum(OURS, AWAY, OURS), directory=MetadataDirectory(in_use=True)).action is Action.WAIT
     assert step(quorum(OURS, AWAY, OURS)).action is Action.START
-    assert step(quorum(OURS, STOCK, OURS, ends=(100, 40, 100))).action is Action.WAIT
+    assert step(quorum(OURS, STOCK, OURS, lags=(0, 60, 0))).action is Action.WAIT
     assert step(quorum(OURS, STOCK, OURS)).action is Action.DONE
 
 
@@ -61,7 +67,7 @@ def test_nothing_is_begun_while_the_voters_are_reassigned(wanted: Handover) -> N
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
 @pytest.mark.parametrize("programs", list(itertools.product((OURS, STOCK, AWAY), repeat=3)))
 def test_nothing_is_begun_before_the_end_of_the_migration(
-    programs: tuple[Program | None, ...], wanted: Handover
+    programs: tuple[ControllerProgram | None, ...], wanted: Handover
 ) -> None:
     assert step(quorum(*programs, finished=False), wanted).action is Action.REFUSE
     assert "not finished" in step(quorum(*programs, finished=False), wanted).why
@@ -71,7 +77,7 @@ def test_nothing_is_begun_before_the_end_of_the_migration(
     "seen",
     [
         quorum(OURS, OURS, AWAY),
-        quorum(STOCK, OURS, OURS, ends=(40, 100, 100), leader=3),
+        quorum(STOCK, OURS, OURS, lags=(60, 0, 0), leader=3),
         quorum(OURS, OURS, OURS, leader=None),
     ],
 )
@@ -87,7 +93,7 @@ def test_who_is_down_is_started_whoever_else_is_down() -> None:
 
 def test_an_empty_directory_needs_all_the_others() -> None:
     for empty in (EMPTY, MetadataDirectory()):
-        for behind in (quorum(OURS, AWAY, AWAY), quorum(OURS, AWAY, STOCK, ends=(100, -1, 99))):
+        for behind in (quorum(OURS, AWAY, AWAY), quorum(OURS, AWAY, STOCK, lags=(0, -1, 1))):
             assert step(behind, directory=empty).action is Action.WAIT
         assert step(quorum(OURS, AWAY, OURS, leader=None), directory=empty).action is Action.WAIT
     assert step(quorum(OURS, AWAY, STOCK), directory=MetadataDirectory()).action is Action.FORMAT
@@ -114,7 +120,7 @@ def test_the_last_of_ours_says_itself_that_the_migration_is_finished() -> None:
 
 def test_releases() -> None:
     assert step(quorum(OURS, OURS, OURS), Handover(parse_target("4.1.0"), Way.ROLLING)).action is Action.REFUSE
-    old = ObservedQuorum(quorum(OURS, OURS, OURS).voters, 1, 100, finished=True, level=6)
+    old = ObservedQuorum(quorum(OURS, OURS, OURS).voters, 1, finished=True, level=6)
     assert step(old, BY_DIRECTORY).action is Action.REFUSE
     assert "3.3-IV2" in step(old, BY_DIRECTORY).why
     assert step(old).action is Action.STOP

@@ -15,7 +15,8 @@ from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.file_ahead import FileAheadError
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import ControllerSeen, ExecutorError, Observation
+from migrator.rollout.ports import ExecutorError, Observation
+from migrator.seeing.controllers import ControllerSeen
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

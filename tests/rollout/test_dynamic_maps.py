@@ -13,8 +13,8 @@ from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from migrator.rollout.seeing.brokers import BrokerAnswer
 from migrator.rollout.seeing.observer import brokers_seen
-from migrator.rollout.seeing.quorum import QuorumLook
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperLook
+from migrator.seeing.quorum import QuorumLook
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

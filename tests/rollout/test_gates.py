@@ -18,15 +18,13 @@ from migrator.rollout.plan.modes import CONNECT
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
-    ControllerProgram,
-    ControllerSeen,
     Gate,
     GateQuestion,
     MigrationSeen,
     Observation,
     PartitionsSeen,
-    QuorumSeen,
 )
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 
 ZOOKEEPER, MIGRATING, KRAFT = BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING, BrokerMode.KRAFT
 OURS, STOCK = ControllerProgram.MIGRATOR, ControllerProgram.STOCK
@@ -55,6 +53,12 @@ def with_voters(*voters: ControllerSeen, leader: int | None = 3002) -> Observati
     return replace(GOOD, quorum=QuorumSeen(leader, {each.node_id: each for each in voters}))
 
 
+def with_target(target: str | None) -> Observation:
+    """Of a reassignment of the voters."""
+    assert GOOD.quorum is not None
+    return replace(GOOD, quorum=replace(GOOD.quorum, target=target))
+
+
 def without_voter(seen: Observation, node_id: int) -> Observation:
     """The controller does not answer."""
     assert seen.quorum is not None
@@ -79,7 +83,7 @@ GOOD = Observation(
     cluster_id="id",
     brokers={1: broker(), 2: replace(broker(), broker_id=2)},
     partitions=PartitionsSeen(),
-    quorum=QuorumSeen(3002, {each: voter(each) for each in (3001, 3002, 3003)}),
+    quorum=QuorumSeen(3002, {each: voter(each) for each in (3001, 3002, 3003)}, target=""),
     migration=MigrationSeen(PublicState.DUAL_WRITE.label, 0),
     controller_broker=1,
     zookeeper_answers=True,
@@ -89,6 +93,7 @@ OPEN = ""
 
 PARTITIONS = GateQuestion(Gate.PARTITIONS_HEALTHY)
 QUORUM = GateQuestion(Gate.QUORUM_HEALTHY)
+SETTLED = GateQuestion(Gate.VOTERS_SETTLED)
 OTHERS = GateQuestion(Gate.OTHERS_CAUGHT_UP, C1)
 GONE = GateQuestion(Gate.BROKER_GONE, B1)
 BACK = GateQuestion(Gate.BROKER_BACK, B1, ZOOKEEPER, broker(stamp="1"))
@@ -169,6 +174,9 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (OTHERS, with_voters(voter(), voter(3002, lag=9)), "controller 3002: is 9 records behind"),
     (OTHERS, with_voters(voter(), leader=None), "no controller leads"),
     (OTHERS, NOTHING, "no controller answers"),
+    (SETTLED, with_target(""), OPEN),
+    (SETTLED, with_target("4,5,6"), "a reassignment to 4,5,6 is under way"),
+    (SETTLED, with_target(None), "nobody says whether they are being reassigned"),
     (GONE, replace(GOOD, brokers={}), OPEN),
     (GONE, with_broker(broker(None)), OPEN),
     (GONE, with_broker(broker(serving=False)), "broker-1: is still registered, in ZooKeeper mode"),
@@ -299,6 +307,7 @@ def test_what_nobody_saw_opens_no_gate(seen: Observation) -> None:
         Gate.MAY_STOP: seen.partitions,
         Gate.QUORUM_HEALTHY: seen.quorum,
         Gate.OTHERS_CAUGHT_UP: seen.quorum,
+        Gate.VOTERS_SETTLED: seen.quorum,
         Gate.BROKER_GONE: seen.brokers,
         Gate.BROKER_BACK: seen.brokers,
         Gate.CONTROLLER_BACK: seen.quorum,

@@ -230,3 +230,15 @@ def test_an_abort_ends_the_wait_for_a_gate(tmp_path: Path, gate: str) -> None:
     operator.cluster.points.at = nothing
     operator.cluster.lagging = set()
     assert operator.resume() is Ending.COMPLETE
+
+
+def test_kafkas_controllers_take_over_only_when_no_reassignment_of_the_voters_is_under_way(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path, Phase.FINISH)
+    operator.cluster.target = "3001,3002,3004"
+    restarts = operator.cluster.restarts.copy()
+    with pytest.raises(GateTimeoutError, match=r"3001,3002,3004 is under way.*quorum cancel"):
+        operator.resume()
+    assert operator.cluster.restarts == restarts
+    operator.cluster.target = ""
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations

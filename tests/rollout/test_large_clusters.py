@@ -20,8 +20,8 @@ from migrator.rollout.ports import Observation
 from migrator.rollout.seeing import observer
 from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes, PartitionList
 from migrator.rollout.seeing.observer import ClusterObserver
-from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config

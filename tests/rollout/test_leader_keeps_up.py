@@ -19,9 +19,9 @@ from migrator.rollout.gates.gates import judge
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import Gate, GateQuestion, MigrationSeen, Observation
 from migrator.rollout.seeing.observer import migration_seen
-from migrator.rollout.seeing.quorum import QuorumLook
-from migrator.rollout.seeing.stock_leader import BEHIND_SECONDS, CommittedBefore, StockLeader
 from migrator.rollout.seeing.zookeeper import ZooKeeperLook
+from migrator.seeing.quorum import QuorumLook
+from migrator.seeing.stock_leader import BEHIND_SECONDS, CommittedBefore, StockLeader
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator

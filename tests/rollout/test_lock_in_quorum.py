@@ -19,7 +19,8 @@ from migrator.rollout.lock.places import FilePlace
 from migrator.rollout.lock.quorum import LeaderLock, QuorumAwayError, QuorumPlace, answer_of, our_leader
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import ControllerProgram, ControllerSeen, LockedError, QuorumSeen
+from migrator.rollout.ports import LockedError
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 from tests.cli.test_quorum import file_of, leader_id, said, served
 from tests.node.support.cluster import until
 from tests.node.support.dynamic import DynamicCluster

@@ -20,16 +20,10 @@ from migrator.parts.kafka import StockKafka
 from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.inventory import parse_inventory
 from migrator.rollout.plan.modes import CONNECT, watched_keys
-from migrator.rollout.ports import (
-    BrokerMode,
-    BrokerSeen,
-    ControllerProgram,
-    Gate,
-    GateQuestion,
-    Observation,
-)
-from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation
 from migrator.rollout.world import World, open_world
+from migrator.seeing.controllers import ControllerProgram
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace

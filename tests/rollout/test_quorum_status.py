@@ -14,9 +14,9 @@ from migrator.image.model import EMPTY_IMAGE
 from migrator.observe.status import BrokerState, NodeRole, silent_voters
 from migrator.observe.status_page import Answers, page_of, problems_of
 from migrator.records.metadata import ZkMigrationState
-from migrator.rollout.ports import ControllerProgram, ControllerSeen, QuorumSeen
-from migrator.rollout.seeing.quorum import QuorumLook
-from migrator.rollout.seeing.quorum_status import status_of
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
+from migrator.seeing.quorum import QuorumLook
+from migrator.seeing.quorum_status import status_of
 from migrator.wire.raft_codec import ListenerEndpoint
 from tests.migration.support.builders import broker, cluster
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from migrator.config.load import typed_settings
-from migrator.rollout.seeing import quorum
-from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.seeing import quorum
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
 from tests.wire.support.snapshot_leader import SnapshotLeader, serving
 
 

@@ -52,14 +52,14 @@ from migrator.rollout.ports import (
     MigrationSeen,
     Observation,
     PartitionsSeen,
-    QuorumSeen,
 )
 from migrator.rollout.seeing.brokers import BrokerAnswer, of_image, partitions_in
 from migrator.rollout.seeing.brokers import State as PartitionState
 from migrator.rollout.seeing.leader_says import of_json, of_status
 from migrator.rollout.seeing.observer import brokers_seen, migration_seen, min_isr_of, whole
-from migrator.rollout.seeing.quorum import QuorumLook
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperLook
+from migrator.seeing.controllers import QuorumSeen
+from migrator.seeing.quorum import QuorumLook
 from migrator.wire.encode import encode_entity
 from migrator.wire.schemas import METADATA, build, response_type
 

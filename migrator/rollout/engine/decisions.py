@@ -13,7 +13,8 @@ from migrator.rollout.engine.looks import is_down, is_silent, may_be_dual_writin
 from migrator.rollout.journal.progress import StepProgress
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.steps import Act, Condition, Phase, Step
-from migrator.rollout.ports import BrokerMode, ControllerProgram, Observation
+from migrator.rollout.ports import BrokerMode, Observation
+from migrator.seeing.controllers import ControllerProgram
 
 COPIED = (PublicState.MIGRATE_ZK_DATA.label, PublicState.DUAL_WRITE.label, PublicState.FINISHED.label)
 KRAFT_OR_UNSEEN = (None, BrokerMode.KRAFT)

@@ -9,7 +9,8 @@ from migrator.rollout.journal.progress import StepProgress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.steps import Step
-from migrator.rollout.ports import BrokerMode, BrokerSeen, ControllerProgram, Observation
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
+from migrator.seeing.controllers import ControllerProgram
 
 MODES = {
     FileMode.BROKER_ZOOKEEPER: BrokerMode.ZOOKEEPER,

@@ -17,8 +17,6 @@ from migrator.rollout.gates.placements import harmed, without_replicas_on
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
-    ControllerProgram,
-    ControllerSeen,
     Gate,
     GateQuestion,
     Observation,
@@ -26,6 +24,7 @@ from migrator.rollout.ports import (
     Placement,
     Waiting,
 )
+from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerProgram, ControllerSeen
 
 ORDER = [state.label for state in PublicState]
 NAMED_MAX = 5
@@ -55,7 +54,6 @@ JOINS_QUORUM = (
 )
 NOT_SERVING = "is registered, but does not serve yet"
 ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
-
 IMAGES_DIFFER = (
     "See 'migrator status'. Each controller compares its metadata with its own log. The one that is wrong stops: start "
     "it again, and it reads its log anew"
@@ -203,6 +201,15 @@ def _behind(voter: ControllerSeen) -> Found:
         yield Waiting(who, f"is {number_of(voter.lag_records, 'record')} behind", SEE_CONTROLLER)
     elif voter.lag_records < 0:
         yield Waiting(who, "nobody says how far it is behind", SEE_STATUS)
+
+
+def _voters_settled(_: GateQuestion, seen: Observation) -> Found:
+    """Kafka's controllers carry no reassignment out: half of it would stay."""
+    target = None if seen.quorum is None else seen.quorum.target
+    if target is None:
+        yield Waiting("voters", _unknown("nobody says whether they are being reassigned", seen), REACH_CONTROLLERS)
+    elif target:
+        yield Waiting("voters", f"a reassignment to {target} is under way", CANCEL_REASSIGNMENT)
 
 
 def _broker_gone(question: GateQuestion, seen: Observation) -> Found:
@@ -473,6 +480,7 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.MAY_STOP: _may_stop,
     Gate.QUORUM_HEALTHY: _quorum_healthy,
     Gate.OTHERS_CAUGHT_UP: _others_caught_up,
+    Gate.VOTERS_SETTLED: _voters_settled,
     Gate.BROKER_GONE: _broker_gone,
     Gate.BROKER_BACK: _broker_back,
     Gate.CONTROLLER_BACK: _controller_back,

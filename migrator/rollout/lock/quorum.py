@@ -12,8 +12,9 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.observe.status import LockAnswer
 from migrator.rollout.lock.places import LockEntry, encoded, parsed
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import ControllerProgram, Executor, ExecutorError, QuorumSeen
+from migrator.rollout.ports import Executor, ExecutorError
 from migrator.rpc.find_controller import leading_controller
+from migrator.seeing.controllers import ControllerProgram, QuorumSeen
 
 ASK_SECONDS = 10.0
 THERE_SECONDS = 30.0

@@ -14,7 +14,8 @@ from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import OF_BROKERS, FileMode
 from migrator.rollout.plan.steps import Act, Condition, Direction, Job, Phase, Step
-from migrator.rollout.ports import BrokerMode, ControllerProgram, Gate, GateQuestion
+from migrator.rollout.ports import BrokerMode, Gate, GateQuestion
+from migrator.seeing.controllers import ControllerProgram
 
 INELIGIBLE, DUAL_WRITE, FINISHED = (
     GateQuestion(Gate.MIGRATION_STATE, state=state.label)
@@ -132,7 +133,7 @@ def _hand_over(inventory: Inventory) -> Iterator[Step]:
             FileMode.STOCK,
             condition=Condition.NOT_STOCK,
             successor=inventory.controllers.stock[node.node_id],
-            before=(FINISHED, GateQuestion(Gate.OTHERS_CAUGHT_UP, node)),
+            before=(FINISHED, GateQuestion(Gate.VOTERS_SETTLED), GateQuestion(Gate.OTHERS_CAUGHT_UP, node)),
             after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=ControllerProgram.STOCK), QUORUM),
         )
 

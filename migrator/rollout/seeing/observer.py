@@ -12,13 +12,14 @@ from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.records.metadata import Endpoint
 from migrator.records.versions import version_at
-from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen, QuorumSeen
+from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen
 from migrator.rollout.seeing.brokers import MIN_ISR, BrokerAnswer, BrokerEyes, PartitionList, of_image
 from migrator.rollout.seeing.leader_says import LeaderSays, by_asker
-from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
-from migrator.rollout.seeing.stock_leader import StockLeader
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
 from migrator.rpc.ask_quorum import QuorumAsker
+from migrator.seeing.controllers import QuorumSeen
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.seeing.stock_leader import StockLeader
 
 QUORUM_RULES = (PublicState.DUAL_WRITE, PublicState.FINISHED)
 WRITES = (State.DUAL_WRITING.value, State.FINISHING.value, State.COMPLETING.value, State.FINISHED.value)

@@ -20,15 +20,13 @@ from migrator.rollout.plan.modes import BETWEEN_BROKERS, FileMode, watched_keys
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
-    ControllerProgram,
-    ControllerSeen,
     FileChangedError,
     MigrationSeen,
     Observation,
     Output,
     PartitionsSeen,
-    QuorumSeen,
 )
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 from tests.rollout.support.model_files import SECRET, broker_file, controller_file, from_outside
 from tests.rollout.support.model_hosts import ModelHosts
 from tests.rollout.support.model_pieces import (
@@ -126,6 +124,8 @@ class ModelCluster(ModelHosts):
         """Nodes that the operator has left out: without them a majority may be lost for a while."""
         self.forced: set[int] = set()
         """Voters that the leader was ordered to end without."""
+        self.target = ""
+        """Of a reassignment of the voters."""
         self.leader = -1
         """Who leads while it runs; else the first one that does."""
         self.new_leader = False
@@ -424,7 +424,7 @@ class ModelCluster(ModelHosts):
             return None
         leader = self.leader if self.leader in up else min(up)
         if 2 * len(up) > len(voters):
-            return QuorumSeen(leader, voters)
+            return QuorumSeen(leader, voters, target=self.target)
         return QuorumSeen(None, {voter: replace(each, lag_records=-1) for voter, each in voters.items()})
 
     def _voter(self, node: Node) -> ControllerSeen:

@@ -13,7 +13,8 @@ from migrator.rollout.gates.placements import Placements
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode, file_mode
-from migrator.rollout.ports import BrokerMode, ControllerProgram, ControllerSeen, PartitionsSeen, QuorumSeen
+from migrator.rollout.ports import BrokerMode, PartitionsSeen
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 from migrator.values import value
 
 INELIGIBLE, _, DUAL_WRITE, FINISHED = (state.label for state in PublicState)

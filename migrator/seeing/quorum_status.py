@@ -25,7 +25,7 @@ from migrator.observe.status import (
 )
 from migrator.records.metadata import ZkMigrationState
 from migrator.records.versions import version_at
-from migrator.rollout.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.values import value
 
 INTERNAL = {

@@ -9,17 +9,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from migrator.config.settings import Settings
-from migrator.errors import MigratorError
+from migrator.controller.quorum_target import target_of, target_text
+from migrator.errors import MigratorError, PeerError
 from migrator.image.model import MetadataImage
 from migrator.raft.transport import TransportError
-from migrator.rollout.ports import ControllerProgram, ControllerSeen, QuorumSeen
-from migrator.rollout.seeing.stock_leader import CommittedBefore
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
+from migrator.seeing.stock_leader import CommittedBefore
 from migrator.values import value
 from migrator.verify.kraft.observed import by_address
 from migrator.wire.client import KafkaClient
@@ -42,6 +43,9 @@ CATCH_UP_SECONDS = 600.0
 """For all that is committed: as long as a gate waits, unless the inventory says otherwise."""
 DESCRIBE_VERSIONS = VersionRange(0, 2)
 CLIENT_ID = "migrator-rollout"
+DESCRIBE_CLUSTER = 60
+CONTROLLERS = 2
+"""DescribeCluster's endpoint type (KIP-919)."""
 NODE_ID = -1
 """We are no node."""
 
@@ -113,6 +117,7 @@ class QuorumEyes:
             return QuorumLook(seen, None, before, ("no controller leads the quorum",), addresses=self._endpoints)
         image, why = await self._read(int(described.leader_id))
         whys, epoch = (why,) if why else (), int(described.leader_epoch)
+        seen = replace(seen, target=_target(seen, image))
         return QuorumLook(seen, image, before, whys, described, self._endpoints, earlier, epoch)
 
     async def catch_up(self, tell: Callable[[str], None]) -> None:
@@ -129,21 +134,36 @@ class QuorumEyes:
                         return
                     tell(why)
 
+    async def cluster_id(self) -> str | None:
+        """Of the cluster, as any controller says it; None when none does."""
+        request = build(
+            request_type(DESCRIBE_CLUSTER, 1), include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
+        )
+        for at in {**self._bootstrap, **self._endpoints}.values():
+            answer = await self.ask(at, request)
+            if answer is not None and answer.error_code is ErrorCode.none:
+                return str(answer.cluster_id)
+        return None
+
     async def unregister(self, broker_id: int) -> str:
         """Remove a broker's registration; says why that failed, or ""."""
         described, _ = await self._describe()
         at = None if described is None else self._endpoints.get(int(described.leader_id))
         if at is None:
             return f"no controller leads{self._why}"
-        client = KafkaClient(at.host, at.port, CLIENT_ID, security=self._security)
-        try:
-            answer = await client.request(build(request_type(UNREGISTER_BROKER, 0), broker_id=broker_id), ASK_SECONDS)
-        except TransportError as error:
-            return str(error)
-        finally:
-            await client.close()
+        answer = await self.ask(at, build(request_type(UNREGISTER_BROKER, 0), broker_id=broker_id))
+        if answer is None:
+            return self._why.removeprefix(": ")
         gone = answer.error_code in (ErrorCode.none, ErrorCode.broker_id_not_registered)
         return "" if gone else f"the leader answers {answer.error_code.name}"
+
+    async def ask(self, at: ListenerEndpoint, request: Any, seconds: float = ASK_SECONDS) -> Any:
+        """What a controller answers; None for no answer. A fresh connection: what ran there may be another process.
+
+        :param seconds: to wait, at most.
+        """
+        async with self._connected(at) as client:
+            return await client.request(request, seconds)
 
     async def close(self) -> None:
         """End connections."""
@@ -168,7 +188,7 @@ class QuorumEyes:
         whether anybody answered."""
         peers = {**self._bootstrap, **self._endpoints}
         latest, best = None, None
-        answers = await asyncio.gather(*map(self._ask, peers.values()))
+        answers = await asyncio.gather(*map(self._describe_one, peers.values()))
         for answer in answers:
             if answer is None or answer.error_code is not ErrorCode.none or not answer.topics:
                 continue
@@ -190,15 +210,20 @@ class QuorumEyes:
         }
         self._endpoints = {**told, **self._named}
 
-    async def _ask(self, at: ListenerEndpoint) -> Any:
-        client = KafkaClient(at.host, at.port, CLIENT_ID, security=self._security)
-        try:
+    async def _describe_one(self, at: ListenerEndpoint) -> Any:
+        async with self._connected(at) as client:
             version = await client.highest_version(DESCRIBE_QUORUM, DESCRIBE_VERSIONS, ASK_SECONDS)
             partition = {"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)}
             return await client.request(build(request_type(DESCRIBE_QUORUM, version), topics=(partition,)), ASK_SECONDS)
-        except TransportError as error:
+
+    @asynccontextmanager
+    async def _connected(self, at: ListenerEndpoint) -> AsyncIterator[KafkaClient]:
+        """What is not answered inside ends the block."""
+        client = KafkaClient(at.host, at.port, CLIENT_ID, security=self._security)
+        try:
+            yield client
+        except (TransportError, PeerError) as error:
             self._why = f": {error}"
-            return None
         finally:
             await client.close()
 
@@ -243,6 +268,14 @@ class QuorumEyes:
             )
         finally:
             await transport.close()
+
+
+def _target(seen: QuorumSeen, image: MetadataImage | None) -> str | None:
+    leader = None if seen.leader_id is None else seen.voters.get(seen.leader_id)
+    if leader is not None and leader.program is ControllerProgram.STOCK:
+        return ""
+    target = None if image is None else target_of(image)
+    return (None if image is None else "") if target is None else target_text(target)
 
 
 def _seen(voter: int, answer: VoterAnswer | None, end: int, committed: int) -> ControllerSeen:
