@@ -10,34 +10,35 @@ from kio.schema.errors import ErrorCode
 
 from migrator.raft.transport import TransportError, UnreachableError
 from migrator.wire.client import ClientLimits, KafkaClient
-from migrator.wire.schemas import build, request_type
 from tests.simulation.whole.controller import PORT
 from tests.simulation.whole.disk import SimulatedDisk
 from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
+from tests.simulation.whole.writes import Write, Writes, parts_of
 
 if TYPE_CHECKING:
     from tests.simulation.whole.world import World
 
-ALTER_CLIENT_QUOTAS = (49, 1)
-KEY = "consumer_byte_rate"
 REQUEST_SECONDS = 2.0
 NOT_HERE = frozenset((ErrorCode.not_controller, ErrorCode.not_leader_or_follower))
 PAUSE_SECONDS = 0.05
-BIG = 1_010
-"""Records of one request that is decided and encoded beside the loop."""
-NAMES = 40
 
 
 class Client:
-    """Writes numbers, each larger than all before, as the quotas of a few users."""
+    """One machine, from which administrators, operators and brokers ask."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.machine = SimulatedMachine(world, "client", "10.0.0.100", SimulatedDisk(), SkewedClock(), 1)
-        self._random = Random(f"client {world.options.seed}")
+        options = world.options
+        self._random = Random(f"client {options.seed}")
+        self._writes = Writes(
+            self._random,
+            other_share=options.other_share,
+            big_share=options.big_share,
+            big_groups=options.big_groups,
+        )
         self._clients: dict[int, KafkaClient] = {}
         self._leader: int | None = None
-        self.begun = 0
         self.is_done = False
 
     def start(self) -> None:
@@ -51,29 +52,20 @@ class Client:
         while not self.is_done:
             await asyncio.sleep(self._random.expovariate(options.writes))
             if len(running) < 20:
-                task = asyncio.create_task(self._write())
+                task = asyncio.create_task(self.write(self._writes.next()))
                 running.add(task)
                 task.add_done_callback(running.discard)
 
-    async def _write(self) -> None:
-        self.begun += 1
-        number, is_big = self.begun, self._random.random() < self.world.options.big_share
-        names = [str(self._random.randrange(NAMES))]
-        if is_big:
-            first = NAMES + BIG * self._random.randrange(self.world.options.big_groups)
-            names = [str(name) for name in range(first, first + BIG)]
-        entries = tuple(
-            {
-                "entity": ({"entity_type": "user", "entity_name": name},),
-                "ops": ({"key": KEY, "value": float(number), "remove": False},),
-            }
-            for name in names
-        )
-        request = build(request_type(*ALTER_CLIENT_QUOTAS), entries=entries, validate_only=False)
-        response = await self.ask_leader(request)
-        for found in response.entries if response is not None else ():
-            if found.error_code == ErrorCode.none:
-                self.world.watch.acknowledged(found.entity[0].entity_name, number)
+    async def write(self, write: Write) -> Any:
+        """Ask for it, and hold the controllers to their answer."""
+        watch = self.world.watch
+        response = await self.ask_leader(write.request)
+        for claim in write.claims(response) if response is not None else ():
+            if write.only_validates:
+                watch.validated(claim)
+            else:
+                watch.acknowledged(claim)
+        return response
 
     async def ask_leader(self, request: Any) -> Any:
         """The answer of the one who leads; None if nobody says that it is written."""
@@ -108,5 +100,4 @@ class Client:
 
 def _is_elsewhere(response: Any) -> bool:
     """Whether another controller leads."""
-    found = getattr(response, "entries", None) or (response,)
-    return any(one.error_code in NOT_HERE for one in found)
+    return any(part.error_code in NOT_HERE for part in parts_of(response))

@@ -30,6 +30,8 @@ T = TypeVar("T")
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
 PORT = 9093
 DIRECTORY = Path("/data")
+SESSION_MS = 3_000
+"""Of brokers."""
 
 
 class NoGrpc:
@@ -95,6 +97,9 @@ class Controller:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"CONTROLLER://{self.host}:{PORT}",
             "log.dirs": str(DIRECTORY),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "broker.session.timeout.ms": str(SESSION_MS),
             "metadata.log.max.record.bytes.between.snapshots": str(options.snapshot_bytes),
             "metadata.log.max.snapshot.interval.ms": "0",
             "metadata.log.segment.bytes": str(options.segment_bytes),

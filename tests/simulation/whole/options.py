@@ -21,8 +21,11 @@ class Options:
     """Until the last fault."""
     writes: float = 10.0
     """That are begun in a second."""
+    other_share: float = 0.0
+    """Of the writes: topics, configurations, ACLs and credentials; quotas are the rest."""
+    brokers: int = 0
     big_share: float = 0.0
-    """Of the writes: some thousand records, which are decided and encoded beside the loop."""
+    """Of the quotas: some thousand records, which are decided and encoded beside the loop."""
     big_groups: int = 1
     """Of users for such writes: the image has 1,010 quotas for each."""
     delay_ms_min: float = 0.1
@@ -102,7 +105,16 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         requires_bootstrap=random.random() < 0.7,
         minority_stays_dead=random.random() < 0.2,
     )
-    return overruled(options, changes or {})
+    return overruled(replace(options, **_of_operators(seed)), changes or {})
+
+
+def _of_operators(seed: int) -> dict[str, Any]:
+    """What administrators and operators do, drawn apart: so a new option moves nothing else of a seed."""
+    random = Random(f"operators {seed}")
+    return {
+        "other_share": random.choice((0.0, 0.3, 0.8)),
+        "brokers": random.choice((0, 1, 3)),
+    }
 
 
 def overruled(options: Options, changes: Mapping[str, str]) -> Options:

@@ -15,10 +15,10 @@ from migrator.node.core import NodeCore
 from migrator.raft.states import Role
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.batch import Batch
-from migrator.records.metadata import ClientQuotaRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.supervision import FAILURES
 from tests.simulation.whole.machine import SimulatedMachine
+from tests.simulation.whole.writes import PROOFS, Claim
 
 if TYPE_CHECKING:
     from tests.simulation.whole.controller import Controller
@@ -60,8 +60,8 @@ class Committed:
     ends: list[int] = field(default_factory=list)
     images: dict[int, MetadataImage] = field(default_factory=dict)
     """What a replay comes to at the ends of batches outside of transactions."""
-    numbers: set[tuple[str, int]] = field(default_factory=set)
-    """What the client has written: names and numbers."""
+    claims: set[Claim] = field(default_factory=set)
+    """What its records prove of what the client has asked for."""
     loader: ImageLoader = field(default_factory=lambda: ImageLoader(EMPTY_IMAGE))
 
     @property
@@ -79,7 +79,8 @@ class Watch:
         self._epochs: dict[int, int] = {}
         self._shadows: dict[int, Shadow] = {}
         self._voters = frozenset(ReplicaKey(node_id, ZERO_UUID) for node_id in world.first_voters)
-        self._lost: list[str] = []
+        self._only_validated: set[Claim] = set()
+        self._lost: list[Claim] = []
         """What was acknowledged and is not committed: the client's task cannot raise it."""
         self._failures = dict(FAILURES.read())
 
@@ -187,11 +188,11 @@ class Watch:
         if header.base_offset == known.end:
             known.batches.append(written)
             known.ends.append(header.next_offset)
+            before = known.loader.published
             replay(known.loader, batch)
-            if not header.is_control:
-                for record, _ in batch.records():
-                    if isinstance(record, ClientQuotaRecord):
-                        known.numbers.add((record.entity[0].entity_name or "", int(record.value)))
+            records = [] if header.is_control else [record for record, _ in batch.records()]
+            known.claims.update(PROOFS[type(it)](it, before) for it in records if type(it) in PROOFS)
+            self._nothing_is_only_validated()
             known.loader.commit(header.next_offset)
             image = known.loader.published
             known.images[image.provenance.offset] = image
@@ -275,11 +276,21 @@ class Watch:
             for node_id, shadow in self._shadows.items()
         }
 
-    def acknowledged(self, name: str, number: int) -> None:
+    def acknowledged(self, claim: Claim) -> None:
         """A controller has told the client that this is written."""
         self.world.count("acknowledged writes")
-        if (name, number) not in self.committed.numbers:
-            self._lost.append(f"{number} of {name}")
+        self.world.count(f"acknowledged: {claim[0]}")
+        if claim not in self.committed.claims:
+            self._lost.append(claim)
+
+    def validated(self, claim: Claim) -> None:
+        """A controller has told the client that this could be written."""
+        self.world.count("only validated")
+        self._only_validated.add(claim)
+
+    def _nothing_is_only_validated(self) -> None:
+        both = self._only_validated & self.committed.claims
+        check("what_is_only_validated_is_never_written", not both, f"{sorted(map(str, both))}")
 
     def at_the_end(self) -> None:
         """Nothing failed that was not expected."""

@@ -14,6 +14,7 @@ from random import Random
 
 from migrator.node.core import NodeCore
 from migrator.raft.voter_set import VoterSet
+from tests.simulation.whole.brokers import FIRST_ID, Broker
 from tests.simulation.whole.chaos import Chaos
 from tests.simulation.whole.client import Client
 from tests.simulation.whole.controller import Controller
@@ -70,6 +71,7 @@ class World:
             self.controllers[node_id] = Controller(self, node_id)
         self.client = Client(self)
         self.operator = Operator(self)
+        self.brokers = [Broker(self, FIRST_ID + index) for index in range(options.brokers)]
         self._graves: list[SimulatedMachine] = []
         """Nothing of a killed process is collected while the world lasts: that would run its ``finally``."""
         self.watch = Watch(self)
@@ -209,6 +211,8 @@ class World:
         for controller in self.controllers.values():
             self.after(self.random.uniform(0, 0.5), controller.start)
         self.client.start()
+        for broker in self.brokers:
+            broker.start()
 
     def run(self) -> None:
         """Faults, then peace; every rule is looked at all the time.
