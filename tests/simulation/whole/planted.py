@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from migrator.image import loader
+from migrator.image.tracked import TrackedDicts
 from migrator.log import files, metadata_log, recovery, segment, snapshots
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.segment import Segment
@@ -212,6 +213,20 @@ def image_is_published_before_it_is_committed() -> Patches:
 def image_is_not_cut_with_the_log() -> Patches:
     """An old leader's records stay in the image (TiKV, etcd: apply beside truncate)."""
     return [(MetadataRuntime, "truncated", lambda _self, _offset: None)]
+
+
+@bug()
+def image_is_changed_in_place() -> Patches:
+    """A part that the next image shares with this one is written to."""
+
+    def not_copied(self: TrackedDicts[Any, Any], key: Any) -> Any:
+        items = self._entries.get(key)
+        if items is None:
+            items = {}
+            self._entries.put(key, items)
+        return items
+
+    return [(TrackedDicts, "_copy", not_copied)]
 
 
 @bug(dynamic="yes", observers=2, change_rate=1, snapshot_bytes=3_000, stop_rate=0.5)
