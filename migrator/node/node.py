@@ -185,9 +185,8 @@ async def _assemble(
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
-    stack.push_async_callback(following.close)
+    stack.callback(following.close)
     core.start()
-    following.start()
     stack.push_async_callback(_drain, insight, settings.migrator_write_behind_drain_ms / 1000, failure)
     supervisor = _introduce(settings, core, security, ports, roll, failure, stack)
     if isinstance(transport, EitherTransport):

@@ -11,7 +11,7 @@ from migrator.node.core import NodeCore
 from migrator.observe.propagation import PropagationMode, PropagationTimes
 from migrator.supervision import OnError, Supervisor, TaskKind
 
-FOLLOWING = TaskKind("propagation", OnError.RESTART)
+FOLLOWING = TaskKind("propagation", OnError.DROP)
 LOOK_SECONDS = 0.1
 PENDING_MAX = 1_000
 """Changes that are waited for at a time; what is committed beyond that is not measured."""
@@ -51,17 +51,17 @@ class KRaftPropagation:
         self._times = times
         self._supervisor = Supervisor(on_failure)
         self._pending = Pending()
+        self._next_look: asyncio.TimerHandle | None = None
+        """There is one for as long as something is pending."""
         self._clock = asyncio.get_running_loop().time
         core.leadership.listeners.append(self)
         core.metadata.subscribers.append(self._published)
 
-    def start(self) -> None:
-        """Begin to look at heartbeats."""
-        self._supervisor.keep(FOLLOWING, self._follow)
-
-    async def close(self) -> None:
+    def close(self) -> None:
         """End looking."""
-        await self._supervisor.close()
+        self._core.metadata.subscribers.remove(self._published)
+        if self._next_look is not None:
+            self._next_look.cancel()
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """This node is the active controller of ``epoch``; ``image`` is the committed one (see `LeaderListener`)."""
@@ -74,12 +74,17 @@ class KRaftPropagation:
         changes = delta.changes
         if self._core.controller.epoch is not None and (changes.topics or changes.partitions or changes.configs):
             self._pending.committed(delta.after.provenance.offset, self._clock())
+            if self._next_look is None:
+                self._look_later()
 
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._pending:
-                self._look()
+    def _look_later(self) -> None:
+        self._next_look = self._supervisor.call_later(FOLLOWING, LOOK_SECONDS, self._follow)
+
+    def _follow(self) -> None:
+        self._next_look = None
+        if self._pending:
+            self._look_later()
+            self._look()
 
     def _look(self) -> None:
         sessions = self._core.keeper.sessions

@@ -80,7 +80,7 @@ def _doubled(bounds: tuple[float, float], times: int) -> float:
 
 
 class ControllerRegistrar:
-    """One per node. Wakes up when the published image or the leader may have changed.
+    """One per node. While it is registered, it sleeps until another image is published.
 
     :param ports: listener name -> port that it is bound to, for listeners that were given port 0.
     """
@@ -98,6 +98,8 @@ class ControllerRegistrar:
         self._quorum = quorum
         self._controller = controller
         self._clients = clients
+        self._has_news = asyncio.Event()
+        metadata.subscribers.append(lambda _delta: self._has_news.set())
         listeners = tuple(
             Endpoint(at.name, at.host or "localhost", at.port or ports[at.name], SecurityProtocol[at.security_protocol])
             for at in settings.parsed_advertised_listeners
@@ -120,9 +122,11 @@ class ControllerRegistrar:
         """Until cancelled: a leader that lost the log's end may have lost our registration too."""
         pace, quorum, clock = Pace(), self._quorum, asyncio.get_running_loop().time
         while True:
+            self._has_news.clear()
             image, leader_id = self._metadata.published, quorum.leader_id
             if self.is_registered or not supports(image, MinLevel.CONTROLLER_REGISTRATION):
                 pace.reset()
+                await self._has_news.wait()
             elif leader_id is not None and pace.is_due(clock(), quorum.leader_high_watermark, self._metadata.covers):
                 taken = await self._register(leader_id)
                 (pace.acknowledged if taken else pace.failed)(clock())

@@ -14,7 +14,7 @@ from migrator.supervision import OnError, Supervisor, TaskKind
 
 log = logging.getLogger(__name__)
 
-PROBE = TaskKind("loop-probe", OnError.RESTART)
+PROBE = TaskKind("loop-probe", OnError.DROP)
 PROBE_SECONDS = 0.02
 LATE_MS = 100.0
 """What operators should hear of."""
@@ -63,24 +63,19 @@ class LoopHealth:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor()
-        self._task: asyncio.Task[None] | None = None
+        self._probe: asyncio.TimerHandle | None = None
         self._recent: deque[tuple[float, float]] = deque()
-        self.longest_stall_ms = 0.0
-        """Since the start, or since `reset`."""
         self._due = self._loop.time()
 
     def start(self) -> None:
         """Begin to measure."""
-        self._task = self._supervisor.keep(PROBE, self._probe)
+        self._due = self._loop.time() + PROBE_SECONDS
+        self._probe = self._supervisor.call_later(PROBE, PROBE_SECONDS, self._look)
 
     def stop(self) -> None:
         """End measuring."""
-        if self._task is not None:
-            self._task.cancel()
-
-    def reset(self) -> None:
-        """Begin a new period, e.g. with an election."""
-        self.longest_stall_ms = 0.0
+        if self._probe is not None:
+            self._probe.cancel()
 
     @property
     def present_stall_ms(self) -> float:
@@ -93,17 +88,16 @@ class LoopHealth:
         self._forget(self._loop.time())
         return max((stall for _, stall in self._recent), default=0.0)
 
-    async def _probe(self) -> None:
-        while True:
-            self._due = self._loop.time() + PROBE_SECONDS
-            await asyncio.sleep(PROBE_SECONDS)
-            self._measured(self.present_stall_ms)
+    def _look(self) -> None:
+        """A timer: a task that sleeps takes two turns of the loop for each look."""
+        stall_ms = self.present_stall_ms
+        self.start()  # first, so that no error ends it
+        self._measured(stall_ms)
 
     def _measured(self, stall_ms: float) -> None:
         now = self._loop.time()
         if stall_ms > LATE_MS:
             log.warning("The event loop was blocked for %d ms", stall_ms)
-        self.longest_stall_ms = max(self.longest_stall_ms, stall_ms)
         while self._recent and self._recent[-1][1] <= stall_ms:
             self._recent.pop()
         self._recent.append((now, stall_ms))

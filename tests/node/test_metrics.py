@@ -130,7 +130,6 @@ async def test_a_change_is_measured_until_the_last_broker_in_kraft_mode_reports_
         leader = await opened.leader()
         times = PropagationTimes()
         following = KRaftPropagation(leader, times, opened.failures.append)
-        following.start()
         both = (registered(1), registered(2))
         topic = TopicRecord("t", small_uuid(9))
         epoch = leader.controller.epoch
@@ -149,7 +148,7 @@ async def test_a_change_is_measured_until_the_last_broker_in_kraft_mode_reports_
             if sample.name == f"{PROPAGATION}_count"
         }
         assert counts == {"kraft": 1, "zookeeper": 0}
-        await following.close()
+        following.close()
 
 
 def registered(broker_id: int) -> RegisterBrokerRecord:
