@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from migrator.machine import machine
 
 
@@ -13,6 +15,11 @@ def wall_ms() -> int:
 def wall_seconds() -> float:
     """The same in seconds."""
     return machine().wall_ns() / 1e9
+
+
+def wall_time() -> datetime:
+    """The same as certificates have it."""
+    return datetime.fromtimestamp(wall_seconds(), UTC)
 
 
 def monotonic_ms() -> int:

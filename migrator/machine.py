@@ -23,6 +23,8 @@ from typing import Any, BinaryIO
 
 READ_BUFFER_BYTES = 1024 * 1024
 
+FileState = tuple[int, int, int] | None
+
 
 class Machine:
     """The machine of this process. Files are named by paths and descriptors, as POSIX names them; each method raises
@@ -141,6 +143,15 @@ class Machine:
 
     def file_size(self, path: Path) -> int:
         return path.stat().st_size
+
+    def file_state(self, path: Path) -> FileState:
+        """What tells that a file has changed, also when it is a symbolic link that leads elsewhere now; None while it
+        cannot be looked at."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def rename(self, path: Path, new: Path) -> None:
         """Whatever has the new name is replaced."""

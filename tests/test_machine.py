@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "migrator"
-ROOMS = ("apis", "controller", "image", "log", "node", "observe", "raft", "records", "wire", "supervision.py")
+ROOMS = ("apis", "controller", "image", "log", "node", "observe", "raft", "records", "rpc", "wire", "supervision.py")
 OUTSIDE = {
     "log/dump.py": "a command reads a file",
     "log/lookup.py": "a command reads a log",
@@ -23,6 +23,9 @@ OUTSIDE = {
     "observe/loop_health.py": "the garbage collector is the process's",
     "observe/metrics_access.py": "the metrics endpoint has a thread and files of its own",
     "observe/metrics_endpoint.py": "the metrics endpoint has a thread and sockets of its own",
+    "rpc/__init__.py": "gRPC reads its verbosity from the environment",
+    "rpc/operator_socket.py": "the operator's socket is a file that gRPC binds",
+    "rpc/stubs": "generated",
     "wire/aside.py": "its executors do nothing but wait for the event loop to give them work",
     "wire/pem.py": "certificates are files of OpenSSL",
     "wire/sasl": "logins are tested beside real clients",
@@ -91,6 +94,8 @@ def called_around(call: ast.Call) -> Iterator[str]:
     match call.func:
         case ast.Attribute(value, name) if name in OF_PATHS and ast.unparse(value) != "machine()":
             yield f".{name}()"
+        case ast.Attribute(ast.Name("datetime"), "now"):
+            yield "datetime.now()"
         case ast.Name("open"):
             yield "open()"
         case ast.Name("Random") if not call.args:
@@ -121,6 +126,7 @@ def test_nothing_of_a_controller_reaches_around_its_machine() -> None:
         "from time import monotonic",
         "import os\ndef f(): os.fsync(3)",
         "def f(path): return path.read_bytes()",
+        "from datetime import UTC, datetime\ndef f(): return datetime.now(UTC)",
         "from random import Random\ndef f(): return Random()",
         "from concurrent.futures import ThreadPoolExecutor",
         "def f(): return open('f')",

@@ -135,7 +135,7 @@ async def _assemble(
     cluster_id = directory.identity.cluster_id
     addresses = node_addresses(settings, directory)
     gossip = Gossip(settings, addresses)
-    transport = raft_transport(settings, cluster_id, addresses, gossip, security)
+    transport = raft_transport(settings, cluster_id, addresses, gossip, security, threads.connect_grpc)
     stack.push_async_callback(transport.close)
     gate = WriteGate(settings)
     signals = VoterSignals(settings, addresses.voters, security, addresses.registered)

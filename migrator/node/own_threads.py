@@ -10,6 +10,7 @@ from typing import Final
 from migrator.observe.authorizer_log import AuthorizerLog
 from migrator.rpc.identity import Identities
 from migrator.rpc.server import GrpcServer, Service
+from migrator.rpc.tls import Connect, connect
 from migrator.values import value
 
 
@@ -18,6 +19,7 @@ class OwnThreads:
     """How they are made."""
 
     serve_grpc: Callable[[Sequence[Service], Identities], GrpcServer] = GrpcServer
+    connect_grpc: Connect = connect
     open_authorizer_log: Callable[[Path, int], AuthorizerLog] = AuthorizerLog
 
 

@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.machine import machine
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
 from migrator.values import value
 
@@ -114,15 +115,7 @@ class _Followed(Generic[T]):
             return self._current
 
     def _look(self) -> tuple[object, ...]:
-        return tuple(map(_state, self._files))
-
-
-def _state(name: str) -> object:
-    try:
-        found = Path(name).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        return tuple(machine().file_state(Path(name)) for name in self._files)
 
 
 def _context(files: AccessFiles) -> ssl.SSLContext:

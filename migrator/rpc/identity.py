@@ -6,7 +6,7 @@ import os
 import pwd
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from migrator.clock import wall_time
 from migrator.config.names import distinguished_name, reading_certificates
 from migrator.config.principals import principal_of_name
 from migrator.observe.printable import printable
@@ -90,7 +91,7 @@ class Identities:
     def caller(self, context: Any) -> Caller:
         """Who makes the call of this servicer context."""
         proofs = context.auth_context().get("x509_pem_cert", ())
-        return self.known(tuple(proofs), unquote(context.peer()), datetime.now(UTC))
+        return self.known(tuple(proofs), unquote(context.peer()), wall_time())
 
     def known(self, pems: Sequence[bytes], peer: str, now: datetime) -> Caller:
         """Who that is at that time.

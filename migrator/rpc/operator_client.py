@@ -29,7 +29,7 @@ from migrator.rpc.operator_codec import (
 )
 from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc, voters_pb2, voters_pb2_grpc
-from migrator.rpc.tls import TlsFiles, WrongPeerError
+from migrator.rpc.tls import Connect, TlsFiles, WrongPeerError
 from migrator.rpc.tls import connect as tls_connect
 from migrator.rpc.voters_codec import answer_from_proto as answered
 from migrator.rpc.voters_codec import description_from_proto, order_to_proto
@@ -77,13 +77,15 @@ class OperatorClient:
         return cls(connect, str(metadata_directory), socket)
 
     @classmethod
-    def at(cls, address: str, tls: TlsFiles, principals: frozenset[str]) -> OperatorClient:
+    def at(
+        cls, address: str, tls: TlsFiles, principals: frozenset[str], connect: Connect = tls_connect
+    ) -> OperatorClient:
         """The node at ``host:port``, whose certificate has to be one of these principals."""
 
-        async def connect() -> grpc.aio.Channel:
+        async def channel() -> grpc.aio.Channel:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return (await tls_connect(address, tls, principals)).channel
+                    return (await connect(address, tls, principals)).channel
             except WrongPeerError as error:
                 raise OperatorError(
                     str(error), where=address, remedy="Check the address, migrator.grpc.tls.* and .voter.principals"
@@ -91,7 +93,7 @@ class OperatorClient:
             except OSError as error:  # TimeoutError is one
                 raise no_answer(address) from error
 
-        return cls(connect, address)
+        return cls(channel, address)
 
     async def __aenter__(self) -> Self:
         try:

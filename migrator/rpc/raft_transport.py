@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from migrator.clock import wall_time
 from migrator.errors import OperatorError, PeerError
 from migrator.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, RaftRequest, RaftResponse
 from migrator.raft.transport import (
@@ -33,7 +34,7 @@ from migrator.rpc.quorum_service import (
     with_leader_endpoint,
 )
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
-from migrator.rpc.tls import Stamp, TlsFiles, WrongNameError, WrongPeerError, connect
+from migrator.rpc.tls import Connect, Stamp, TlsFiles, WrongNameError, WrongPeerError, connect
 from migrator.values import value
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import Told, ignore
@@ -65,10 +66,11 @@ class PeerAddress:
 class _Link:
     """The connection to one peer, who has proved to be that peer; one request at a time."""
 
-    def __init__(self, peer: int, at: PeerAddress, tls: TlsFiles) -> None:
+    def __init__(self, peer: int, at: PeerAddress, tls: TlsFiles, connect: Connect) -> None:
         self._peer = peer
         self.at = at
         self._tls = tls
+        self._connect = connect
         self._stamp: Stamp | None = None
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
@@ -83,7 +85,7 @@ class _Link:
         :raises UnreachableError: nobody is there who proves to be anybody.
         :raises WrongVoterError: somebody else is there.
         """
-        if datetime.now(UTC) > self._until:
+        if wall_time() > self._until:
             await self.drop()
         stamp = self._tls.stamp()
         if self._channel is not None and (stamp == self._stamp or not self._is_usable(stamp)):
@@ -95,7 +97,7 @@ class _Link:
         patience = min(CONNECT_SECONDS, seconds / 2)
         try:
             async with asyncio.timeout(patience):
-                connection = await connect(self.at.address, self._tls, self.at.principals)
+                connection = await self._connect(self.at.address, self._tls, self.at.principals)
         except TimeoutError as error:
             if patience == CONNECT_SECONDS:
                 self._not_before = loop.time() + SILENT_SECONDS
@@ -151,12 +153,14 @@ class GrpcRaftTransport:
         *,
         told: Told = ignore,
         own_endpoint: Callable[[], ListenerEndpoint | None] = lambda: None,
+        connect: Connect = connect,
     ) -> None:
         self._metadata = ((CLUSTER_KEY, cluster_id),)
         self._find = find
         self._tls = tls
         self._tell_leader = told
         self._own_endpoint = own_endpoint
+        self._connect = connect
         self._links: dict[int, _Link] = {}
         """The least recently used first."""
         self._deadlines: set[asyncio.Timeout] = set()
@@ -257,7 +261,7 @@ class GrpcRaftTransport:
             self._links[peer] = link
             return link
         if at is not None:
-            found = self._links[peer] = _Link(peer, at, self._tls)
+            found = self._links[peer] = _Link(peer, at, self._tls, self._connect)
         if link is not None:
             await link.drop()
         if at is None:

@@ -12,7 +12,8 @@ import contextlib
 import logging
 import ssl
 import threading
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 
 import grpc
@@ -20,10 +21,12 @@ import grpc.aio
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from migrator.clock import wall_time
 from migrator.config.endpoints import parse_host_port
 from migrator.config.names import reading_certificates
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.machine import FileState, machine
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
 from migrator.observe.printable import printable
 from migrator.rpc.channel import CLIENT_OPTIONS
@@ -36,7 +39,7 @@ OWN_USE = "gRPC: own certificate"
 TRUST_USE = "gRPC: CA"
 """In the metrics of certificates."""
 
-Stamp = tuple[tuple[int, int, int], ...]
+Stamp = tuple[FileState, ...]
 
 
 class WrongPeerError(Exception):
@@ -118,7 +121,7 @@ class TlsFiles:
         """
         found = self.read()
         own = read_certificate(found.certificate)
-        if why_not := own.why_not(datetime.now(UTC)):
+        if why_not := own.why_not(wall_time()):
             raise OperatorError(
                 f"{self.certificate} of {printable(own.principal or 'nobody')} cannot be used now: {why_not}",
                 where="migrator.grpc.tls.certificate.file",
@@ -135,11 +138,8 @@ class TlsFiles:
 
     def stamp(self) -> Stamp | None:
         """Another one when a file has been changed; None while one is gone."""
-        try:
-            stats = [path.stat() for path in self.paths]
-        except OSError:
-            return None
-        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in stats)
+        states = tuple(machine().file_state(path) for path in self.paths)
+        return None if None in states else states
 
     def server(self) -> grpc.ServerCredentials:
         """Our side: whoever connects needs a certificate of our CA. Files that change are read again.
@@ -208,6 +208,10 @@ def tls_files(settings: Settings) -> TlsFiles:
     return TlsFiles(certificate, private_key, authority)
 
 
+Connect = Callable[[str, TlsFiles, frozenset[str]], Awaitable[PinnedChannel]]
+"""As `connect` below."""
+
+
 async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> PinnedChannel:
     """To whoever at ``host:port`` proves to be one of these principals, and to nobody else ever after: when that
     certificate is replaced, the connection is of no use any more.
@@ -259,7 +263,7 @@ async def _leaf(host: str, port: int, files: TlsFiles) -> bytes:
 
 def _read(path: Path, what: str) -> bytes:
     try:
-        return path.read_bytes()
+        return machine().content(path)
     except OSError as error:
         raise _useless(path, what, f"cannot be read: {error.strerror}") from error
 

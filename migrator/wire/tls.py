@@ -25,6 +25,7 @@ from migrator.config.names import (
 from migrator.config.tls import tls_choice, tls_versions
 from migrator.config.types import trimmed
 from migrator.errors import OperatorError
+from migrator.machine import FileState, machine
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
 from migrator.values import value
 from migrator.wire.listener_keys import ListenerKeys
@@ -39,7 +40,6 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 _KEY_KEYS = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
 _TRUST_KEYS = ("ssl.truststore.certificates",)
 
-FileState = tuple[int, int, int] | None
 """Inode, time and size of what a path leads to; None when it leads nowhere."""
 
 
@@ -89,7 +89,7 @@ class TlsStores:
 
     def _look(self) -> tuple[FileState, ...]:
         return tuple(
-            file_state(location)
+            machine().file_state(Path(location))
             for kind in ("keystore", "truststore")
             if (location := self._keys.get(f"ssl.{kind}.location"))
         )
@@ -155,15 +155,6 @@ class TlsStores:
 
     def _use(self, store: str) -> str:
         return f"{self._door}: {store}"
-
-
-def file_state(path: str) -> FileState:
-    """What tells that a file has changed, also when it is a symbolic link that leads elsewhere now."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:

@@ -14,7 +14,7 @@ from migrator.node.quorum.gossip import Gossip
 from migrator.raft.transport import RaftTransport
 from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.rpc.raft_transport import GrpcRaftTransport
-from migrator.rpc.tls import TlsFiles, tls_files
+from migrator.rpc.tls import Connect, TlsFiles, tls_files
 from migrator.wire.client import ClientLimits
 from migrator.wire.peer_clients import PeerClients
 from migrator.wire.raft_transport import KafkaRaftTransport
@@ -68,7 +68,12 @@ def grpc_tls(settings: Settings) -> TlsFiles:
 
 
 def raft_transport(
-    settings: Settings, cluster_id: str, addresses: Addresses, gossip: Gossip, security: ListenerSecurity
+    settings: Settings,
+    cluster_id: str,
+    addresses: Addresses,
+    gossip: Gossip,
+    security: ListenerSecurity,
+    connect_grpc: Connect,
 ) -> RaftTransport:
     """The Kafka protocol; with ``migrator.grpc.voters`` gRPC where it is answered."""
     if not settings.grpc_voters:
@@ -79,6 +84,7 @@ def raft_transport(
         grpc_tls(settings),
         told=addresses.told_by_peer,
         own_endpoint=lambda: addresses.own() if addresses.kraft_version >= DYNAMIC_VERSION else None,
+        connect=connect_grpc,
     )
     return EitherTransport(grpc, kafka_transport(settings, addresses, security, max_backoff_ms=FALLBACK_BACKOFF_MAX_MS))
 
