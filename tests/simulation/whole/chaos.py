@@ -76,7 +76,7 @@ class Chaos:
         for controller in world.controllers.values():
             controller.disk.free = None
             if controller.machine is not None:
-                controller.machine.hangs_until = world.now
+                controller.machine.hang(until=world.now)
                 controller.machine.crash_at_operation = None
             if not controller.runs and controller.node_id not in self.dead:
                 controller.restart_wanted = True
@@ -154,7 +154,7 @@ class Chaos:
     def _hang(self, controller: Controller) -> None:
         if controller.machine is not None:
             self.world.count("hangs")
-            controller.machine.hangs_until = self.world.now + self._random.uniform(*HANG_SECONDS)
+            controller.machine.hang(until=self.world.now + self._random.uniform(*HANG_SECONDS))
 
     def _cut(self, controller: Controller) -> None:
         network, random = self.world.network, self._random

@@ -134,6 +134,7 @@ class Controller:
     def start(self) -> None:
         """Begin the process; what becomes of it `ended` tells."""
         machine = self.machine = self._begin_life()
+        self.world.processes_changed()
         self.core, self.is_stopping, self.restart_wanted = None, False, False
         self.world.network.machines_off.discard(self.host)
         failure = self._failure = machine.context.run(StopReason)
@@ -168,6 +169,7 @@ class Controller:
     def gone(self) -> None:
         """The process has ended, in whatever way."""
         self.machine = self.core = None
+        self.world.processes_changed()
 
     def in_process(self, look: Callable[[], T]) -> T:
         """Look at something of the process without its taking time there."""

@@ -56,14 +56,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._machine.monotonic_ns() / 1e9
 
-    def call_at(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        self._machine.next_due = None
-        return super().call_at(*args, **kwargs)
-
-    def _call_soon(self, *args: Any) -> Any:
-        self._machine.next_due = None
-        return super()._call_soon(*args)  # type: ignore[misc]  # not in the stubs
-
     def next_due(self) -> float | None:
         """When there is something to do, on the loop's clock; 0 for now, None for never."""
         return 0.0 if self._ready else self._next_timer()
@@ -77,12 +69,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def turn(self) -> None:
         """One turn: the timers that are due, and all that was ready at its beginning."""
         events._set_running_loop(self)
+        machine, ready = self._machine, self._ready
         try:
             self._take_timers()
-            ready = self._ready
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if not self._machine.is_alive:
+                if not machine.is_alive:
                     return
                 if not handle._cancelled:
                     handle._run()
@@ -94,6 +86,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         while (when := self._next_timer()) is not None and when <= until:
             handle = heapq.heappop(self._scheduled)
             due.append(handle)
+        if len(due) < 2:
+            self._ready.extend(due)
+            return
         for _, group in groupby(due, key=lambda handle: handle.when()):
             together = list(group)
             if len(together) > 1:
@@ -104,10 +99,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def from_outside(self, callback: Callable[..., Any], *args: Any) -> None:
         """As the operating system calls: with nothing of who runs now."""
+        self._write_to_self()
         self.call_soon(callback, *args, context=self._machine.context)
 
     def _write_to_self(self) -> None:
-        """The world looks at every loop before it chooses one."""
+        """Somebody else than its own turn gives it something to do; `call_soon` from a thread wakes no loop."""
+        self._machine.next_due = None
 
     def _process_events(self, event_list: Any) -> None:
         raise NotImplementedError
@@ -186,9 +183,8 @@ class Lane:
 
     def _do(self) -> None:
         if self._waiting:
-            with self._machine.measured() as spent:
-                self._waiting.popleft()()
-            self._machine.later(spent.seconds, spent.seconds, self._go_on)
+            took = self._machine.measured(self._waiting.popleft())
+            self._machine.later(took, took, self._go_on)
         else:
             self._is_busy = False
 

@@ -8,9 +8,8 @@ import math
 import os
 import stat
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +38,6 @@ class ProcessGoneError(BaseException):
     """Raised to whatever still runs of a process that is gone, from all that it asks of its machine."""
 
 
-@dataclass
-class Spent:
-    """What one piece of work took."""
-
-    seconds: float = 0.0
-
-
 @dataclass(frozen=True)
 class SkewedClock:
     """How the clocks of one machine differ from the world's."""
@@ -53,9 +45,6 @@ class SkewedClock:
     rate: float = 1.0
     offset_ns: int = 0
     wall_offset_ns: int = 0
-
-    def local_ns(self, world_seconds: float) -> int:
-        return self.offset_ns + int(world_seconds * self.rate * 1e9)
 
     def world_seconds(self, local_seconds: float) -> float:
         return (local_seconds - self.offset_ns / 1e9) / self.rate
@@ -83,7 +72,7 @@ class SimulatedMachine(Machine):
         """When its next turn may begin; in the world's time."""
         self.hangs_until = 0.0
         self.next_due: float | None = None
-        """Of its loop, in the world's time; None: the loop has to be asked."""
+        """When its loop turns next, in the world's time; None: has to be found out, see `due`."""
         self._spent_ns = 0
         """What the work that is under way has taken so far."""
         self._open: dict[int, File | Directory] = {}
@@ -112,14 +101,14 @@ class SimulatedMachine(Machine):
 
     # Time.
 
-    @contextmanager
-    def measured(self) -> Iterator[Spent]:
-        """What the work inside takes; for one piece at a time."""
-        spent, self._spent_ns = Spent(), 0
+    def measured(self, work: Callable[[], object]) -> float:
+        """Do one piece of work; how many seconds it takes."""
+        self._spent_ns = 0
         try:
-            yield spent
+            work()
+            return self._spent_ns / 1e9
         finally:
-            spent.seconds, self._spent_ns = self._spent_ns / 1e9, 0
+            self._spent_ns = 0
 
     def spend(self, seconds: float) -> None:
         """The work that is under way takes that much longer."""
@@ -140,7 +129,8 @@ class SimulatedMachine(Machine):
 
     def monotonic_ns(self) -> int:
         self._spent_ns += READING_NS
-        return self.clock.local_ns(self.world.now) + self._spent_ns
+        clock = self.clock
+        return clock.offset_ns + int(self.world.now * clock.rate * 1e9) + self._spent_ns
 
     def since_boot_ns(self) -> int:
         return self.monotonic_ns()
@@ -326,21 +316,21 @@ class SimulatedMachine(Machine):
     # Turns of the loop.
 
     def due(self) -> float:
-        """When its loop turns next, in the world's time."""
+        """When its loop turns next, in the world's time, or some time ago."""
         if self.next_due is None:
             due = self.loop.next_due()
-            if due is None:
-                self.next_due = math.inf
-            else:
-                self.next_due = self.clock.world_seconds(due) if due else 0.0
-        return max(self.next_due, self.busy_until, self.hangs_until, self.world.now)
+            when = math.inf if due is None else self.clock.world_seconds(due) if due else 0.0
+            self.next_due = max(when, self.busy_until, self.hangs_until)
+        return self.next_due
+
+    def hang(self, until: float) -> None:
+        """Its loop does not turn before; time goes on."""
+        self.hangs_until, self.next_due = until, None
 
     def turn(self) -> None:
         """Let its loop turn once, which takes a while."""
-        with self.measured() as spent:
-            self.loop.turn()
+        took = self.measured(self.loop.turn) + self.chance.uniform(10e-6, self.world.options.turn_ms_max / 1000)
         self.next_due = None
-        took = spent.seconds + self.chance.uniform(10e-6, self.world.options.turn_ms_max / 1000)
         self.busy_until = self.world.now + took
 
     # The end.

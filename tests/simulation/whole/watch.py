@@ -137,16 +137,15 @@ class Watch:
 
     def after_event(self, machine: SimulatedMachine | None) -> None:
         """Somebody's loop has turned, or something of the world has happened."""
-        check("what_is_acknowledged_is_committed", not self._lost, f"{self._lost}")
+        if self._lost:
+            raise Violation("what_is_acknowledged_is_committed", f"{self._lost}")
         if machine is None:
             return
-        check("nothing_unexpected_is_raised", not machine.complaints, f"{machine.name}: {machine.complaints}")
-        if machine is self.world.client.machine:
-            return
-        controller = self.world.controllers[int(machine.name.split()[1])]
-        shadow = self._shadows.get(controller.node_id)
-        if shadow is not None and controller.machine is machine:
-            self._look(controller, shadow)
+        if machine.complaints:
+            raise Violation("nothing_unexpected_is_raised", f"{machine.name}: {machine.complaints}")
+        shadow = self._shadows.get(machine.number)
+        if shadow is not None and machine.is_alive:
+            self._look(self.world.controllers[machine.number], shadow)
 
     # One controller.
 

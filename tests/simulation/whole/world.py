@@ -70,6 +70,7 @@ class World:
         for node_id in ids:
             self.controllers[node_id] = Controller(self, node_id)
         self.client = Client(self)
+        self._running = [self.client.machine]
         self.operator = Operator(self)
         self.brokers = [Broker(self, FIRST_ID + index) for index in range(options.brokers)]
         self._graves: list[SimulatedMachine] = []
@@ -105,16 +106,24 @@ class World:
         self.run_until(lambda: False, self.now + seconds)
 
     def _step(self) -> None:
+        now = self.now
         when = self._queue[0][0] if self._queue else math.inf
-        candidates: list[SimulatedMachine | None] = [None]
-        for machine in self._running():
-            due = machine.due()
+        chosen: SimulatedMachine | None = None
+        others: list[SimulatedMachine] = []
+        for machine in self._running:
+            due = machine.next_due
+            if due is None:
+                due = machine.due()
+            if due < now:  # noqa: PLR1730 - thousands of times a second of the world, and max() is a call
+                due = now
             if due < when:
-                when, candidates = due, [machine]
+                when, chosen, others = due, machine, []
             elif due == when:
-                candidates.append(machine)
-        chosen = candidates[0] if len(candidates) == 1 else self.random.choice(candidates)
-        self.now = max(self.now, when)
+                others.append(machine)
+        if others:
+            chosen = self.random.choice([chosen, *others])
+        if when > now:
+            self.now = when
         self.fingerprint = hash((self.fingerprint, self.now, 0 if chosen is None else chosen.number))
         try:
             if chosen is None:
@@ -133,9 +142,10 @@ class World:
             check("nobody_is_busy_with_nothing", took >= 1, f"{TURNS_A_SECOND_MAX} turns within {took:.3f} s")
             self._turns_counted_at = self.now
 
-    def _running(self) -> list[SimulatedMachine]:
+    def processes_changed(self) -> None:
+        """One has begun or ended."""
         machines = [controller.machine for controller in self.controllers.values() if controller.machine is not None]
-        return [*machines, self.client.machine]
+        self._running = [*machines, self.client.machine]
 
     # Processes.
 
