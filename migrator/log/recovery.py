@@ -3,6 +3,9 @@
 A segment is fsynced before its successor is created, so only the last one can have a torn end. Damage before that is
 no crash's doing: cutting there would silently drop what this voter has acknowledged. Nor is anything torn after a
 clean stop (`migrator.log.synced_end`).
+
+Without a clean stop, an fsync of the last segment may have failed. What can be read may then be in memory only, so that
+segment is written again before anybody counts it as durable.
 """
 
 from __future__ import annotations
@@ -71,6 +74,9 @@ def recover(directory: Path) -> RecoveredLog:
         for base in bases:
             log = _add_segment(log, directory, base, synced or 0 if base == bases[-1] else None)
         _check_end(log, directory, synced or 0)
+        if log.segments and synced is None:
+            log.segments[-1].write_again()
+            log.segments[-1].sync()
         synced_end.remove()
     except StorageError:
         close_all(log.segments)

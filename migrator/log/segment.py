@@ -14,7 +14,7 @@ from pathlib import Path
 
 from migrator.log.errors import NoSpaceError, StorageError, storage_errors
 from migrator.log.files import PRIVATE_FILE, sync_file, write_all
-from migrator.machine import machine
+from migrator.machine import machine, write_again
 from migrator.records.batch import HEADER_SIZE, BatchHeader, read_header
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import INDEX_INTERVAL_BYTES, BatchRun
@@ -112,6 +112,14 @@ class Segment:
             self.first_timestamp_ms = None
         self.size = position
         self.next_offset = self._end_offset()
+
+    def write_again(self) -> None:
+        """As `migrator.machine.write_again`: an fsync may have failed for whoever wrote to the file before.
+
+        :raises StorageError: when that fails.
+        """
+        with storage_errors("cannot write the segment again", self.path):
+            write_again(self._descriptor)
 
     def sync(self) -> None:
         """Make all that was written durable; callable from another thread.

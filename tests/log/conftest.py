@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.log import files, segment, snapshots
+from migrator.machine import Machine
 
 
 @pytest.fixture(autouse=True)
 def without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests open hundreds of logs and cut files themselves: a real fsync would only make them wait."""
-    for module in (files, segment, snapshots):
-        monkeypatch.setattr(module, "sync_file", lambda _descriptor: None)
+    monkeypatch.setattr(Machine, "sync", lambda _machine, _descriptor: None)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from migrator.log import files, segment, snapshots
+from migrator.log.errors import StorageError
 from migrator.log.files import make_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
 from migrator.log.snapshots import SnapshotWriter
+from migrator.machine import Machine, running_on
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
 from tests.log.support.builders import NO_OP, batch, write_snapshot
@@ -124,3 +127,52 @@ def test_a_replaced_log_is_gone_before_the_new_one_begins(tmp_path: Path, monkey
     segments = [[name for name in one.names if name.endswith(".log")] for one in watch.of(log.directory)]
     assert segments == [[], [f"{9:020d}.log"]]
     log.close()
+
+
+class FailingFsync(Machine):
+    """As Linux: what an fsync could not write counts as written. Memory shows it, and the next power cut takes it."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self._written: dict[int, list[tuple[int, bytes]]] = {}
+        self._disk: dict[int, bytearray] = {}
+
+    def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
+        self._written.setdefault(os.fstat(descriptor).st_ino, []).append((position, bytes(data)))
+        return super().write(descriptor, data, position)
+
+    def sync(self, descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        written = self._written.pop(found.st_ino, [])
+        if self.fails:
+            raise OSError(errno.EIO, "Input/output error")
+        disk = self._disk.setdefault(found.st_ino, bytearray())
+        disk[:] = disk[: found.st_size].ljust(found.st_size, b"\0")
+        for position, data in written:
+            disk[position : position + len(data)] = data
+
+    def lose_power(self, directory: Path) -> None:
+        for path in directory.glob("*.log"):
+            path.write_bytes(self._disk[path.stat().st_ino])
+
+
+def test_what_an_fsync_has_failed_for_is_durable_before_the_next_process_counts_it(tmp_path: Path) -> None:
+    """The next process reads it from memory, and its own fsync has nothing to do ("fsyncgate")."""
+    machine = FailingFsync()
+    with running_on(machine):
+        log = MetadataLog.open(tmp_path)
+        log.append(batch(0))
+        log.sync()
+        log.append(batch(1))
+        machine.fails = True
+        with pytest.raises(StorageError):
+            log.sync()
+        machine.fails = False
+        with pytest.raises(StorageError, match="closed for writing"):
+            log.sync()
+        log.close()
+        log = MetadataLog.open(tmp_path)
+        counted = log.sync()
+        assert counted == 2
+        machine.lose_power(log.directory)
+        assert MetadataLog.open(tmp_path).end_offset() == counted
