@@ -271,7 +271,7 @@ def _migration(
     stack: AsyncExitStack,
 ) -> MigrationInsight:
     """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
-    core.image_comparison.listeners.append(lambda text: journal.append(wall_ms(), IMAGES_KIND, text))
+    core.image_comparison.listeners.append(lambda text: journal.note(wall_ms(), IMAGES_KIND, text))
     cluster = migrated_cluster(settings, core, failure, partial(times.observe, PropagationMode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
     gate.measures(lambda: runtime.lag, lambda: runtime.must_follow)

@@ -7,7 +7,6 @@ changes (topics, configurations, access control) is in the log of the authorizer
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,15 +18,12 @@ from migrator.apis.authorization import Trail
 from migrator.apis.ordered import Part, clipped, parts_of
 from migrator.clock import wall_ms
 from migrator.config.settings import Settings
-from migrator.errors import OperatorError
 from migrator.observe.journal import Journal
 from migrator.observe.status import Orderer
 from migrator.rpc.identity import local_user
 from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, response_type
-
-log = logging.getLogger(__name__)
 
 JOURNAL_KIND = "order"
 SETTINGS_JOURNAL_KIND = "settings"
@@ -69,16 +65,13 @@ class KafkaOrders:
         outcome = f" ({NOT_ANSWERED})" if answer is None else ""
         orderer = Orderer(clipped(str(context.principal)), context.peer_host)
         forwarded = "" if by is None else f"{clipped(str(by.principal))} at {by.peer_host}"
-        try:
-            self._journal.append(
-                wall_ms(),
-                JOURNAL_KIND,
-                f"{name}: {'; '.join(map(clipped, said[:PARTS_MAX]))}{more}{outcome}",
-                forwarded_by=forwarded,
-                **orderer.details,
-            )
-        except OperatorError as error:  # the order has been taken: its client hears so
-            log.error("%s by %s: %s", name, orderer.name, error)  # noqa: TRY400 - where in our code says nothing
+        self._journal.note(  # the order has been taken: its client hears so
+            wall_ms(),
+            JOURNAL_KIND,
+            f"{name}: {'; '.join(map(clipped, said[:PARTS_MAX]))}{more}{outcome}",
+            forwarded_by=forwarded,
+            **orderer.details,
+        )
 
 
 def opened_journal(settings: Settings) -> Journal:
@@ -92,7 +85,7 @@ def opened_journal(settings: Settings) -> Journal:
     before = [event.text for event in journal.after(-1) if event.kind == SETTINGS_JOURNAL_KIND]
     if before[-1:] != [text]:
         orderer = Orderer(local_user(os.geteuid()), settings.source)
-        journal.append(wall_ms(), SETTINGS_JOURNAL_KIND, text, **orderer.details)
+        journal.note(wall_ms(), SETTINGS_JOURNAL_KIND, text, **orderer.details)
     return journal
 
 

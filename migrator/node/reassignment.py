@@ -330,7 +330,7 @@ class VoterReassignment:
         self._last_step_ms = monotonic_ms()
         text = described(step)
         log.info("Reassignment of voters: %s", text)
-        self._journal.append(wall_ms(), JOURNAL_KIND, f"Reassignment of voters: {text}")
+        self._journal.note(wall_ms(), JOURNAL_KIND, f"Reassignment of voters: {text}")
 
     def _note_wait(self, wait: Wait | None) -> None:
         now = monotonic_ms()
@@ -339,7 +339,7 @@ class VoterReassignment:
         elif not self._is_wait_noted and now - self._wait_began_ms >= LASTING_MS:
             self._is_wait_noted = True
             log.warning("Reassignment of voters: %s %s", wait.reason, wait.remedy)
-            self._journal.append(
+            self._journal.note(
                 wall_ms(), JOURNAL_KIND, f"Reassignment of voters waits: {wait.reason}", remedy=wait.remedy
             )
 

@@ -106,7 +106,7 @@ class VoterOrders:
         except VotersNotChangedError as refusal:
             raise self._refused(str(refusal).rstrip("."), self._remedy()) from refusal
         what = "the voters are taken from the configuration into the log (kraft.version 1)"
-        self._journal.append(wall_ms(), JOURNAL_KIND, f"the operator has ordered: {what}", **by.details)
+        self._journal.note(wall_ms(), JOURNAL_KIND, f"the operator has ordered: {what}", **by.details)
         return VotersAnswer("", "", ())
 
     def _refused(self, what: str, remedy: str) -> OperatorError:

@@ -121,3 +121,118 @@ def test_a_disk_that_is_full_in_the_middle_of_a_line_costs_that_line_only(tmp_pa
         journal = Journal(tmp_path, 1 << 20)
         assert texts(journal) == ["first", "third"]
         journal.close()
+
+
+class ForgetfulDisk(Machine):
+    """Fails at fsyncs when told. As Linux, it then counts the pages as written: a power cut takes them."""
+
+    fails = False
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, bytes]] = []
+        self.durable = bytearray()
+
+    def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
+        self.written.append((position, bytes(data)))
+        return super().write(descriptor, data, position)
+
+    def sync(self, descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            return
+        written, self.written = self.written, []
+        if self.fails:
+            raise OSError(errno.EIO, "failed")
+        size = os.fstat(descriptor).st_size
+        self.durable = self.durable[:size].ljust(size, b"\0")
+        for position, data in written:
+            self.durable[position : position + len(data)] = data
+
+    def lose_power(self, path: Path) -> None:
+        path.write_bytes(self.durable)
+
+
+def test_what_an_fsync_has_failed_for_does_not_count_later_and_costs_no_other_line(tmp_path: Path) -> None:
+    disk = ForgetfulDisk()
+    with running_on(disk):
+        journal = Journal(tmp_path, 1 << 20)
+        journal.append(1, "order", "first")
+        disk.fails = True
+        with pytest.raises(OperatorError, match="failed"):
+            journal.append(2, "order", "refused")
+        disk.fails = False
+        journal.append(3, "order", "third")
+        journal.close()
+        disk.lose_power(tmp_path / FILE_NAME)
+        journal = Journal(tmp_path, 1 << 20)
+        assert texts(journal) == ["first", "third"]
+        journal.close()
+
+
+def test_what_is_shown_at_a_start_is_durable_after_it(tmp_path: Path) -> None:
+    """The process before had a failed fsync, and no time to cut the line."""
+    disk = ForgetfulDisk()
+    with running_on(disk):
+        (tmp_path / FILE_NAME).write_bytes(b'{"sequence":1,"time_ms":1,"kind":"k","text":"one","details":{}}\n{"torn')
+        journal = Journal(tmp_path, 1 << 20)
+        journal.append(2, "order", "two")
+        journal.close()
+        disk.lose_power(tmp_path / FILE_NAME)
+        journal = Journal(tmp_path, 1 << 20)
+        assert texts(journal) == ["one", "two"]
+        journal.close()
+
+
+def test_what_happens_by_itself_waits_for_room_and_an_order_is_refused(tmp_path: Path) -> None:
+    """A leader that steps down because its disk is full stopped, as it could not note that it steps down."""
+    disk = FullDisk()
+    with running_on(disk):
+        journal = Journal(tmp_path, 1 << 20)
+        disk.room = 0
+        journal.note(1, "transition", "steps down")
+        with pytest.raises(OperatorError, match="full"):
+            journal.append(2, "order", "refused")
+        assert texts(journal) == ["steps down"]
+        disk.room = 1 << 20
+        journal.append(3, "order", "given")
+        journal.close()
+        journal = Journal(tmp_path, 1 << 20)
+        assert texts(journal) == ["steps down", "given"]
+        assert [event.sequence for event in journal.after(-1)] == [1, 2]
+        journal.close()
+
+
+def test_the_last_chance_of_what_waits_is_the_end(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with running_on(disk):
+        journal = Journal(tmp_path, 1 << 20)
+        disk.room = 0
+        journal.note(1, "transition", "steps down")
+        disk.room = 1 << 20
+        journal.close()
+        journal = Journal(tmp_path, 1 << 20)
+        assert texts(journal) == ["steps down"]
+        journal.close()
+
+
+def test_a_full_journal_goes_on_where_no_new_file_can_be_made(tmp_path: Path) -> None:
+    class NoNewFiles(Machine):
+        refuses = False
+
+        def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+            if self.refuses and not path.exists():
+                raise OSError(errno.ENOSPC, "full")
+            return super().open(path, flags, mode)
+
+    disk = NoNewFiles()
+    with running_on(disk):
+        journal = Journal(tmp_path, 10)
+        journal.append(1, "order", "one")
+        disk.refuses = True
+        with pytest.raises(OperatorError, match="full"):
+            journal.append(2, "order", "refused")
+        disk.refuses = False
+        journal.append(3, "order", "two")
+        journal.close()
+        journal = Journal(tmp_path, 10)
+        assert texts(journal) == ["one", "two"]
+        journal.close()

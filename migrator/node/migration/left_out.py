@@ -117,5 +117,5 @@ class LeavingOut:
                     where="force finish",
                     remedy=CHANGED,
                 )
-            self._runtime.note("force", said.what, what=Force.FINISH.value, without=str(broker_id))
+            self._runtime.note_news("force", said.what, what=Force.FINISH.value, without=str(broker_id))
             raise said from error

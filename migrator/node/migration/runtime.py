@@ -375,11 +375,15 @@ class MigrationRuntime:
         return self.verdicts.last(self._core.controller.epoch)
 
     def note(self, kind: str, text: str, **details: str) -> None:
-        """Put something into the journal.
+        """Put what must not happen without it into the journal.
 
         :raises OperatorError: the disk refuses.
         """
         self._journal.append(wall_ms(), kind, text, **details)
+
+    def note_news(self, kind: str, text: str, **details: str) -> None:
+        """Put what happens in any case into the journal."""
+        self._journal.note(wall_ms(), kind, text, **details)
 
     def _published(self, delta: ImageDelta) -> None:
         before, after = delta.before.features.zk_migration_state, delta.after.features.zk_migration_state
@@ -425,7 +429,7 @@ class MigrationRuntime:
         if isinstance(effect, ef.JournalTransition | ef.ReportSituation):
             self._tell_transition(effect)
         else:
-            tell_of_write(effect, self.note)
+            tell_of_write(effect, self.note_news)
 
     def _tell_transition(self, effect: ef.JournalTransition | ef.ReportSituation) -> None:
         if isinstance(effect, ef.ReportSituation):
@@ -433,7 +437,7 @@ class MigrationRuntime:
                 level = logging.INFO if self._cluster.connected or not self._cluster.hosts else logging.DEBUG
                 log.log(level, "Migration: %s", effect.sentence)
             if effect.for_journal:
-                self.note("audit", effect.sentence)
+                self.note_news("audit", effect.sentence)
             self._said = effect.sentence
             return
         image = self._core.metadata.published
@@ -442,7 +446,7 @@ class MigrationRuntime:
         self._kafka_log.entered(effect.before, effect.after, image.features.zk_migration_state, at)
         log.info("Migration: %s -> %s: %s", effect.before.value, effect.after.value, effect.sentence)
         self._said = effect.sentence
-        self.note(
+        self.note_news(
             "transition",
             effect.sentence,
             epoch=str(effect.epoch),
