@@ -55,7 +55,7 @@ def details_of(kind: str) -> set[str]:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         kinds = dict(re.findall(r'^(\w*JOURNAL_KIND) = "(.*)"$', file.read_text(encoding="utf-8"), re.MULTILINE))
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("note", "_note", "append"):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("note", "_note", "note_news", "append"):
                 texts = [ast.unparse(argument).strip("'") for argument in call.args[:2]]
                 if kind in texts or kind in map(kinds.get, texts):
                     found |= {keyword.arg or "by, address" for keyword in call.keywords}

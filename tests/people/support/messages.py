@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 HOLE = "..."
 _SAYS: Mapping[str, int] = {"Gap": 1, "Problem": 1, "Situation": 0, "FinishDecision": 1}
 """Which argument is the message; a remedy follows it. A `Situation` without a remedy is progress, and no trouble."""
-_NOTES = ("note", "_note")
+_NOTES = ("note", "_note", "note_news")
 
 
 def trees(*places: str) -> list[ast.Module]:
