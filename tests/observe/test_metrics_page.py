@@ -48,6 +48,10 @@ def test_every_state_has_its_sentence_on_the_page() -> None:
     assert rows("journal.md", "### States") == [[state.value, row.sentence] for state, row in PROPERTIES.items()]
 
 
+NOTES = ("note", "_note", "note_news", "append")
+"""Calls that write into a journal."""
+
+
 def details_of(kind: str) -> set[str]:
     """What the program puts into entries of a kind, as far as it is written as keywords of the call."""
     found = set()
@@ -55,7 +59,7 @@ def details_of(kind: str) -> set[str]:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         kinds = dict(re.findall(r'^(\w*JOURNAL_KIND) = "(.*)"$', file.read_text(encoding="utf-8"), re.MULTILINE))
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("note", "_note", "note_news", "append"):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in NOTES:
                 texts = [ast.unparse(argument).strip("'") for argument in call.args[:2]]
                 if kind in texts or kind in map(kinds.get, texts):
                     found |= {keyword.arg or "by, address" for keyword in call.keywords}

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.raft.transport import TransportError, UnreachableError
 from migrator.wire.client import ClientLimits, KafkaClient
+from tests.simulation.whole import certificates
 from tests.simulation.whole.controller import PORT
 from tests.simulation.whole.disk import SimulatedDisk
 from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
@@ -37,6 +38,8 @@ class Client:
             big_share=options.big_share,
             big_groups=options.big_groups,
         )
+        certificates.install(self.machine.disk, certificates.OPERATOR)
+        self._random = Random(f"client {world.options.seed}")
         self._clients: dict[int, KafkaClient] = {}
         self._leader: int | None = None
         self.is_done = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +20,9 @@ from migrator.observe.authorizer_log import AuthorizerLog
 from migrator.raft.voter_set import VoterSet
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.records.versions import parse_version
+from tests.simulation.whole import certificates
 from tests.simulation.whole.disk import SimulatedDisk
+from tests.simulation.whole.grpc_wire import Server, connect
 from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
 
 if TYPE_CHECKING:
@@ -29,22 +31,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
 PORT = 9093
+GRPC_PORT = 9094
 DIRECTORY = Path("/data")
 SESSION_MS = 3_000
 """Of brokers."""
-
-
-class NoGrpc:
-    """gRPC has a poller of its own and is not simulated: operators use Kafka's protocol here."""
-
-    def __init__(self, services: Sequence[Any], told: Callable[[NodeCore], None]) -> None:
-        told(services[0]._source._core)
-
-    def listen_unix(self, metadata_directory: Path) -> None: ...
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class NoAuthorizerLog(AuthorizerLog):
@@ -68,6 +58,7 @@ class Controller:
         self.host = f"10.0.0.{node_id}"
         self.disk = SimulatedDisk()
         self.directory_id: Uuid = ZERO_UUID
+        self.has_grpc = True
         self.life = 0
         random, skew = world.random, world.options.skew
         self.clock = SkewedClock(
@@ -112,7 +103,19 @@ class Controller:
         else:
             voters = [f"{node_id}@{host}:{PORT}" for node_id, host in hosts if node_id in world.first_voters]
             own["controller.quorum.voters"] = ",".join(voters)
-        return own
+        return {**own, **self._grpc_keys()} if self.has_grpc else own
+
+    def _grpc_keys(self) -> Mapping[str, str]:
+        controllers = self.world.controllers.values()
+        names = [(one.node_id, certificates.principal(certificates.voter(one.node_id))) for one in controllers]
+        voters = [one for one in controllers if one.node_id in self.world.first_voters]
+        return {
+            "migrator.grpc.listener": f"{self.host}:{GRPC_PORT}",
+            "migrator.grpc.voters": ",".join(f"{one.node_id}@{one.host}:{GRPC_PORT}" for one in voters),
+            "migrator.grpc.voter.principals": ";".join(f"{node_id}@{principal}" for node_id, principal in names),
+            "migrator.grpc.operator.principals": certificates.principal(certificates.OPERATOR),
+            **certificates.keys_of_files(),
+        }
 
     def settings(self) -> Settings:
         return settings_from(self.keys(), "simulated")[0]
@@ -126,6 +129,7 @@ class Controller:
         found = machine.context.run(lambda: read_meta_properties(DIRECTORY))
         self.directory_id = ZERO_UUID if found is None or found.directory_id is None else found.directory_id
         machine.die()
+        certificates.install(self.disk, certificates.voter(self.node_id))
 
     def _begin_life(self) -> SimulatedMachine:
         self.life += 1
@@ -142,10 +146,11 @@ class Controller:
         self.world.started(self)
 
     def _run(self, machine: SimulatedMachine, failure: StopReason) -> None:
-        def serve_grpc(services: Sequence[Any], _identities: Any) -> Any:
-            return NoGrpc(services, self._booted)
+        def serve_grpc(services: Any, identities: Any) -> Any:
+            self._booted(services[0]._source._core)
+            return Server(machine, services, identities)
 
-        threads = OwnThreads(serve_grpc, NoAuthorizerLog)
+        threads = OwnThreads(serve_grpc, connect, NoAuthorizerLog)
         work = run_node(self.settings(), failure, own_machine=machine, threads=threads)
         self.run = machine.loop.create_task(work, name=self.name)
         self.run.add_done_callback(lambda done: self._ended(machine, done))

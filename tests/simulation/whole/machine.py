@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from migrator import machine as real
-from migrator.machine import Machine
+from migrator.machine import FileState, Machine
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.loop import SimulatedLoop, Threads
 
@@ -287,6 +287,11 @@ class SimulatedMachine(Machine):
     def file_size(self, path: Path) -> int:
         self._step()
         return len(self.disk.file(path).data)
+
+    def file_state(self, path: Path) -> FileState:
+        self._step()
+        entry = self.disk.find(path)
+        return (id(entry), 0, len(entry.data)) if isinstance(entry, File) else None
 
     def rename(self, path: Path, new: Path) -> None:
         self._step(changes=True)

@@ -1,8 +1,10 @@
-"""An operator who changes the voters of a dynamic quorum with Kafka's requests, one change after the other."""
+"""An operator who changes the voters of a dynamic quorum, one change after the other: with Kafka's requests, or with a
+target that is ordered over gRPC."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from migrator.raft.voter_set import ReplicaKey
 from migrator.records.uuid import ZERO_UUID
 from migrator.wire.schemas import build, request_type
 from tests.simulation.whole.controller import CLUSTER_ID, PORT
+from tests.simulation.whole.retarget import Retarget
 
 if TYPE_CHECKING:
     from tests.simulation.whole.controller import Controller
@@ -31,25 +34,33 @@ class Operator:
         self.world = world
         self._random = Random(f"operator {world.options.seed}")
         self._is_busy = False
+        self.retarget = Retarget(world)
 
     def order(self) -> None:
         """Add a voter or remove one; nothing while the last order has no answer."""
-        request = self._next_order()
-        if request is not None and not self._is_busy:
+        if self._is_busy:
+            return
+        work = self.retarget.order() if self._random.random() < 0.4 else None
+        if work is None and (request := self._next_order()) is not None:
+            work = self._ask(request)
+        if work is not None:
             self._is_busy = True
             loop = self.world.client.machine.loop
-            loop.from_outside(lambda: loop.create_task(self._ask(request)))
+            loop.from_outside(lambda: loop.create_task(self._done(work)))
 
-    async def _ask(self, request: Any) -> None:
+    async def _done(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            response = await self.world.client.ask_leader(request)
-            name = "voters added" if request.__api_key__ == ADD_RAFT_VOTER[0] else "voters removed"
-            if response is not None and response.error_code == ErrorCode.none:
-                self.world.count(name)
-            self.world.trace(f"operator: {name}? {getattr(response, 'error_code', None)!r}")
+            await work
         finally:
             await asyncio.sleep(0)
             self._is_busy = False
+
+    async def _ask(self, request: Any) -> None:
+        response = await self.world.client.ask_leader(request)
+        name = "voters added" if request.__api_key__ == ADD_RAFT_VOTER[0] else "voters removed"
+        if response is not None and response.error_code == ErrorCode.none:
+            self.world.count(name)
+        self.world.trace(f"operator: {name}? {getattr(response, 'error_code', None)!r}")
 
     def _next_order(self) -> Any:
         watch, controllers = self.world.watch, self.world.controllers

@@ -62,6 +62,12 @@ class Options:
     segment_bytes: int = 1_000_000_000
     requires_bootstrap: bool = True
     minority_stays_dead: bool = False
+    without_grpc: int = 0
+    """Controllers that know nothing of gRPC."""
+    compare_seconds: float = 60.0
+    """How often the leader compares the images of the controllers."""
+    replay_seconds: float = 3600.0
+    """How often each one compares its image with a replay of its log."""
 
 
 def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
@@ -104,6 +110,9 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         big_groups=random.choice((1, 1, 4)),
         requires_bootstrap=random.random() < 0.7,
         minority_stays_dead=random.random() < 0.2,
+        without_grpc=random.choice((0, 0, 0, 0, 0, 1, 1, 2, 7)),
+        compare_seconds=random.choice((1.0, 4.0, 60.0)),
+        replay_seconds=random.choice((3.0, 20.0, 3600.0)),
     )
     return overruled(replace(options, **_of_operators(seed)), changes or {})
 

@@ -14,7 +14,7 @@ import pytest
 from tests.lanes import TEST_ALL, TEST_LONG
 from tests.simulation.whole import runner
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
-from tests.simulation.whole.options import QUIET, Options
+from tests.simulation.whole.options import QUIET, Options, overruled
 from tests.simulation.whole.planted import FOUND, LIKELIER
 from tests.simulation.whole.world import Outcome, World
 
@@ -51,6 +51,23 @@ def test_a_planted_bug_is_found_by_its_seed_again(name: str) -> None:
     assert outcome.rule is not None
     ((sound, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], jobs=1)
     assert sound.rule is None, runner.describe_failure(sound, LIKELIER[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "words"),
+    [
+        ({"compare_seconds": "2"}, "the_images_of_the_controllers_are_equal", "the controllers disagree at offset"),
+        ({"replay_seconds": "5"}, "nobody_stops_itself", "are not what a replay of its own log gives"),
+    ],
+)
+def test_controllers_find_themselves_that_an_image_is_wrong(options: dict[str, str], rule: str, words: str) -> None:
+    """The leader compares what they say over gRPC; each one compares its image with its own log."""
+    outcome, _ = runner.isolated(overruled(QUIET, options), "image_of_one_controller_is_wrong")
+    assert outcome.rule == rule, outcome.message
+    assert words in outcome.message
+    sound, _ = runner.isolated(overruled(QUIET, options))
+    assert sound.rule is None, sound.message
+    assert sound.coverage["gRPC Vote"]
 
 
 def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from migrator.controller.quorum_target import KEY, target_of
 from migrator.image.digest import MODULUS, digest, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
@@ -15,6 +16,7 @@ from migrator.node.core import NodeCore
 from migrator.raft.states import Role
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.batch import Batch
+from migrator.records.metadata import ConfigRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.supervision import FAILURES
 from tests.simulation.whole.machine import SimulatedMachine
@@ -76,6 +78,8 @@ class Committed:
     batches: list[tuple[int, int, int]] = field(default_factory=list)
     """First offset, checksum, epoch."""
     ends: list[int] = field(default_factory=list)
+    targets: set[str] = field(default_factory=lambda: {""})
+    """Of voters, that were ever set; empty for none."""
     image: Hashed = field(default_factory=Hashed)
     """What a replay comes to."""
     digests: dict[int, int] = field(default_factory=dict)
@@ -100,8 +104,10 @@ class Watch:
         self._shadows: dict[int, Shadow] = {}
         self._voters = frozenset(ReplicaKey(node_id, ZERO_UUID) for node_id in world.first_voters)
         self._only_validated: set[Claim] = set()
-        self._lost: list[Claim] = []
+        self._lost: list[Claim | str] = []
         """What was acknowledged and is not committed: the client's task cannot raise it."""
+        self._disagreements: list[str] = []
+        """What a leader has said about the images of the controllers."""
         self._failures = dict(FAILURES.read())
 
     # What the world tells.
@@ -111,6 +117,7 @@ class Watch:
 
     def booted(self, controller: Controller, core: NodeCore) -> None:
         self._shadows[controller.node_id] = Shadow(core)
+        core.image_comparison.listeners.append(lambda text: self._disagreements.append(f"{controller.name}: {text}"))
 
     def stopped(self, controller: Controller) -> None:
         self._shadows.pop(controller.node_id, None)
@@ -139,6 +146,8 @@ class Watch:
         """Somebody's loop has turned, or something of the world has happened."""
         if self._lost:
             raise Violation("what_is_acknowledged_is_committed", f"{self._lost}")
+        if self._disagreements:
+            raise Violation("the_images_of_the_controllers_are_equal", f"{self._disagreements}")
         if machine is None:
             return
         if machine.complaints:
@@ -212,6 +221,7 @@ class Watch:
             replay(known.loader, batch)
             records = [] if header.is_control else [record for record, _ in batch.records()]
             known.claims.update(PROOFS[type(it)](it, before) for it in records if type(it) in PROOFS)
+            known.targets.update(it.value or "" for it in records if isinstance(it, ConfigRecord) and it.name == KEY)
             self._nothing_is_only_validated()
             known.loader.commit(header.next_offset)
             known.image.follow(known.loader.published)
@@ -290,6 +300,9 @@ class Watch:
                 return (
                     f"{controller.name} is at {shadow.published.image.provenance.offset}, not at {self.committed.end}"
                 )
+        target = target_of(leader.metadata.published)
+        if target is not None and not world.chaos.dead:
+            return f"the voters are {sorted(map(str, self.voter_keys()))}, and shall be {sorted(map(str, target))}"
         return ""
 
     def _roles(self) -> dict[int, tuple[str, int, int | None]]:
@@ -313,6 +326,11 @@ class Watch:
     def _nothing_is_only_validated(self) -> None:
         both = self._only_validated & self.committed.claims
         check("what_is_only_validated_is_never_written", not both, f"{sorted(map(str, both))}")
+
+    def retargeted(self, target: str) -> None:
+        """A controller has told the operator that this is the target of the voters."""
+        if target not in self.committed.targets:
+            self._lost.append(f"the target {target or 'none'}")
 
     def at_the_end(self) -> None:
         """Nothing failed that was not expected, and images hold what they held."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from migrator.node import image_proof
 from migrator.node.core import NodeCore
 from migrator.raft.voter_set import VoterSet
 from tests.simulation.whole.brokers import FIRST_ID, Broker
@@ -69,6 +70,8 @@ class World:
         self.controllers: dict[int, Controller] = {}
         for node_id in ids:
             self.controllers[node_id] = Controller(self, node_id)
+        for node_id in self.random.sample(ids, min(options.without_grpc, len(ids))):
+            self.controllers[node_id].has_grpc = False
         self.client = Client(self)
         self._running = [self.client.machine]
         self.operator = Operator(self)
@@ -258,6 +261,7 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
     is off from here on, so that nothing depends on when it runs, and nothing of a killed process runs at all."""
     gc.disable()
     logging.disable(logging.CRITICAL)
+    image_proof.ROUND_SECONDS, image_proof.REPLAY_SECONDS = options.compare_seconds, options.replay_seconds
     world = World(options, show)
     KEPT.append(world)
     rule, message = None, ""
