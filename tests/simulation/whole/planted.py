@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from migrator.image import loader
+from migrator.image import loader, replay
 from migrator.image.tracked import TrackedDicts
 from migrator.log import files, metadata_log, recovery, segment, snapshots
 from migrator.log.metadata_log import MetadataLog
@@ -149,7 +149,7 @@ def mark_of_an_empty_disk_is_forgotten_at_the_second_start() -> Patches:
 def image_of_one_controller_is_wrong() -> Patches:
     """Memory or the program: etcd's data inconsistency of 3.5 (2022), which nobody compared. Nobody looks from outside
     here, and a replay of the log is right."""
-    original = metadata.append_records
+    original = replay.append_records
 
     def append_records(loader: Any, header: Any, records: Any) -> None:
         if getattr(machine(), "number", None) == 2:
