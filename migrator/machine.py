@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, BinaryIO
@@ -189,6 +189,13 @@ _MACHINE: ContextVar[Machine] = ContextVar("machine", default=THIS_MACHINE)
 def machine() -> Machine:
     """Of whoever asks."""
     return _MACHINE.get()
+
+
+def context_on(other: Machine) -> Context:
+    """A context for what begins anew on a machine: it holds nothing of whoever begins it."""
+    context = Context()
+    context.run(_MACHINE.set, other)
+    return context
 
 
 @contextmanager

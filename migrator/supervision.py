@@ -4,6 +4,9 @@ A component has one `Supervisor` and starts its tasks and timers with it. Each h
 error nobody expected does: it stops the process, it ends that one task, or the task runs again after a back-off. Each
 such error is logged and counted in `FAILURES`, which the metrics show. Errors that a task expects it handles itself.
 
+A task or timer belongs to its component, not to whoever's request begins it: it starts with a context of its own, which
+holds the machine and nothing else.
+
 Two errors stop the process even where the kind says that a task runs again: an `InvariantViolation`, because going on
 does harm, and an `OperatorError`, because only a person can mend it.
 """
@@ -13,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
 from enum import Enum
 from typing import Any, TypeVar
 
 from migrator.clock import wall_ms
 from migrator.errors import InvariantViolation, OperatorError
+from migrator.machine import context_on, machine
 from migrator.values import value
 
 log = logging.getLogger(__name__)
@@ -98,6 +103,7 @@ class Supervisor:
 
     def __init__(self, on_failure: OnFailure | None = None) -> None:
         self._on_failure = on_failure
+        self._machine = machine()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         """In the order in which they began, so that `close` does the same each time."""
 
@@ -106,7 +112,7 @@ class Supervisor:
 
         :param name: of the task, for the log; that of the kind otherwise.
         """
-        task = asyncio.get_running_loop().create_task(work, name=name or kind.name)
+        task = asyncio.get_running_loop().create_task(work, name=name or kind.name, context=self._context())
         self._own(task)
         task.add_done_callback(lambda done: self._ended(kind, done))
         return task
@@ -123,7 +129,8 @@ class Supervisor:
         :param on_error: told of each such error, before the back-off.
         """
         name = name or kind.name
-        task = asyncio.get_running_loop().create_task(self._keep(kind, work, name, on_error), name=name)
+        kept = self._keep(kind, work, name, on_error)
+        task = asyncio.get_running_loop().create_task(kept, name=name, context=self._context())
         self._own(task)
         return task
 
@@ -135,17 +142,17 @@ class Supervisor:
         self, kind: TaskKind, seconds: float, callback: Callable[..., None], *args: Any
     ) -> asyncio.TimerHandle:
         """As `asyncio.loop.call_later`."""
-        return asyncio.get_running_loop().call_later(seconds, self._call, kind, callback, args)
+        return asyncio.get_running_loop().call_later(seconds, self._call, kind, callback, args, context=self._context())
 
     def call_soon(self, kind: TaskKind, callback: Callable[..., None], *args: Any) -> asyncio.Handle:
         """As `asyncio.loop.call_soon`."""
-        return asyncio.get_running_loop().call_soon(self._call, kind, callback, args)
+        return asyncio.get_running_loop().call_soon(self._call, kind, callback, args, context=self._context())
 
     def call_soon_threadsafe(
         self, loop: asyncio.AbstractEventLoop, kind: TaskKind, callback: Callable[..., None], *args: Any
     ) -> None:
         """As `asyncio.loop.call_soon_threadsafe`, from any thread."""
-        loop.call_soon_threadsafe(self._call, kind, callback, args)
+        loop.call_soon_threadsafe(self._call, kind, callback, args, context=self._context())
 
     async def close(self) -> None:
         """Cancel every task and wait for its end."""
@@ -153,6 +160,9 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _context(self) -> Context:
+        return context_on(self._machine)
 
     def _own(self, task: asyncio.Task[Any]) -> None:
         self._tasks[task] = None

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from migrator import supervision
 from migrator.errors import InvariantViolation, OperatorError
+from migrator.machine import Machine, machine, running_on
 from migrator.node.core import NodeCore
 from migrator.supervision import FAILURES, OnError, Supervisor, TaskKind
 from tests.node.support.cluster import Cluster, running, until
@@ -238,6 +240,32 @@ async def test_a_task_that_lasts_outlives_the_cancellation_of_what_it_waits_for_
     await supervisor.close()
     assert task.cancelled()
     assert len(began) == 2
+
+
+async def test_what_a_request_begins_for_its_component_is_no_part_of_the_request() -> None:
+    """A leader that is elected by an answer would else work as that peer's request until the end of its leadership:
+    once the peer has hung up, no step of a plan would be written."""
+    request: ContextVar[str] = ContextVar("request", default="none")
+    supervisor, loop, other, kind = Supervisor(), asyncio.get_running_loop(), Machine(), TaskKind("x", OnError.DROP)
+    with running_on(other):
+        own = Supervisor()
+    seen: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+
+    def look() -> None:
+        seen.put_nowait((request.get(), machine() is other))
+
+    async def work() -> None:
+        look()
+
+    request.set("a peer's")
+    for owner in (supervisor, own):
+        owner.spawn(kind, work())
+        owner.keep(kind, work)
+        owner.call_soon(kind, look)
+        owner.call_later(kind, 0, look)
+        owner.call_soon_threadsafe(loop, kind, look)
+    found = [await seen.get() for _ in range(10)]
+    assert sorted(found) == [("none", False)] * 5 + [("none", True)] * 5
 
 
 async def test_an_error_in_a_timer_or_on_another_thread_stops_the_process() -> None:

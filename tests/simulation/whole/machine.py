@@ -16,8 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from migrator import machine as real
-from migrator.machine import FileState, Machine
+from migrator.machine import FileState, Machine, context_on
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.loop import SimulatedLoop, Threads
 
@@ -88,9 +87,7 @@ class SimulatedMachine(Machine):
 
     def new_context(self) -> Context:
         """That of a thread, or of the first task: nothing is in it but this machine."""
-        context = Context()
-        context.run(real._MACHINE.set, self)
-        return context
+        return context_on(self)
 
     def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What the event loop's last resort is told."""

@@ -149,7 +149,6 @@ def mark_of_an_empty_disk_is_forgotten_at_the_second_start() -> Patches:
 def image_of_one_controller_is_wrong() -> Patches:
     """Memory or the program: etcd's data inconsistency of 3.5 (2022), which nobody compared. Nobody looks from outside
     here, and a replay of the log is right."""
-    original = replay.append_records
 
     def append_records(loader: Any, header: Any, records: Any) -> None:
         if getattr(machine(), "number", None) == 2:
@@ -157,7 +156,7 @@ def image_of_one_controller_is_wrong() -> Patches:
                 replace(record, value=record.value + 0.5) if isinstance(record, ClientQuotaRecord) else record
                 for record in records
             ]
-        original(loader, header, records)
+        replay.append_records(loader, header, records)
 
     return [(metadata, "append_records", append_records), (Watch, "_published", lambda *_: None)]
 
