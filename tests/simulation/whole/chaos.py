@@ -42,11 +42,15 @@ class Chaos:
             (options.slow_rate, self._slow),
             (options.full_rate, self._fill),
             (options.wipe_rate, self._wipe),
+            (options.settings_rate, self.world.reconfigurations.change),
         ]
         for rate, fault in faults:
             self._again(rate, partial(self._strike, fault))
         self._again(options.blackout_rate, self._blackout)
         self._again(options.change_rate, self.world.operator.order)
+        self._again(options.recover_rate, self.world.recoveries.lose_majority)
+        self._again(options.level_rate, self.world.upgrades.change_metadata_version)
+        self._again(options.upgrade_rate, self.world.upgrades.take_voters_into_the_log)
 
     def _again(self, rate: float, fault: Callable[[], None]) -> None:
         if rate <= 0:
@@ -80,6 +84,7 @@ class Chaos:
                 controller.machine.crash_at_operation = None
             if not controller.runs and controller.node_id not in self.dead:
                 controller.restart_wanted = True
+        self.world.reconfigurations.finish()
         self._restart_all()
 
     def _bury_a_minority(self) -> None:
@@ -106,7 +111,7 @@ class Chaos:
 
     # One fault each.
 
-    def _restart_later(self, controller: Controller) -> None:
+    def restart_later(self, controller: Controller) -> None:
         controller.restart_wanted = True
         life = controller.life
 
@@ -120,13 +125,13 @@ class Chaos:
         if controller.runs:
             self.world.count("kills")
             self.world.kill(controller, power=False)
-            self._restart_later(controller)
+            self.restart_later(controller)
 
     def _power_cut(self, controller: Controller) -> None:
         if controller.runs:
             self.world.count("power cuts")
             self.world.kill(controller, power=True)
-            self._restart_later(controller)
+            self.restart_later(controller)
 
     def _blackout(self) -> None:
         self.world.count("blackouts")
@@ -140,7 +145,7 @@ class Chaos:
 
     def crashed(self, controller: Controller) -> None:
         """That has happened."""
-        self._restart_later(controller)
+        self.restart_later(controller)
 
     def _stop(self, controller: Controller) -> None:
         if controller.runs:
@@ -149,7 +154,7 @@ class Chaos:
 
     def ended(self, controller: Controller) -> None:
         """The process has ended in order, or by a fault of its disk."""
-        self._restart_later(controller)
+        self.restart_later(controller)
 
     def _hang(self, controller: Controller) -> None:
         if controller.machine is not None:
@@ -201,9 +206,9 @@ class Chaos:
         Sometimes those of a majority, in a quorum that may not begin anew."""
         world, options = self.world, self.world.options
         victims = [controller]
-        if world.majority_is_lost:
+        if controller.is_given_up or world.majority_is_lost:
             return  # with all disks lost, a quorum begins anew
-        if options.wiped_at_once > 1 and options.requires_bootstrap and not options.dynamic:
+        if options.wiped_at_once > 1 and options.requires_bootstrap and not world.watch.is_dynamic():
             others = [one for one in world.controllers.values() if one is not controller]
             victims += self._random.sample(others, len(world.controllers) // 2)
             if not world.watch.committed.end:
@@ -216,4 +221,4 @@ class Chaos:
             world.count("wiped disks")
             world.kill(victim, power=True)
             world.replace_disk(victim)
-            self._restart_later(victim)
+            self.restart_later(victim)

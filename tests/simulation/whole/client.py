@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 from migrator.raft.transport import TransportError, UnreachableError
 from migrator.wire.client import ClientLimits, KafkaClient
 from tests.simulation.whole import certificates
-from tests.simulation.whole.controller import PORT
 from tests.simulation.whole.disk import SimulatedDisk
 from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
 from tests.simulation.whole.writes import Write, Writes, parts_of
@@ -40,7 +39,7 @@ class Client:
         )
         certificates.install(self.machine.disk, certificates.OPERATOR)
         self._random = Random(f"client {world.options.seed}")
-        self._clients: dict[int, KafkaClient] = {}
+        self._clients: dict[tuple[str, int], KafkaClient] = {}
         self._leader: int | None = None
         self.is_done = False
 
@@ -62,16 +61,20 @@ class Client:
     async def write(self, write: Write) -> Any:
         """Ask for it, and hold the controllers to their answer."""
         watch = self.world.watch
-        response = await self.ask_leader(write.request)
+        response, node_id = await self._ask(write.request)
         for claim in write.claims(response) if response is not None else ():
             if write.only_validates:
                 watch.validated(claim)
             else:
-                watch.acknowledged(claim)
+                watch.acknowledged(claim, node_id)
         return response
 
     async def ask_leader(self, request: Any) -> Any:
         """The answer of the one who leads; None if nobody says that it is written."""
+        return (await self._ask(request))[0]
+
+    async def _ask(self, request: Any) -> tuple[Any, int]:
+        """The answer, and whose it is."""
         ids = sorted(self.world.controllers)
         node_id = self._leader or self._random.choice(ids)
         for _ in range(20):
@@ -83,21 +86,22 @@ class Client:
                 continue
             except TransportError:
                 self._leader = None
-                return None  # perhaps it is written
+                return None, node_id  # perhaps it is written
             if not _is_elsewhere(response):
                 self._leader = node_id
-                return response
+                return response, node_id
             self._leader = None
             node_id = self._random.choice(ids)
             await asyncio.sleep(PAUSE_SECONDS)
-        return None
+        return None, node_id
 
     def _client(self, node_id: int) -> KafkaClient:
-        client = self._clients.get(node_id)
+        controller = self.world.controllers[node_id]
+        address = (controller.host, controller.port)
+        client = self._clients.get(address)
         if client is None:
-            host = self.world.controllers[node_id].host
             limits = ClientLimits(max_in_flight=4)
-            client = self._clients[node_id] = KafkaClient(host, PORT, "administrator", limits=limits)
+            client = self._clients[address] = KafkaClient(*address, "administrator", limits=limits)
         return client
 
 

@@ -17,9 +17,9 @@ from migrator.node.node import run_node
 from migrator.node.own_threads import OwnThreads
 from migrator.node.stop_reason import StopReason
 from migrator.observe.authorizer_log import AuthorizerLog
-from migrator.raft.voter_set import VoterSet
+from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.uuid import ZERO_UUID, Uuid
-from migrator.records.versions import parse_version
+from migrator.records.versions import version_at
 from tests.simulation.whole import certificates
 from tests.simulation.whole.disk import SimulatedDisk
 from tests.simulation.whole.grpc_wire import Server, connect
@@ -56,6 +56,9 @@ class Controller:
         self.node_id = node_id
         self.name = f"controller {node_id}"
         self.host = f"10.0.0.{node_id}"
+        self.port = PORT
+        self.other_settings: dict[str, str] = {}
+        """Of its property file, since an operator has changed it."""
         self.disk = SimulatedDisk()
         self.directory_id: Uuid = ZERO_UUID
         self.has_grpc = True
@@ -72,8 +75,15 @@ class Controller:
         self._failure: StopReason | None = None
         self.run: asyncio.Task[None] | None = None
         self.is_stopping = False
+        self.is_given_up = False
+        """Its disk is that of a replica which a recovery of the quorum has given up."""
         self.restart_wanted = False
         """It is down because of a fault that ends."""
+
+    @property
+    def key(self) -> ReplicaKey:
+        """With the disk that it has now."""
+        return ReplicaKey(self.node_id, self.directory_id)
 
     @property
     def runs(self) -> bool:
@@ -86,7 +96,7 @@ class Controller:
             "process.roles": "controller",
             "node.id": str(self.node_id),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"CONTROLLER://{self.host}:{PORT}",
+            "listeners": f"CONTROLLER://{self.host}:{self.port}",
             "log.dirs": str(DIRECTORY),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
@@ -97,16 +107,20 @@ class Controller:
             "metadata.max.retention.bytes": str(options.retention_bytes),
             "migrator.quorum.require.bootstrap": str(options.requires_bootstrap).lower(),
         }
-        hosts = [(controller.node_id, controller.host) for controller in world.controllers.values()]
+        addresses = [(one.node_id, f"{one.host}:{one.port}") for one in self._known()]
         if options.dynamic:
-            own["controller.quorum.bootstrap.servers"] = ",".join(f"{host}:{PORT}" for _, host in hosts)
+            own["controller.quorum.bootstrap.servers"] = ",".join(address for _, address in addresses)
         else:
-            voters = [f"{node_id}@{host}:{PORT}" for node_id, host in hosts if node_id in world.first_voters]
+            voters = [f"{node_id}@{address}" for node_id, address in addresses if node_id in world.first_voters]
             own["controller.quorum.voters"] = ",".join(voters)
-        return {**own, **self._grpc_keys()} if self.has_grpc else own
+        return {**own, **(self._grpc_keys() if self.has_grpc else {}), **self.other_settings}
+
+    def _known(self) -> list[Controller]:
+        """No file of the new quorum names those that were given up."""
+        return [one for one in self.world.controllers.values() if self.is_given_up or not one.is_given_up]
 
     def _grpc_keys(self) -> Mapping[str, str]:
-        controllers = self.world.controllers.values()
+        controllers = self._known()
         names = [(one.node_id, certificates.principal(certificates.voter(one.node_id))) for one in controllers]
         voters = [one for one in controllers if one.node_id in self.world.first_voters]
         return {
@@ -122,8 +136,15 @@ class Controller:
 
     def format(self, voters: VoterSet | None = None) -> None:
         """An empty disk becomes that of this node; with ``voters`` that of one of the first ones of a quorum."""
-        machine = self._begin_life()
-        plan = FormatPlan((DIRECTORY,), DIRECTORY, CLUSTER_ID, self.node_id, parse_version("3.9"), voters=voters)
+        machine = self.begin_life()
+        plan = FormatPlan(
+            (DIRECTORY,),
+            DIRECTORY,
+            CLUSTER_ID,
+            self.node_id,
+            version_at(self.world.options.metadata_version),
+            voters=voters,
+        )
         random = Random(self.world.random.getrandbits(64))
         machine.context.run(lambda: format_directories(plan, random=random, now_ms=0))
         found = machine.context.run(lambda: read_meta_properties(DIRECTORY))
@@ -131,13 +152,13 @@ class Controller:
         machine.die()
         certificates.install(self.disk, certificates.voter(self.node_id))
 
-    def _begin_life(self) -> SimulatedMachine:
+    def begin_life(self) -> SimulatedMachine:
         self.life += 1
         return SimulatedMachine(self.world, self.name, self.host, self.disk, self.clock, self.life)
 
     def start(self) -> None:
         """Begin the process; what becomes of it `ended` tells."""
-        machine = self.machine = self._begin_life()
+        machine = self.machine = self.begin_life()
         self.world.processes_changed()
         self.core, self.is_stopping, self.restart_wanted = None, False, False
         self.world.network.machines_off.discard(self.host)

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.uuid import ZERO_UUID
 from migrator.wire.schemas import build, request_type
-from tests.simulation.whole.controller import CLUSTER_ID, PORT
+from tests.simulation.whole.controller import CLUSTER_ID
 from tests.simulation.whole.retarget import Retarget
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ class Operator:
 
     def _next_order(self) -> Any:
         watch, controllers = self.world.watch, self.world.controllers
+        if not watch.is_dynamic():
+            return None
         voters = watch.voter_keys()
-        own = {ReplicaKey(one.node_id, one.directory_id): one for one in controllers.values()}
+        own = {one.key: one for one in controllers.values()}
         lost = sorted((key for key in voters if key not in own), key=lambda key: key.node_id)
         if lost:
             return self._remove(lost[0])
@@ -73,12 +75,12 @@ class Operator:
         others = [one for key, one in own.items() if one.node_id not in ids and one.runs]
         if others and (len(voters) <= VOTERS_MIN or self._random.random() < 0.6):
             return self._add(self._random.choice(others))
-        if len(voters) > VOTERS_MIN:
+        if len(voters) > VOTERS_MIN and watch.addresses_are_known():
             return self._remove(self._random.choice(sorted(voters, key=lambda key: key.node_id)))
         return None
 
     def _add(self, controller: Controller) -> Any:
-        listener = {"name": "CONTROLLER", "host": controller.host, "port": PORT}
+        listener = {"name": "CONTROLLER", "host": controller.host, "port": controller.port}
         return build(
             request_type(*ADD_RAFT_VOTER),
             cluster_id=CLUSTER_ID,

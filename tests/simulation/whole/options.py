@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any
 
+from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP
+
 
 @dataclass(frozen=True)
 class Options:
@@ -56,6 +58,16 @@ class Options:
     full_rate: float = 0.0
     change_rate: float = 0.0
     """Orders of an operator to add, remove or move a voter."""
+    level_rate: float = 0.0
+    """Orders of an operator to change metadata.version."""
+    upgrade_rate: float = 0.0
+    """Orders to take the voters from the configuration into the log (kraft.version 1)."""
+    recover_rate: float = 0.0
+    """Losses of a majority of the voters in the log, and recoveries of what is left."""
+    settings_rate: float = 0.0
+    """Restarts with other property files: other settings, other ports, of one or of all."""
+    metadata_version: int = LATEST_SUPPORTED
+    """With which a static quorum is formatted."""
     snapshot_bytes: int = 20_000
     retention_bytes: int = 100_000_000
     """Beyond it a log drops what a snapshot holds, and who is behind is sent the snapshot."""
@@ -114,22 +126,37 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         compare_seconds=random.choice((1.0, 4.0, 60.0)),
         replay_seconds=random.choice((3.0, 20.0, 3600.0)),
     )
-    return overruled(replace(options, **_of_operators(seed)), changes or {})
+    return overruled(replace(options, **_of_operators(seed, options)), changes or {})
 
 
-def _of_operators(seed: int) -> dict[str, Any]:
+def _of_operators(seed: int, options: Options) -> dict[str, Any]:
     """What administrators and operators do, drawn apart: so a new option moves nothing else of a seed."""
     random = Random(f"operators {seed}")
+
+    def rate(share: float, most: float) -> float:
+        return round(random.uniform(0.02, most), 3) if random.random() < share else 0.0
+
+    begins_old = random.random() < 0.5
+    upgrade_rate = rate(0.5, 0.4)
+    recover_rate = rate(0.3, 0.2) if options.dynamic else 0.0
     return {
         "other_share": random.choice((0.0, 0.3, 0.8)),
         "brokers": random.choice((0, 1, 3)),
+        "recover_rate": recover_rate,
+        "settings_rate": rate(0.4, 0.1),
+        "metadata_version": random.randint(MINIMUM_BOOTSTRAP, LATEST_SUPPORTED) if begins_old else LATEST_SUPPORTED,
+        "level_rate": random.choice((0.1, 0.5)) if begins_old else rate(0.3, 0.1),
+        "upgrade_rate": upgrade_rate,
+        "change_rate": options.change_rate if options.dynamic or not upgrade_rate else rate(0.5, 0.3),
     }
 
 
 def overruled(options: Options, changes: Mapping[str, str]) -> Options:
     types = {field.name: type(getattr(options, field.name)) for field in fields(Options)}
     changed = replace(options, **{name: _parsed(types[name], text) for name, text in changes.items()})
-    return changed if changed.dynamic else replace(changed, observers=0)  # who votes is in everybody's property file
+    if changed.dynamic:
+        return replace(changed, metadata_version=LATEST_SUPPORTED)  # older ones have no voters in the log
+    return replace(changed, observers=0)  # who votes is in everybody's property file
 
 
 def _parsed(kind: type, text: str) -> Any:

@@ -7,10 +7,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from migrator.errors import OperatorError
-from migrator.observe.voters import VoterOrder
+from migrator.observe.voters import VoterOrder, VotersAnswer
 from migrator.rpc.operator_client import OperatorClient
 from tests.simulation.whole import certificates
-from tests.simulation.whole.controller import GRPC_PORT, Controller
+from tests.simulation.whole.controller import GRPC_PORT
 from tests.simulation.whole.grpc_wire import connect
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ VOTERS_MIN = 2
 
 
 class Retarget:
-    """Works from the client's machine. It asks one controller after the other until one says that it leads."""
+    """Works from the client's machine."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -29,31 +29,34 @@ class Retarget:
     def order(self) -> Coroutine[Any, Any, None] | None:
         """None where nobody takes orders over gRPC."""
         random, controllers = self._random, list(self._world.controllers.values())
-        asked = [one for one in controllers if one.has_grpc]
-        if not asked:
+        if not any(one.has_grpc for one in controllers):
             return None
-        random.shuffle(asked)
         shall = random.sample(controllers, random.randint(VOTERS_MIN, len(controllers)))
         target = ",".join(str(one.node_id) for one in shall)
         order = VoterOrder.CANCEL if random.random() < 0.2 else VoterOrder.TO
-        return self._ask(asked, order, "" if order is VoterOrder.CANCEL else target)
+        return self._retarget(order, "" if order is VoterOrder.CANCEL else target)
 
-    async def _ask(self, controllers: list[Controller], order: VoterOrder, target: str) -> None:
-        for controller in controllers:
-            try:
-                async with self._client(controller) as client:
-                    status = await client.status()
-                    if status.quorum.leader_id != status.node_id:
-                        continue
-                    answer = await client.reassign(order, target)
-            except OperatorError as error:
-                self._world.trace(f"operator: {order.value} {target}? {error}")
-                continue
+    async def _retarget(self, order: VoterOrder, target: str) -> None:
+        if (answer := await give_order(self._world, self._random, order, target)) is not None:
             self._world.count("targets of voters")
-            self._world.trace(f"operator: {order.value} {target}. {answer}")
             self._world.watch.retargeted(answer.target)
-            return
 
-    def _client(self, controller: Controller) -> OperatorClient:
+
+async def give_order(world: World, random: Random, order: VoterOrder, target: str) -> VotersAnswer | None:
+    """Ask one controller after the other until one says that it leads; None when none takes the order."""
+    controllers = [one for one in world.controllers.values() if one.has_grpc]
+    for controller in random.sample(controllers, len(controllers)):
         principals = frozenset({certificates.principal(certificates.voter(controller.node_id))})
-        return OperatorClient.at(f"{controller.host}:{GRPC_PORT}", certificates.FILES, principals, connect)
+        address = f"{controller.host}:{GRPC_PORT}"
+        try:
+            async with OperatorClient.at(address, certificates.FILES, principals, connect) as client:
+                status = await client.status()
+                if status.quorum.leader_id != status.node_id:
+                    continue
+                answer = await client.reassign(order, target)
+        except OperatorError as error:
+            world.trace(f"operator: {order.value} {target}? {error}")
+            continue
+        world.trace(f"operator: {order.value} {target}. {answer}")
+        return answer
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
 from migrator.raft.states import Role
-from migrator.raft.voter_set import ReplicaKey
+from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.batch import Batch
 from migrator.records.metadata import ConfigRecord
 from migrator.records.uuid import ZERO_UUID
@@ -82,8 +82,10 @@ class Committed:
     """Of voters, that were ever set; empty for none."""
     image: Hashed = field(default_factory=Hashed)
     """What a replay comes to."""
+    images: dict[int, MetadataImage] = field(default_factory=dict)
+    """By last offset, at the ends of batches outside of transactions."""
     digests: dict[int, int] = field(default_factory=dict)
-    """Of it, by its last offset, at the ends of batches outside of transactions."""
+    """Of these."""
     claims: set[Claim] = field(default_factory=set)
     """What its records prove of what the client has asked for."""
     loader: ImageLoader = field(default_factory=lambda: ImageLoader(EMPTY_IMAGE))
@@ -91,6 +93,37 @@ class Committed:
     @property
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
+
+    def up_to(self, offset: int) -> Committed:
+        """What is in front of an offset, which is the end of a batch outside of transactions. Of what was claimed,
+        all: nobody is told again that it is written."""
+        count = bisect_right(self.ends, offset)
+        images = {at: image for at, image in self.images.items() if at < offset}
+        hashed = Hashed()
+        if images:
+            hashed.follow(images[max(images)])
+        return Committed(
+            self.batches[:count],
+            self.ends[:count],
+            targets=set(self.targets),
+            image=hashed,
+            images=images,
+            digests={at: self.digests[at] for at in images},
+            claims=set(self.claims),
+            loader=ImageLoader(hashed.image),
+        )
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A replica that was given up: what its own quorum has committed, and the epoch that it must never hear of."""
+
+    committed: Committed
+    epoch: int
+
+
+def _written(batch: Batch) -> tuple[int, int, int]:
+    return batch.header.base_offset, batch.header.crc, batch.header.leader_epoch
 
 
 class Watch:
@@ -104,6 +137,12 @@ class Watch:
         self._shadows: dict[int, Shadow] = {}
         self._voters = frozenset(ReplicaKey(node_id, ZERO_UUID) for node_id in world.first_voters)
         self._only_validated: set[Claim] = set()
+        self._given_up: dict[int, GivenUp] = {}
+        """Those that may run on with their disks."""
+        self._recovered_at = 0
+        """Who has not come so far has other voters in its log."""
+        self.refused: frozenset[ReplicaKey] = frozenset()
+        """Replicas that were given up when the majority was lost."""
         self._lost: list[Claim | str] = []
         """What was acknowledged and is not committed: the client's task cannot raise it."""
         self._disagreements: list[str] = []
@@ -125,6 +164,27 @@ class Watch:
     def disk_replaced(self, controller: Controller) -> None:
         """It knows nothing any more of the epochs that it has seen."""
         self._epochs.pop(controller.node_id, None)
+        self._given_up.pop(controller.node_id, None)
+
+    def recovered(self, survivor: Controller, batches: list[Batch], lost: frozenset[ReplicaKey]) -> None:
+        """The survivor's log is the quorum's from now on, all of it. What was committed and is not in it is lost; those
+        who were given up may have it, and go on by themselves."""
+        old, epoch = self.committed, batches[-1].header.leader_epoch
+        known = {first: (first, crc, epoch) for first, crc, epoch in old.batches}
+        start = next(
+            (at for at in map(_written, batches) if at[0] >= old.end or known.get(at[0]) != at), _written(batches[-1])
+        )[0]
+        self.committed = old.up_to(start)
+        self.refused |= lost
+        self._voters, self._recovered_at = frozenset((survivor.key,)), batches[-1].header.next_offset
+        for key in lost:
+            self._given_up[key.node_id] = GivenUp(old, epoch)
+        for batch in batches:
+            self._is_committed(survivor, batch)
+
+    def _committed_by(self, node_id: int) -> Committed:
+        """What the quorum has committed that a controller belongs to."""
+        return self._given_up[node_id].committed if node_id in self._given_up else self.committed
 
     def ended(self, controller: Controller, machine: SimulatedMachine, error: BaseException | None) -> None:
         """By itself: after an order, or because its disk fails."""
@@ -179,14 +239,20 @@ class Watch:
             refused = shadow.core.quorum.refusals.count
             may_refuse = not refused or controller.disk.free is not None
             check("a_leaders_own_records_fit", may_refuse, f"{controller.name}: its log refused them")
+        given_up = self._given_up.get(controller.node_id)
+        if given_up is not None:
+            check(
+                "who_was_given_up_hears_of_no_later_epoch",
+                epoch < given_up.epoch,
+                f"{controller.name} was given up in epoch {given_up.epoch}, and is in {epoch}",
+            )
         if role is Role.LEADER:
-            self.world.count("elections")
+            self.world.count("elections" if given_up is None else "elections among the given-up")
             leader = self.leaders.setdefault(epoch, controller.node_id)
             check("one_leader_an_epoch", leader == controller.node_id, f"{controller.node_id} and {leader} in {epoch}")
             end = controller.in_process(shadow.core.storage.log.end_offset)
-            check(
-                "a_leader_has_all", end >= self.committed.end, f"{controller.name} ends at {end} < {self.committed.end}"
-            )
+            committed = self._committed_by(controller.node_id).end
+            check("a_leader_has_all", end >= committed, f"{controller.name} ends at {end} < {committed}")
             self._check_whole(controller.name, shadow.published)
         shadow.role, shadow.epoch = role, epoch
 
@@ -212,8 +278,7 @@ class Watch:
                 shadow.checked_to = batch.header.next_offset
 
     def _is_committed(self, controller: Controller, batch: Batch) -> None:
-        header, known = batch.header, self.committed
-        written = (header.base_offset, header.crc, header.leader_epoch)
+        header, known, written = batch.header, self._committed_by(controller.node_id), _written(batch)
         if header.base_offset == known.end:
             known.batches.append(written)
             known.ends.append(header.next_offset)
@@ -222,9 +287,10 @@ class Watch:
             records = [] if header.is_control else [record for record, _ in batch.records()]
             known.claims.update(PROOFS[type(it)](it, before) for it in records if type(it) in PROOFS)
             known.targets.update(it.value or "" for it in records if isinstance(it, ConfigRecord) and it.name == KEY)
-            self._nothing_is_only_validated()
+            self._nothing_is_only_validated(known.claims)
             known.loader.commit(header.next_offset)
             known.image.follow(known.loader.published)
+            known.images[known.image.image.provenance.offset] = known.image.image
             known.digests[known.image.image.provenance.offset] = known.image.digest
             return
         index = bisect_left(known.batches, (header.base_offset, 0, 0))
@@ -236,7 +302,7 @@ class Watch:
     def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
         shadow.published.follow(image)
         offset = image.provenance.offset
-        true = self.committed.digests.get(offset)
+        true = self._committed_by(controller.node_id).digests.get(offset)
         check(
             "the_image_is_a_replay_of_the_log",
             true is None or shadow.published.digest == true,
@@ -251,26 +317,57 @@ class Watch:
 
     def voter_keys(self) -> frozenset[ReplicaKey]:
         """Who votes, as the one says that has the longest log."""
-        shadows = self._shadows.values()
-        if self.world.options.dynamic and shadows:
-            longest = max(shadows, key=lambda shadow: (shadow.core.quorum.high_watermark, shadow.epoch))
-            voters = longest.core.quorum.membership.voters
-            if voters is not None:
-                self._voters = frozenset(
-                    ReplicaKey(voter.voter_id, voter.voter_directory_id) for voter in voters.voters
-                )
+        voters = self._voters_in_the_log()
+        if voters is not None:
+            self._voters = frozenset(voters.key(node_id) for node_id in voters.ids)
+        both = self._voters & self.refused
+        check("who_was_given_up_never_votes_again", not both, f"{sorted(map(str, both))}")
         return self._voters
+
+    def _voters_in_the_log(self) -> VoterSet | None:
+        shadows = [one for one in self._of_the_quorum().values() if one.high_watermark >= self._recovered_at]
+        if not shadows:
+            return None
+        longest = max(shadows, key=lambda shadow: (shadow.high_watermark, shadow.epoch))
+        return longest.core.quorum.membership.voters
+
+    def _of_the_quorum(self) -> dict[int, Shadow]:
+        """All but those that were given up."""
+        return {node_id: shadow for node_id, shadow in self._shadows.items() if node_id not in self._given_up}
+
+    def is_dynamic(self) -> bool:
+        """Whether the voters are in the log: from the format on, or since an upgrade."""
+        return any(key.directory_id != ZERO_UUID for key in self.voter_keys())
+
+    def addresses_are_known(self) -> bool:
+        """Whether the log says of each voter in it where that is."""
+        voters = self._voters_in_the_log()
+        return voters is not None and all(
+            voter.endpoints and voter.endpoints[0].port == self.world.controllers[voter.voter_id].port
+            for voter in voters.voters
+        )
+
+    def some_leader(self) -> Controller | None:
+        """The one in the highest epoch."""
+        shadows = self._of_the_quorum().items()
+        leaders = [(shadow.epoch, node_id) for node_id, shadow in shadows if shadow.role is Role.LEADER]
+        return self.world.controllers[max(leaders)[1]] if leaders else None
+
+    def takes_part(self, controller: Controller) -> bool:
+        """Whether it follows or leads."""
+        shadow = self._shadows.get(controller.node_id)
+        return shadow is not None and shadow.core.quorum.leader_id is not None
 
     def may_lose_disk(self, controller: Controller) -> bool:
         """Whether everybody else of a majority has, durably, what is committed, and no voter is lost already."""
         keys = self.voter_keys()
         own = {ReplicaKey(one.node_id, one.directory_id) for one in self.world.controllers.values()}
-        if self.world.options.dynamic and not keys <= own:
+        if self.is_dynamic() and not (keys <= own and self.addresses_are_known()):
             return False
         voters = {key.node_id for key in keys}
         whole = [
             node_id
-            for node_id, shadow in self._shadows.items()
+            for node_id, shadow in self._of_the_quorum().items()
             if node_id in voters
             and node_id != controller.node_id
             and shadow.core.quorum.high_watermark >= self.committed.end
@@ -282,14 +379,14 @@ class Watch:
 
     def why_not_agreed(self) -> str:
         world = self.world
-        leaders = [node_id for node_id, shadow in self._shadows.items() if shadow.role is Role.LEADER]
+        leaders = [node_id for node_id, shadow in self._of_the_quorum().items() if shadow.role is Role.LEADER]
         if len(leaders) != 1:
             return f"the leaders are {leaders}: {self._roles()}"
         leader = self._shadows[leaders[0]].core
         if leader.controller.epoch is None:
             return f"controller {leaders[0]} leads and is not active"
         for node_id, controller in world.controllers.items():
-            if node_id in world.chaos.dead:
+            if node_id in world.chaos.dead or controller.is_given_up:
                 continue
             shadow = self._shadows.get(node_id)
             if shadow is None:
@@ -311,11 +408,11 @@ class Watch:
             for node_id, shadow in self._shadows.items()
         }
 
-    def acknowledged(self, claim: Claim) -> None:
+    def acknowledged(self, claim: Claim, node_id: int) -> None:
         """A controller has told the client that this is written."""
         self.world.count("acknowledged writes")
         self.world.count(f"acknowledged: {claim[0]}")
-        if claim not in self.committed.claims:
+        if claim not in self._committed_by(node_id).claims:
             self._lost.append(claim)
 
     def validated(self, claim: Claim) -> None:
@@ -323,8 +420,8 @@ class Watch:
         self.world.count("only validated")
         self._only_validated.add(claim)
 
-    def _nothing_is_only_validated(self) -> None:
-        both = self._only_validated & self.committed.claims
+    def _nothing_is_only_validated(self, written: set[Claim]) -> None:
+        both = self._only_validated & written
         check("what_is_only_validated_is_never_written", not both, f"{sorted(map(str, both))}")
 
     def retargeted(self, target: str) -> None:

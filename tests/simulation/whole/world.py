@@ -24,6 +24,9 @@ from tests.simulation.whole.machine import ProcessGoneError, SimulatedMachine
 from tests.simulation.whole.network import Network
 from tests.simulation.whole.operator import Operator
 from tests.simulation.whole.options import Options
+from tests.simulation.whole.reconfigure import Reconfigurations
+from tests.simulation.whole.recover import Recoveries
+from tests.simulation.whole.upgrades import Upgrades
 from tests.simulation.whole.voters import first_voters
 from tests.simulation.whole.watch import Violation, Watch, check
 
@@ -75,6 +78,9 @@ class World:
         self.client = Client(self)
         self._running = [self.client.machine]
         self.operator = Operator(self)
+        self.recoveries = Recoveries(self)
+        self.upgrades = Upgrades(self)
+        self.reconfigurations = Reconfigurations(self)
         self.brokers = [Broker(self, FIRST_ID + index) for index in range(options.brokers)]
         self._graves: list[SimulatedMachine] = []
         """Nothing of a killed process is collected while the world lasts: that would run its ``finally``."""
@@ -155,10 +161,12 @@ class World:
     def crash_now(self, machine: SimulatedMachine) -> None:
         """The process ends in the middle of what it does; perhaps the whole machine does."""
         controller = self._owner(machine)
-        if controller is not None:
-            self.count("crashes at the disk")
-            self.kill(controller, power=self.random.random() < 0.5)
-            self.chaos.crashed(controller)
+        if controller is None:  # an operator's command
+            machine.die()
+            return
+        self.count("crashes at the disk")
+        self.kill(controller, power=self.random.random() < 0.5)
+        self.chaos.crashed(controller)
 
     def _owner(self, machine: SimulatedMachine) -> Controller | None:
         return next((one for one in self.controllers.values() if one.machine is machine), None)
@@ -201,6 +209,7 @@ class World:
     def replace_disk(self, controller: Controller) -> None:
         """By an empty one, formatted for the same node."""
         controller.disk = SimulatedDisk()
+        controller.is_given_up = False
         controller.format()
         self.watch.disk_replaced(controller)
 
