@@ -37,7 +37,8 @@ class PeriodicTasks:
                 await give_back()
                 if done is None:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._controller.has_errands.wait(), self._pause_ms(schedule) / 1000)
+                        async with asyncio.timeout(self._pause_ms(schedule) / 1000):
+                            await self._controller.has_errands.wait()
                 elif done[0] is Operation.FENCE_BROKER and done[1] is not None:
                     log.warning("Broker %s sends no heartbeats and is fenced", done[1])
         except RefusedError as error:

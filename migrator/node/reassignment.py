@@ -144,7 +144,8 @@ class VoterReassignment:
                     self._last_step_ms = monotonic_ms()
                 if not await self._act(epoch, await self._look()):
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            await self._changed.wait()
 
     # What there is to see
 

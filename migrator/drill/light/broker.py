@@ -173,7 +173,8 @@ class LightBroker:
         if controlled and self.epoch >= 0:
             self._shutdown_wanted.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._may_stop.wait(), SHUTDOWN_SECONDS)
+                async with asyncio.timeout(SHUTDOWN_SECONDS):
+                    await self._may_stop.wait()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -330,7 +331,8 @@ class LightBroker:
     async def _pause(self, seconds: float) -> None:
         """Sleep, but wake when the broker is asked to stop."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._shutdown_wanted.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._shutdown_wanted.wait()
 
     async def _take_followers_in(self) -> None:
         """Followers of a light broker are always caught up: whoever lives comes into the ISR."""

@@ -128,7 +128,8 @@ class LightCluster(Cluster):
     async def migrate_last_broker(self, _report: DrillReport) -> None:
         """The last one runs in migration mode, too; what it waits for is the end of the copy (see `Cluster`)."""
         await self.brokers[-1].start()
-        await asyncio.wait_for(self.brokers[-1].running.wait(), WAIT_SECONDS)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await self.brokers[-1].running.wait()
 
     def doors(self) -> Doors:
         """Where clients come in: controllers only, as light brokers serve nobody else (see `Cluster`)."""
@@ -156,7 +157,8 @@ class LightCluster(Cluster):
         for broker in self.brokers:
             await broker.stop()
             await broker.start(LightBrokerMode.KRAFT)
-            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+            async with asyncio.timeout(WAIT_SECONDS):
+                await broker.running.wait()
 
     async def name_controllers(self, _report: DrillReport, addresses: Sequence[tuple[str, int]]) -> None:
         """Restart one broker after the other with these addresses of controllers (see `Cluster`)."""
@@ -164,7 +166,8 @@ class LightCluster(Cluster):
             await broker.stop()
             broker.options = replace(broker.options, controllers=addresses)
             await broker.start(LightBrokerMode.KRAFT)
-            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+            async with asyncio.timeout(WAIT_SECONDS):
+                await broker.running.wait()
 
     async def end_migration(self, report: DrillReport) -> None:
         """One controller after the other restarts without the migration (see `Cluster`)."""

@@ -271,7 +271,8 @@ class _Drill:
     async def _kill_mid_copy(self, trap: StopAtClaim) -> None:
         try:
             self._report.wait_for("a controller claims ZooKeeper")
-            await asyncio.wait_for(trap.claimed.wait(), WAIT_SECONDS)
+            async with asyncio.timeout(WAIT_SECONDS):
+                await trap.claimed.wait()
             leader = await leader_of(self._cluster)
             status = await leader.status()
             state = "nothing" if status is None else status.migration.public_state

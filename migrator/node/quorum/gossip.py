@@ -133,7 +133,8 @@ class Gossip:
             self._woken.clear()
             await self.ask_around(peers)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), PERIOD_SECONDS)
+                async with asyncio.timeout(PERIOD_SECONDS):
+                    await self._woken.wait()
 
     async def ask_around(self, peers: Peers) -> None:
         """One round."""

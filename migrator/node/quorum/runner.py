@@ -260,7 +260,8 @@ class QuorumRunner:
         if not self._is_closed:
             self._step(ev.Shutdown())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ready_to_stop.wait(), patience_seconds)
+                async with asyncio.timeout(patience_seconds):
+                    await self._ready_to_stop.wait()
         await self.close()
 
     async def close(self) -> None:

@@ -330,3 +330,21 @@ async def test_who_is_woken_asks_at_once() -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         await asked.wait()
     running.cancel()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_is_told_to_stop_in_the_turn_of_a_call_stops(turns: int) -> None:
+    """A controller is woken by news of an election, and stopped: it stopped never."""
+    node = Node(kraft_version=0, extra=CONFIGURED)
+    running = asyncio.create_task(node.gossip.run(Net()))
+    await turns_of_the_loop(3)
+    node.gossip.wake()
+    await turns_of_the_loop(turns)
+    running.cancel()
+    await turns_of_the_loop(5)
+    assert running.cancelled()
+
+
+async def turns_of_the_loop(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
