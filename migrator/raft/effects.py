@@ -196,7 +196,11 @@ class InstallSnapshot:
 
 @value
 class BlamePeer:
-    """A peer broke the protocol. Nothing was done with its message; the node logs it and drops the connection."""
+    """Nothing was done with a peer's message, mostly because it broke the protocol. The node logs it and drops the
+    connection.
+
+    :ivar reason: follows the peer's name.
+    """
 
     peer: int
     reason: str

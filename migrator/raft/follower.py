@@ -74,7 +74,7 @@ def truncation_offset(log: LogView, diverging: EpochOffset) -> int:
 def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:
     offset = truncation_offset(quorum.log, diverging)
     if diverging.epoch < 0 or diverging.offset < quorum.high_watermark or offset < quorum.high_watermark:
-        quorum.blame(
+        quorum.keep_committed(
             peer, f"wants committed records removed: {diverging} with all committed below {quorum.high_watermark}"
         )
         return False

@@ -42,6 +42,13 @@ CHECK_QUORUM_FACTOR = 1.5
 """A leader that hears no majority for this many fetch time-outs resigns (KIP-595, KAFKA-15489)."""
 
 
+_FOLLOWED_THE_LOST = (
+    "leads a quorum whose majority was lost and recovered (migrator quorum recover), and this controller has followed "
+    "replicas that were given up then: it has records that only they had committed. Stop those replicas, empty the "
+    "metadata directory of this controller, and format it again"
+)
+
+
 class Quorum:
     """State of one node and the only code that changes role, epoch or high watermark."""
 
@@ -229,6 +236,16 @@ class Quorum:
 
     def blame(self, peer: int, reason: str) -> None:
         """A peer broke the protocol: leave it alone for a moment and report it."""
+        self._part_from(peer, f"broke the protocol: {reason}")
+
+    def keep_committed(self, peer: int, reason: str) -> None:
+        """A leader wants records removed that this node knows to be committed. Over the leap of a recovery it may."""
+        if telling.may_lack_a_recovery(self.config.recovered(), self.epoch):
+            self._part_from(peer, _FOLLOWED_THE_LOST)
+        else:
+            self.blame(peer, reason)
+
+    def _part_from(self, peer: int, reason: str) -> None:
         self.peers.back_off(peer, self.now)
         self.emit(fx.BlamePeer(peer, reason))
 

@@ -56,7 +56,7 @@ def begin_download(quorum: Quorum, follower: Follower, snapshot_id: EpochOffset)
         quorum.blame(follower.leader_id, f"sends us to {snapshot_id} in epoch {quorum.epoch}, which can't be")
         return False
     if snapshot_id.offset <= quorum.high_watermark:
-        quorum.blame(
+        quorum.keep_committed(
             follower.leader_id,
             f"sends us to {snapshot_id} although all before {quorum.high_watermark} is committed here",
         )

@@ -65,12 +65,16 @@ def may_hear(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
     """Whether an answer may tell ``own_epoch`` and its leader.
 
     Whoever names this epoch knows it. Anybody else must be known to be no lost replica. So a node must have read the
-    log far enough, too: a recovery that it has not read of yet lies where the epoch has made a leap.
+    log far enough, too.
     """
     if recovered.refuses(asker.node_id, asker.directory_id):
         return False
     if asker.epoch == own_epoch:
         return True
     may_be_lost = asker.directory_id == ZERO_UUID and recovered.has_lost(asker.node_id)
-    may_lack_a_recovery = own_epoch - recovered.read_epoch >= LEAP
-    return not may_be_lost and not may_lack_a_recovery
+    return not may_be_lost and not may_lack_a_recovery(recovered, own_epoch)
+
+
+def may_lack_a_recovery(recovered: Recovered, own_epoch: int) -> bool:
+    """Whether the epoch has made a leap beyond what this node has read: a recovery lies there, as a rule."""
+    return own_epoch - recovered.read_epoch >= LEAP

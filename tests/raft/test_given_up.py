@@ -20,6 +20,7 @@ from migrator.raft.messages import (
 )
 from migrator.raft.refused import NOTHING_RECOVERED, Recovered, merged
 from migrator.raft.states import Role
+from migrator.raft.telling import LEAP
 from migrator.raft.voter_changes import AddVoter
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.control import KRaftVoters
@@ -190,6 +191,31 @@ def test_nobody_takes_the_recovery_out_of_the_log(place: dict[str, EpochOffset],
     if is_refused:
         assert "recovery of epoch 1" in blames[0]
         assert member.log.end_offset() == 8
+
+
+@pytest.mark.parametrize("leap", [0, LEAP])
+def test_who_has_followed_the_given_up_is_told_to_be_formatted_again(leap: int) -> None:
+    """It joined with an empty disk, and met the lost replicas first. It knows no recovery, but sees the leap."""
+    cluster = Cluster(3)
+    member = cluster[2]
+    member.write((1, 8))
+    member, send = follower_of(cluster, Recovered(read_epoch=1))
+    answer = FetchResponse(ErrorCode.none, ErrorCode.none, 1, member.raft.epoch, 8, 0)
+    (send,) = (
+        effect
+        for effect in member.step(ev.ResponseReceived(1, send.correlation, answer))
+        if isinstance(effect, fx.Send)
+    )
+    epoch = member.raft.epoch + leap
+    if leap:
+        effects = member.step(ev.RequestReceived(None, BeginQuorumEpochRequest(CLUSTER_ID, 2, 3, epoch)))
+        (send,) = (effect for effect in effects if isinstance(effect, fx.Send))
+    leader = 3 if leap else 1
+    answer = FetchResponse(ErrorCode.none, ErrorCode.none, leader, epoch, 0, 0, diverging=EpochOffset(1, 3))
+    effects = member.step(ev.ResponseReceived(leader, send.correlation, answer))
+    (blame,) = (effect.reason for effect in effects if isinstance(effect, fx.BlamePeer))
+    assert ("broke the protocol" in blame, "format it again" in blame) == (not leap, bool(leap))
+    assert member.log.end_offset() == 8
 
 
 def test_recoveries_add_up() -> None:

@@ -486,7 +486,7 @@ class QuorumRunner:
             case fx.InstallSnapshot():
                 self._install_snapshot(effect)
             case fx.BlamePeer():
-                self.refusals.refused(f"node {effect.peer} broke the protocol: {effect.reason}")
+                self.refusals.refused(f"node {effect.peer} {effect.reason}")
             case fx.ReadyToStop():
                 self._ready_to_stop.set()
             case never:

@@ -116,8 +116,9 @@ class Controller:
         return {**own, **(self._grpc_keys() if self.has_grpc else {}), **self.other_settings}
 
     def _known(self) -> list[Controller]:
-        """No file of the new quorum names those that were given up."""
-        return [one for one in self.world.controllers.values() if self.is_given_up or not one.is_given_up]
+        """A file of the new quorum names none that was given up, if the operator has followed the manual."""
+        names_all = self.is_given_up or self.world.options.names_given_up
+        return [one for one in self.world.controllers.values() if names_all or not one.is_given_up]
 
     def _grpc_keys(self) -> Mapping[str, str]:
         controllers = self._known()

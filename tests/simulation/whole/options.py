@@ -64,6 +64,8 @@ class Options:
     """Orders to take the voters from the configuration into the log (kraft.version 1)."""
     recover_rate: float = 0.0
     """Losses of a majority of the voters in the log, and recoveries of what is left."""
+    names_given_up: bool = False
+    """Files of the new quorum name the addresses of replicas that were given up, too."""
     settings_rate: float = 0.0
     """Restarts with other property files: other settings, other ports, of one or of all."""
     metadata_version: int = LATEST_SUPPORTED
@@ -143,6 +145,7 @@ def _of_operators(seed: int, options: Options) -> dict[str, Any]:
         "other_share": random.choice((0.0, 0.3, 0.8)),
         "brokers": random.choice((0, 1, 3)),
         "recover_rate": recover_rate,
+        "names_given_up": random.random() < 0.3,
         "settings_rate": rate(0.4, 0.1),
         "metadata_version": random.randint(MINIMUM_BOOTSTRAP, LATEST_SUPPORTED) if begins_old else LATEST_SUPPORTED,
         "level_rate": random.choice((0.1, 0.5)) if begins_old else rate(0.3, 0.1),

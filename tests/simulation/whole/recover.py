@@ -42,7 +42,7 @@ class Recoveries:
         voters = watch.voter_keys()
         own = {one.key: one for one in world.controllers.values()}
         left = sorted((key for key in voters if key in own), key=lambda key: key.node_id)
-        if self._is_done or not world.options.dynamic or not left or len(voters) < 2:
+        if self._is_done or not world.options.dynamic or not left or len(voters) < 2 or not watch.committed.images:
             return
         left = self._random.sample(left, min(len(left), self._random.randint(1, len(voters) // 2)))
         self._stop_all()
@@ -116,6 +116,17 @@ class Recoveries:
             world.controllers[node_id].format()
         self._start_all()
         world.after(ADDS_SECONDS, self._add)
+
+    def format_again(self, controller: Controller) -> None:
+        """Whoever has followed those that were given up has records that no quorum of ours has."""
+        self.world.count("controllers that followed the given-up")
+
+        def replace() -> None:
+            self.world.kill(controller, power=True)
+            self.world.replace_disk(controller)
+            self.world.chaos.restart_later(controller)
+
+        self.world.after(self._random.uniform(0, 3), replace)
 
     def _add(self) -> None:
         """Until there are three again."""

@@ -13,6 +13,7 @@ from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
+from migrator.raft.config import EPOCH_LIMIT
 from migrator.raft.states import Role
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.batch import Batch
@@ -139,7 +140,9 @@ class Watch:
         self._only_validated: set[Claim] = set()
         self._given_up: dict[int, GivenUp] = {}
         """Those that may run on with their disks."""
-        self._recovered_at = 0
+        self._strays_are: GivenUp | None = None
+        """What a controller is that has met those who were given up first, and has what only they have committed."""
+        self._recovered_at = self._recovered_epoch = 0
         """Who has not come so far has other voters in its log."""
         self.refused: frozenset[ReplicaKey] = frozenset()
         """Replicas that were given up when the majority was lost."""
@@ -176,9 +179,10 @@ class Watch:
         )[0]
         self.committed = old.up_to(start)
         self.refused |= lost
-        self._voters, self._recovered_at = frozenset((survivor.key,)), batches[-1].header.next_offset
-        for key in lost:
-            self._given_up[key.node_id] = GivenUp(old, epoch)
+        self._recovered_at, self._recovered_epoch = batches[-1].header.next_offset, epoch
+        self._voters = frozenset((survivor.key,))
+        self._given_up = {key.node_id: GivenUp(old, epoch) for key in lost}
+        self._strays_are = GivenUp(old, EPOCH_LIMIT)
         for batch in batches:
             self._is_committed(survivor, batch)
 
@@ -295,9 +299,21 @@ class Watch:
             return
         index = bisect_left(known.batches, (header.base_offset, 0, 0))
         there = known.batches[index] if index < len(known.batches) else None
+        if there != written and self._has_strayed(controller, header.leader_epoch):
+            return
         check(
             "what_is_committed_is_the_same_everywhere", there == written, f"{controller.name}: {written}, not {there}"
         )
+
+    def _has_strayed(self, controller: Controller, epoch: int) -> bool:
+        """Whether a controller that is new in the quorum has followed those who were given up: then an operator formats
+        it again."""
+        strays_are = self._strays_are
+        if strays_are is None or controller.key in self.voter_keys() or epoch >= self._recovered_epoch:
+            return False
+        self._given_up[controller.node_id] = strays_are
+        self.world.recoveries.format_again(controller)
+        return True
 
     def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
         shadow.published.follow(image)
