@@ -142,8 +142,8 @@ class Watch:
         """Those that may run on with their disks."""
         self._strays_are: GivenUp | None = None
         """What a controller is that has met those who were given up first, and has what only they have committed."""
-        self._recovered_at = self._recovered_epoch = 0
-        """Who has not come so far has other voters in its log."""
+        self._recovered_from = self._recovered_to = self._recovered_epoch = 0
+        """Where the records of the recovery are: who has not come so far has other voters in its log."""
         self.refused: frozenset[ReplicaKey] = frozenset()
         """Replicas that were given up when the majority was lost."""
         self._lost: list[Claim | str] = []
@@ -179,7 +179,8 @@ class Watch:
         )[0]
         self.committed = old.up_to(start)
         self.refused |= lost
-        self._recovered_at, self._recovered_epoch = batches[-1].header.next_offset, epoch
+        self._recovered_from = next(at.header.base_offset for at in batches if at.header.leader_epoch == epoch)
+        self._recovered_to, self._recovered_epoch = batches[-1].header.next_offset, epoch
         self._voters = frozenset((survivor.key,))
         self._given_up = {key.node_id: GivenUp(old, epoch) for key in lost}
         self._strays_are = GivenUp(old, EPOCH_LIMIT)
@@ -282,7 +283,10 @@ class Watch:
                 shadow.checked_to = batch.header.next_offset
 
     def _is_committed(self, controller: Controller, batch: Batch) -> None:
-        header, known, written = batch.header, self._committed_by(controller.node_id), _written(batch)
+        header, written = batch.header, _written(batch)
+        if self._has_strayed(controller, batch):
+            return
+        known = self._committed_by(controller.node_id)
         if header.base_offset == known.end:
             known.batches.append(written)
             known.ends.append(header.next_offset)
@@ -299,17 +303,17 @@ class Watch:
             return
         index = bisect_left(known.batches, (header.base_offset, 0, 0))
         there = known.batches[index] if index < len(known.batches) else None
-        if there != written and self._has_strayed(controller, header.leader_epoch):
-            return
         check(
             "what_is_committed_is_the_same_everywhere", there == written, f"{controller.name}: {written}, not {there}"
         )
 
-    def _has_strayed(self, controller: Controller, epoch: int) -> bool:
+    def _has_strayed(self, controller: Controller, batch: Batch) -> bool:
         """Whether a controller that is new in the quorum has followed those who were given up: then an operator formats
         it again."""
-        strays_are = self._strays_are
-        if strays_are is None or controller.key in self.voter_keys() or epoch >= self._recovered_epoch:
+        strays_are, header = self._strays_are, batch.header
+        if strays_are is None or controller.node_id in self._given_up or controller.key in self._voters:
+            return False
+        if header.next_offset <= self._recovered_from or header.leader_epoch >= self._recovered_epoch:
             return False
         self._given_up[controller.node_id] = strays_are
         self.world.recoveries.format_again(controller)
@@ -341,7 +345,7 @@ class Watch:
         return self._voters
 
     def _voters_in_the_log(self) -> VoterSet | None:
-        shadows = [one for one in self._of_the_quorum().values() if one.high_watermark >= self._recovered_at]
+        shadows = [one for one in self._of_the_quorum().values() if one.high_watermark >= self._recovered_to]
         if not shadows:
             return None
         longest = max(shadows, key=lambda shadow: (shadow.high_watermark, shadow.epoch))
