@@ -163,7 +163,8 @@ class GrpcRaftTransport:
         self._connect = connect
         self._links: dict[int, _Link] = {}
         """The least recently used first."""
-        self._deadlines: set[asyncio.Timeout] = set()
+        self._deadlines: dict[asyncio.Timeout, None] = {}
+        """Of the calls in progress, in the order in which they began."""
         self._closed = False
         self._said: dict[int, set[str]] = {}
 
@@ -238,7 +239,7 @@ class GrpcRaftTransport:
         deadline = asyncio.timeout(timeout)
         try:
             async with deadline:
-                self._deadlines.add(deadline)
+                self._deadlines[deadline] = None
                 async with link.lock:
                     return await self._ask(peer, link, method, request, deadline)
         except TimeoutError as error:
@@ -249,7 +250,7 @@ class GrpcRaftTransport:
             self._tell(peer, str(error))
             raise
         finally:
-            self._deadlines.discard(deadline)
+            self._deadlines.pop(deadline, None)
 
     async def _link(self, peer: int) -> _Link:
         """The connection to a peer at its present address; one to an earlier address is dropped.

@@ -294,7 +294,6 @@ class QuorumRunner:
     def _schedule(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         deadline = self._core.deadline()
         if deadline is not None and not self._is_closed:
             delay = max(0, deadline - monotonic_ms()) / 1000

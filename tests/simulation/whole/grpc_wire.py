@@ -146,7 +146,7 @@ class Channel:
         self._connecting: asyncio.Task[ClientConnection] | None = None
         self._is_closed = False
         self._numbers = 0
-        self.calls: set[Call] = set()
+        self.calls: dict[Call, None] = {}
 
     def unary_unary(self, path: str, request_serializer: Any, response_deserializer: Any, **_: Any) -> Any:
         async def call(request: Any, timeout: float | None = None, metadata: Any = ()) -> Any:
@@ -222,7 +222,7 @@ class Call:
         self._connection: ClientConnection | None = None
         self._arrived: list[Any] = []
         self._waiter: asyncio.Future[None] | None = None
-        channel.calls.add(self)
+        channel.calls[self] = None
 
     async def read(self) -> Any:
         """The next message, `grpc.aio.EOF` after the last.
@@ -270,7 +270,7 @@ class Call:
 
     def _end(self) -> None:
         """The server hears of it, unless it has said itself that the call is over."""
-        self._channel.calls.discard(self)
+        self._channel.calls.pop(self, None)
         if self._connection is not None and self._connection.calls.pop(self._number, None) is not None:
             self._connection.send((self._number, None))
 
