@@ -17,6 +17,7 @@ from migrator.raft import election, follower, membership, messages, replication,
 from migrator.raft import events as ev
 from migrator.raft.census import Word
 from migrator.raft.config import RaftConfig
+from migrator.raft.departure import Departure
 from migrator.raft.learning import absorb
 from migrator.raft.progress import Progress, ReplicaStatus, rows
 from migrator.raft.quorum import Quorum
@@ -84,10 +85,12 @@ def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
     if not quorum.peers.answered(event.peer, event.correlation):
         return
     quorum.census.answered(quorum, event.peer, event.response)
+    if event.peer == quorum.leader_id:
+        quorum.departure = Departure()  # whatever it says, it is there
     if absorb(quorum, event.peer, event.response):
         RESPONSES[type(event.response)](quorum, event.peer, event.response)
     elif event.response.top_error is ErrorCode.unsupported_version:
-        election.pre_vote_is_unknown(quorum)
+        election.pre_vote_is_unknown(quorum, event.peer)
     elif isinstance(event.response, messages.FetchSnapshotResponse):
         snapshot.forget_download(quorum)
 
@@ -97,8 +100,8 @@ def _on_failure(quorum: Quorum, event: ev.RequestFailed) -> None:
         quorum.peers.failed(event.peer, quorum.now)
         quorum.census.forget(event.peer)
         state = quorum.state
-        if event.is_refused and isinstance(state, Follower) and state.leader_id == event.peer:
-            follower.leader_is_gone(quorum, state)
+        if isinstance(state, Follower) and state.leader_id == event.peer:
+            follower.leader_fails(quorum, state, event.how)
 
 
 def _on_synced(quorum: Quorum, event: ev.LogSynced) -> None:

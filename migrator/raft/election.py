@@ -120,7 +120,7 @@ def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> N
     if isinstance(state, Follower) and peer == response.leader_id == state.leader_id:
         quorum.prolong(state)  # whoever asks because of an empty disk hears that the leader is there: fetch from it
     if isinstance(state, Prospective):
-        _count_pre_vote(quorum, state, peer, response)
+        _count_pre_vote(quorum, state, peer, granted=response.vote_granted)
     if not isinstance(state, Candidate):
         return
     (state.granted if response.vote_granted else state.rejected).add(peer)
@@ -135,17 +135,22 @@ def _is_elected(quorum: Quorum, state: Candidate) -> bool:
     return votes.is_won(quorum.voters, state.granted) and not quorum.is_barred
 
 
-def _count_pre_vote(quorum: Quorum, state: Prospective, peer: int, response: VoteResponse) -> None:
-    (state.granted if response.vote_granted else state.rejected).add(peer)
+def _count_pre_vote(quorum: Quorum, state: Prospective, peer: int, *, granted: bool) -> None:
+    (state.granted if granted else state.rejected).add(peer)
+    leader_refuses = peer == state.leader_id and not granted
     if votes.is_won(quorum.voters, state.granted) and quorum.may_be_needed and not quorum.may_not_stand:
         quorum.become_candidate()
-    elif votes.is_lost(quorum.voters, state.rejected) or state.leader_id in state.rejected:
+    elif votes.is_lost(quorum.voters, state.rejected) or leader_refuses:
         quorum.give_up_prospects(state)  # a leader that refuses is there: fetch from it before it misses us
 
 
-def pre_vote_is_unknown(quorum: Quorum) -> None:
-    """A peer knows no pre-votes, as Kafka before 4.0: it can only be asked for its vote (KIP-996)."""
-    if isinstance(quorum.state, Prospective) and quorum.may_be_needed and not quorum.may_not_stand:
+def pre_vote_is_unknown(quorum: Quorum, peer: int) -> None:
+    """A peer knows no pre-votes, as Kafka before 4.0: it can only be asked for its vote (KIP-996). That would unseat a
+    leader that only this node has lost, so it is not asked before the fetch time-out."""
+    state = quorum.state
+    if isinstance(state, Prospective) and state.early_of is not None:
+        _count_pre_vote(quorum, state, peer, granted=False)
+    elif isinstance(state, Prospective) and quorum.may_be_needed and not quorum.may_not_stand:
         quorum.become_candidate()
 
 

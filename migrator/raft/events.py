@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from enum import Enum, auto
 
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.voter_changes import VoterChange
@@ -31,16 +32,24 @@ class ResponseReceived:
     response: RaftResponse
 
 
+class Failure(Enum):
+    """What is known of why a request will not be answered."""
+
+    NO_ANSWER = auto()
+    """Nothing: no answer in time, no way to the peer, an answer that is none."""
+    CONNECTION_LOST = auto()
+    """The connection broke on which the peer had answered before: the other side closed it, not this node."""
+    REFUSED = auto()
+    """The peer's machine says that nobody listens at the peer's address."""
+
+
 @value
 class RequestFailed:
-    """The `Send` with this correlation will not be answered: not connected, connection lost, timed out.
-
-    ``is_refused``: the peer's machine says that nobody listens at its address, so the peer's process has ended.
-    """
+    """The `Send` with this correlation will not be answered."""
 
     peer: int
     correlation: int
-    is_refused: bool = False
+    how: Failure = Failure.NO_ANSWER
 
 
 @value

@@ -6,14 +6,14 @@ from collections.abc import Collection
 
 from migrator.raft import effects as fx
 from migrator.raft import election, snapshot
+from migrator.raft.departure import QUESTIONS_MAX, Departure
+from migrator.raft.events import Failure
 from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, Follower, Unattached
 from migrator.raft.storage import LogView
 
 DOUBLINGS_MAX = 16
-NOTICE_SHARE = 10
-"""The part of the election time-out after which every voter has noticed that the leader's process is gone."""
 
 
 def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) -> None:
@@ -37,22 +37,32 @@ def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) ->
         quorum.prolong(follower)
 
 
-def leader_is_gone(quorum: Quorum, follower: Follower) -> None:
-    """Nobody listens where the leader was: its process has ended, and with that its term. No time-out need pass.
+def leader_fails(quorum: Quorum, follower: Follower, how: Failure) -> None:
+    """A request to the leader came to nothing. If its process has died, no time-out need pass: a voter asks whether the
+    others have lost the leader, too. If they have not, no epoch is raised, and it waits as ever."""
+    seen = quorum.departure
+    if how is Failure.CONNECTION_LOST:
+        seen.connection_lost()
+    elif how is Failure.REFUSED and seen.refused(quorum.now):
+        wait_ms = seen.least_wait_ms()
+        wait_ms += quorum.random.randrange(wait_ms)
+        quorum.peers.back_off(follower.leader_id, quorum.now, wait_ms)
+        if seen.is_evident and not quorum.may_be_needed:
+            follower.fetch_deadline = quorum.now  # an observer looks for the next leader
+        elif seen.is_evident and not follower.leader_ended and _may_ask_early(quorum, seen):
+            seen.questions += 1
+            quorum.ask_early(follower, wait_ms)
 
-    A voter only asks whether others have lost the leader, too. If they have not, no epoch is raised, and it waits as
-    ever. Without pre-votes it would unseat a leader whose port a firewall closes to this one voter.
-    """
-    if not quorum.may_be_needed:
-        follower.is_doubted = True
-        follower.fetch_deadline = quorum.now  # an observer looks for the next leader
-        return
-    has_asked = follower.is_doubted or follower.leader_ended
-    if election.asks_for_pre_votes(quorum) and not has_asked:
-        follower.is_doubted = True
-        notice_ms = max(1, quorum.config.election_timeout_ms // NOTICE_SHARE)  # the others notice meanwhile
-        soon = quorum.now + notice_ms + quorum.random.randrange(notice_ms)
-        follower.fetch_deadline = min(follower.fetch_deadline, soon)
+
+def _may_ask_early(quorum: Quorum, seen: Departure) -> bool:
+    """An early election begins once in a fetch time-out at most, whoever leads."""
+    if quorum.may_not_stand or seen.questions >= QUESTIONS_MAX:
+        return False
+    if not seen.questions and quorum.now < quorum.early_again_at:
+        return False
+    if not seen.questions:
+        quorum.early_again_at = quorum.now + quorum.config.fetch_timeout_ms
+    return True
 
 
 def append_failed(quorum: Quorum, follower: Follower) -> None:

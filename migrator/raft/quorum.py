@@ -15,6 +15,7 @@ from migrator.raft import effects as fx
 from migrator.raft import responses, telling, votes
 from migrator.raft.census import EMPTY_END, Census, Word
 from migrator.raft.config import EPOCH_LIMIT, RaftConfig
+from migrator.raft.departure import Departure
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.peers import Peers
 from migrator.raft.progress import Progress, Replicas
@@ -77,6 +78,10 @@ class Quorum:
         be what others rely on."""
         self.census = Census(config.election_timeout_ms)
         self._is_whole = False
+        self.departure = Departure()
+        """Of the leader of this epoch."""
+        self.early_again_at = now_ms
+        """No further early election begins before."""
         self.address_deadline: int | None = None
         """Until when this node waits, or has waited, for addresses of a majority before it stands for election."""
         self.epoch = max(stored.epoch, log.last_epoch())
@@ -177,10 +182,11 @@ class Quorum:
 
     @property
     def has_leader(self) -> bool:
-        """Whether this node leads, or has heard of its leader within the fetch time-out."""
+        """Whether this node leads, or has heard of its leader within the fetch time-out and not seen its end."""
         state = self.state
         if isinstance(state, Follower):
-            return self.now < state.fetch_deadline and not state.leader_ended and not state.is_doubted
+            is_missed = state.leader_ended or state.is_doubted or self.departure.is_evident
+            return self.now < state.fetch_deadline and not is_missed
         return isinstance(state, Leader)
 
     def other_voters(self) -> set[int]:
@@ -292,8 +298,9 @@ class Quorum:
 
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
         """A higher epoch without a leader to follow. A voter keeps the rest of its election time-out, and a successor
-        its turn."""
-        if isinstance(self.state, Candidate | Prospective | Unattached):
+        its turn. An early election has no time-out of its own."""
+        is_early = isinstance(self.state, Prospective) and self.state.early_of is not None
+        if isinstance(self.state, Candidate | Prospective | Unattached) and not is_early:
             deadline = self.state.election_deadline
         elif isinstance(self.state, Follower) and self.state.leader_ended:
             deadline = self.state.fetch_deadline
@@ -321,8 +328,20 @@ class Quorum:
             after.voted_id, after.voted_directory_id = before.voted_id, before.voted_directory_id
         self._become(self.epoch, after, None)
 
+    def ask_early(self, follower: Follower, patience_ms: int) -> None:
+        """Ask all but the leader for pre-votes before the fetch time-out: the leader's process seems to have died."""
+        leader_id, deadline = follower.leader_id, self.now + patience_ms
+        asks = Prospective(deadline, 0, {self.node_id}, {leader_id}, leader_id, early_of=follower)
+        self._become(self.epoch, asks, None)
+
     def give_up_prospects(self, before: Prospective) -> None:
         """Nobody would vote for this node now: go on as before, and look whether the leader is there after all."""
+        if before.early_of is not None:
+            follower = before.early_of
+            follower.download = None
+            self._become(self.epoch, follower, None)
+            self.peers.back_off(follower.leader_id, self.now, before.election_deadline - self.now)
+            return
         deadline, leader_id = self.election_deadline(), before.leader_id
         after: RoleState
         if leader_id is None or leader_id == self.node_id:
@@ -394,6 +413,8 @@ class Quorum:
         )
         known = (before.role, self.epoch, before.leader_id)
         self.epoch, self.state = epoch, state
+        if (known[1], known[2]) != (epoch, after.leader_id):
+            self.departure = Departure()
         if stored is not None:
             self.emit(fx.PersistElectionState(stored))
         if known != (after.role, epoch, after.leader_id):

@@ -98,7 +98,10 @@ class Unattached:
 @dataclass(slots=True)
 class Prospective:
     """Asks for pre-votes in the epoch that it has. ``leader_id`` is that epoch's leader, which it does not hear any
-    more, and the vote that it gave in the epoch stays given. ``retries`` as a candidate's."""
+    more, and the vote that it gave in the epoch stays given. ``retries`` as a candidate's.
+
+    ``early_of`` is set in an early election, which comes before the fetch time-out because the leader's process seems
+    to have died. It is the follower that this node was, and goes on as if the others hear the leader."""
 
     role: ClassVar[Role] = Role.PROSPECTIVE
     election_deadline: int
@@ -108,6 +111,7 @@ class Prospective:
     leader_id: int | None = None
     voted_id: int | None = None
     voted_directory_id: Uuid = ZERO_UUID
+    early_of: Follower | None = None
 
 
 @dataclass(slots=True)
@@ -138,7 +142,7 @@ class Download:
 @dataclass(slots=True)
 class Follower:
     """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it.
-    ``is_doubted``: since it heard from the leader last, this node has asked for pre-votes, or found the leader gone.
+    ``is_doubted``: since it heard from the leader last, this node has asked for pre-votes after a fetch time-out.
     ``refusals`` counts how often in a row our log did not take what was fetched for ``refused_end``."""
 
     role: ClassVar[Role] = Role.FOLLOWER

@@ -9,19 +9,23 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from migrator.errors import MigratorError
+from migrator.raft.events import Failure
 from migrator.raft.messages import RaftRequest, RaftResponse
 
 
 class TransportError(MigratorError):
-    """No answer: the peer is away, too slow, or what it sent was no answer. The request may have been received."""
+    """No answer: the peer is away, too slow, or what it sent was no answer. The request may have been received.
+
+    :param how: what it tells of the peer's process.
+    """
+
+    def __init__(self, message: str, *, how: Failure = Failure.NO_ANSWER) -> None:
+        super().__init__(message)
+        self.how = how
 
 
 class UnreachableError(TransportError):
     """No connection to the peer; the request was not sent."""
-
-
-class NobodyListensError(UnreachableError):
-    """The peer's machine answers that nobody listens there: the peer's process has ended."""
 
 
 class WrongVoterError(TransportError):

@@ -13,10 +13,10 @@ import grpc.aio
 
 from migrator.clock import wall_time
 from migrator.errors import OperatorError, PeerError
+from migrator.raft.events import Failure
 from migrator.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, RaftRequest, RaftResponse
 from migrator.raft.transport import (
     ForeignClusterError,
-    NobodyListensError,
     PeerTimeoutError,
     TransportError,
     UnreachableError,
@@ -105,7 +105,7 @@ class _Link:
         except WrongNameError as error:
             raise WrongVoterError(f"node {self._peer}: {error}") from error
         except ConnectionRefusedError as error:
-            raise NobodyListensError(f"node {self._peer}: {error}") from error
+            raise UnreachableError(f"node {self._peer}: {error}", how=Failure.REFUSED) from error
         except (OSError, WrongPeerError, OperatorError) as error:
             raise UnreachableError(f"node {self._peer}: {error}") from error
         self._channel, self._until = connection.channel, connection.until
@@ -275,11 +275,16 @@ class GrpcRaftTransport:
         was_connected = link.is_connected
         try:
             return await self._ask_once(peer, link, method, request, deadline)
-        except UnreachableError:
+        except UnreachableError as error:
             if not was_connected:
                 raise
+            is_lost = error.how is Failure.CONNECTION_LOST
         # The connection was lost: its peer is away, has another certificate, or somebody else is there by now.
-        return await self._ask_once(peer, link, method, request, deadline)
+        try:
+            return await self._ask_once(peer, link, method, request, deadline)
+        except UnreachableError as error:
+            error.how = Failure.CONNECTION_LOST if is_lost else error.how
+            raise
 
     async def _ask_once(self, peer: int, link: _Link, method: str, request: Any, deadline: asyncio.Timeout) -> Any:
         try:
@@ -320,8 +325,9 @@ def _left(deadline: asyncio.Timeout) -> float:
 
 def _translate(peer: int, error: grpc.aio.AioRpcError) -> TransportError:
     text = f"node {peer}: {error.details() or error.code().name}"
+    if error.code() is grpc.StatusCode.UNAVAILABLE:  # whoever is called has proved before who it is
+        return UnreachableError(text, how=Failure.CONNECTION_LOST)
     kinds = {
-        grpc.StatusCode.UNAVAILABLE: UnreachableError,
         grpc.StatusCode.DEADLINE_EXCEEDED: PeerTimeoutError,
         grpc.StatusCode.FAILED_PRECONDITION: ForeignClusterError,
     }

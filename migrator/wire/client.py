@@ -13,12 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.machine import machine
-from migrator.raft.transport import (
-    NobodyListensError,
-    PeerTimeoutError,
-    TransportError,
-    UnreachableError,
-)
+from migrator.raft.events import Failure
+from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import NO_FEATURES, OUR_SOFTWARE, Features, parse_api_versions
@@ -86,14 +82,14 @@ class KafkaConnection:
         """Connect, log in, ask for the API versions.
 
         :raises UnreachableError: no connection.
-        :raises PeerError: the peer is no Kafka server, or refuses us.
+        :raises TransportError, PeerError: the peer is no Kafka server, or refuses us.
         """
         try:
             stream = await open_stream(host, port, max_response_bytes, security.client_context)
         except ssl.SSLError as error:
             raise UnreachableError(f"TLS with {host}:{port} failed: {error.reason or error}") from error
         except ConnectionRefusedError as error:
-            raise NobodyListensError(f"no connection to {host}:{port}: {error}") from error
+            raise UnreachableError(f"no connection to {host}:{port}: {error}", how=Failure.REFUSED) from error
         except (
             OSError,
             ValueError,
@@ -105,8 +101,10 @@ class KafkaConnection:
         try:
             await connection._log_in(security)
             await connection._ask_versions()
-        except BaseException:
+        except BaseException as error:
             await connection.close()
+            if isinstance(error, TransportError):
+                error.how = Failure.NO_ANSWER  # no Kafka server has answered on it
             raise
         return connection
 
@@ -137,7 +135,7 @@ class KafkaConnection:
 
     async def _send(self, api_key: int, version: int, body: Chunks) -> tuple[RequestHeader, asyncio.Future[bytearray]]:
         if not self.alive:
-            raise TransportError("the connection is closed")
+            raise TransportError("the connection is closed", how=Failure.CONNECTION_LOST)
         self._correlation = (self._correlation + 1) & MAX_CORRELATION_ID
         header = RequestHeader(api_key, version, self._correlation, self._client_id)
         answer: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
@@ -146,7 +144,7 @@ class KafkaConnection:
             await self._stream.write(encode_request_header(header) + body)
         except ConnectionError as error:
             answer.cancel()
-            raise TransportError(f"the connection broke: {error}") from error
+            raise TransportError(f"the connection broke: {error}", how=Failure.CONNECTION_LOST) from error
         return header, answer
 
     async def _answered(self, header: RequestHeader, answer: asyncio.Future[bytearray]) -> tuple[bytearray, int]:
@@ -178,7 +176,7 @@ class KafkaConnection:
         except PeerError as error:
             self._fail(error)
         except ConnectionError as error:
-            self._fail(TransportError(f"the connection broke: {error}"))
+            self._fail(TransportError(f"the connection broke: {error}", how=Failure.CONNECTION_LOST))
         finally:
             self._stream.abort()
             self._fail(TransportError("the connection broke"))
@@ -374,11 +372,16 @@ class KafkaClient:
             if self._connection is not None and self._connection.alive:
                 return self._connection
             loop = asyncio.get_running_loop()
+            was_connected, self._connection = self._connection is not None, None
             await asyncio.sleep(max(0.0, self._retry_at - loop.time()))
             try:
                 self._connection = await KafkaConnection.open(
                     self.host, self.port, self._client_id, self._security, self._limits.max_response_bytes
                 )
+            except UnreachableError as error:
+                if was_connected:  # the peer closed the last one while nobody waited for an answer
+                    error.how = Failure.CONNECTION_LOST
+                raise
             except PeerError as error:
                 raise UnreachableError(f"{self.host}:{self.port}: {error}") from error
             else:

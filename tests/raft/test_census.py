@@ -223,7 +223,7 @@ def test_what_a_voter_said_is_forgotten_with_its_process_and_with_time() -> None
     answer(member, VoteResponse(ErrorCode.none, ErrorCode.none, -1, 1, vote_granted=False, own_log=part))
     cluster.now += 1_000
     member.step(ev.Tick())
-    member.step(ev.RequestFailed(2, member.asked[2], is_refused=True))
+    member.step(ev.RequestFailed(2, member.asked[2], ev.Failure.REFUSED))
     assert words(member)[2] is Word.SILENT
 
 

@@ -180,7 +180,7 @@ class World:
         """A request travels; when it can't, its sender may or may not be told, and a few are told a lie."""
         target = self.nodes[target_id if target_id > 0 else -1 - target_id]
         failed = ev.RequestFailed(target_id, context.correlation)
-        refused = ev.RequestFailed(target_id, context.correlation, is_refused=True)
+        refused = ev.RequestFailed(target_id, context.correlation, ev.Failure.REFUSED)
 
         def tell(refused_share: float) -> None:
             if source.life == context.source_life:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from migrator.raft.events import Failure
 from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.raft.transport import NobodyListensError, RaftTransport, UnreachableError
+from migrator.raft.transport import RaftTransport, UnreachableError
 from migrator.rpc.raft_transport import GrpcRaftTransport
 from migrator.wire.raft_transport import KafkaRaftTransport
 
@@ -40,9 +41,9 @@ class EitherTransport:
             failed = error
         try:
             response = await second.send(peer, request, left)
-        except UnreachableError:
-            if isinstance(failed, NobodyListensError):
-                raise failed from None  # it tells more: the process is gone
+        except UnreachableError as error:
+            if failed.how is not Failure.NO_ANSWER and error.how is not Failure.CONNECTION_LOST:
+                raise failed from None  # it tells more of the peer's process
             raise
         if second is self._kafka and peer not in self._said:
             self._said.add(peer)

@@ -44,7 +44,7 @@ from migrator.raft.messages import (
 )
 from migrator.raft.states import Role
 from migrator.raft.telling import Asker
-from migrator.raft.transport import ForeignClusterError, NobodyListensError, RaftTransport, TransportError
+from migrator.raft.transport import ForeignClusterError, RaftTransport, TransportError
 from migrator.raft.voter_changes import Refusal, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import Membership, VoterSet
 from migrator.records.errors import CorruptRecordsError
@@ -384,7 +384,7 @@ class QuorumRunner:
         except TransportError as error:
             if isinstance(error, ForeignClusterError):
                 self._note_cluster(effect.peer, is_ours=False)
-            self._step(ev.RequestFailed(effect.peer, effect.correlation, isinstance(error, NobodyListensError)))
+            self._step(ev.RequestFailed(effect.peer, effect.correlation, error.how))
         except Exception:  # the top of an exchange: consensus must not wait for an answer that nobody will give
             self._step(ev.RequestFailed(effect.peer, effect.correlation))
             raise

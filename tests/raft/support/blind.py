@@ -140,7 +140,8 @@ class BlindQuorum:
         if self.cluster.queue:
             envelope = self.cluster.queue.popleft()
             if isinstance(envelope.body, m.RaftRequest):
-                failed = ev.RequestFailed(envelope.target, envelope.correlation, self.random.random() < 0.5)
+                how = self.random.choice(tuple(ev.Failure))
+                failed = ev.RequestFailed(envelope.target, envelope.correlation, how)
                 self.cluster[envelope.source].step(failed)
 
     def _double(self) -> None:

@@ -16,12 +16,21 @@ from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
-from migrator.raft.messages import EpochOffset, FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
+from migrator.raft.events import Failure
+from migrator.raft.messages import (
+    EpochOffset,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+    VoteRequest,
+)
 from migrator.raft.states import ElectionState, Role
 from migrator.raft.voter_set import DYNAMIC_VERSION, NO_MEMBERSHIP, Membership, ReplicaKey, VoterSet
 from migrator.records.control import KRaftVersion, KRaftVoters
 from migrator.records.uuid import Uuid
 from migrator.values import value
+from migrator.wire.raft_transport import NO_PRE_VOTES
 from tests.raft.support.words import describe
 from tests.simulation.batches import BatchStore, opening
 from tests.simulation.disk import SimulatedDisk
@@ -242,7 +251,9 @@ class Cluster:
         self.gone: set[int] = set()
         """Ended: who asks them is told so."""
         self.kept_apart: set[tuple[int, int]] = set()
-        """A firewall tells the first of each that the second has ended."""
+        """The second of each refuses the first, though it runs: a firewall, or a listener that is opened anew."""
+        self.without_pre_votes: set[int] = set()
+        """Like Kafka before 4.0, they know none."""
         ids = frozenset(range(1, voters + 1))
         everybody = range(1, voters + observers + 1)
         named = {node_id: Uuid(f"disk of node {node_id:3}".encode()) for node_id in everybody}
@@ -282,8 +293,13 @@ class Cluster:
         """The process of a node ends; its connections break."""
         self.gone.add(node_id)
         for member in self.members.values():
-            for peer in {node_id, -1 - node_id} & set(member.asked):
-                member.step(ev.RequestFailed(peer, member.asked[peer]))
+            self.break_connection(member.node_id, node_id)
+
+    def break_connection(self, source: int, target: int) -> None:
+        """The second node closes the first one's connection."""
+        member = self[source]
+        for peer in sorted({target, -1 - target} & set(member.asked)):
+            member.step(ev.RequestFailed(peer, member.asked[peer], Failure.CONNECTION_LOST))
 
     def tick(self, node_id: int) -> None:
         """Let time pass until a node's deadline, for this node only."""
@@ -327,13 +343,17 @@ class Cluster:
             if target not in self.gone and (envelope.source, target) not in self.kept_apart:
                 self.hand_over_message(envelope)
             elif isinstance(envelope.body, RaftRequest):
-                self[envelope.source].step(ev.RequestFailed(envelope.target, envelope.correlation, is_refused=True))
+                refused = ev.RequestFailed(envelope.target, envelope.correlation, Failure.REFUSED)
+                self[envelope.source].step(refused)
         raise AssertionError("the cluster does not come to rest")
 
     def hand_over_message(self, envelope: Envelope) -> list[fx.Effect]:
         """One message to its target."""
-        if isinstance(envelope.body, RaftRequest):
-            return self[envelope.target].step(ev.RequestReceived(envelope, envelope.body))
+        body, target = envelope.body, self[envelope.target]
+        if isinstance(body, VoteRequest) and body.pre_vote and target.node_id in self.without_pre_votes:
+            return self[envelope.source].step(ev.ResponseReceived(envelope.target, envelope.correlation, NO_PRE_VOTES))
+        if isinstance(body, RaftRequest):
+            return target.step(ev.RequestReceived(envelope, body))
         response = ev.ResponseReceived(envelope.source, envelope.correlation, envelope.body)
         return self[envelope.target].step(response)
 
