@@ -25,6 +25,8 @@ WINDOW_BYTES = INDEX_INTERVAL_BYTES + HEADER_SIZE
 """How much of the file one search for a batch reads at once."""
 COMPANION_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 """Disposable files that stock Kafka keeps beside a segment."""
+RECENT = 64
+"""Of at least so many appends, the place is known exactly: followers fetch there, and images are applied from there."""
 
 
 def segment_name(base_offset: int) -> str:
@@ -44,6 +46,8 @@ class Segment:
         self._descriptor = descriptor
         self._offsets = array("q")
         self._positions = array("q")
+        self._recent: list[tuple[int, int]] = []
+        """Offset and position of what was appended last."""
 
     @classmethod
     def open(cls, directory: Path, base_offset: int) -> Segment:
@@ -78,6 +82,9 @@ class Segment:
             self.cut_at(self.size)
             raise
         self._index(run)
+        if len(self._recent) >= 2 * RECENT:
+            del self._recent[:RECENT]
+        self._recent.append((self.next_offset, self.size))
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = run.base_timestamp
         self.size += run.size
@@ -108,6 +115,7 @@ class Segment:
         self.sync()
         kept = bisect_right(self._positions, position - 1)
         del self._offsets[kept:], self._positions[kept:]
+        self._recent.clear()
         if position == 0:
             self.first_timestamp_ms = None
         self.size = position
@@ -133,11 +141,17 @@ class Segment:
         """Byte position of the batch that holds an offset; the size for the end offset."""
         if offset >= self.next_offset:
             return self.size
-        index = bisect_right(self._offsets, offset) - 1
-        for position, header in self._headers(self._positions[index] if index >= 0 else 0):
+        for position, header in self._headers(self._known_before(offset)):
             if offset < header.next_offset:
                 return position
         return self.size
+
+    def _known_before(self, offset: int) -> int:
+        """The position of the last batch before an offset, or at it, whose place is known."""
+        index = bisect_right(self._offsets, offset) - 1
+        marked = self._positions[index] if index >= 0 else 0
+        index = bisect_right(self._recent, (offset, self.size)) - 1
+        return max(marked, self._recent[index][1]) if index >= 0 else marked
 
     def header_of(self, offset: int) -> BatchHeader:
         """The header of the batch that holds an offset of this segment.

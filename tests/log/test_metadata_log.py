@@ -18,9 +18,10 @@ from migrator.log.errors import NoSpaceError, StorageError
 from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
 from migrator.log.recovery import Recovery
 from migrator.log.retention import HELD_BACK, Retention
-from migrator.log.segment import close_all
+from migrator.log.segment import RECENT, close_all
 from migrator.raft.messages import EpochOffset
 from migrator.raft.storage import LogView
+from migrator.records.batch import read_header
 from migrator.records.errors import CorruptRecordsError
 from tests.log.support.builders import batch, log_files, write_snapshot
 
@@ -355,6 +356,26 @@ def test_an_old_segment_is_rolled(tmp_path: Path) -> None:
     log.append(batch(1, timestamp_ms=5999))
     log.append(batch(2, timestamp_ms=6000))
     assert {f"{base:020d}.log" for base in (0, 2)} <= log_files(tmp_path)
+    log.close()
+
+
+def test_what_was_appended_last_is_found_by_its_own_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MetadataLog.open(tmp_path)
+    for offset in range(300):
+        log.append(batch(offset))
+    looks = 0
+
+    def read_counted(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return read_header(*args)
+
+    monkeypatch.setattr(segment, "read_header", read_counted)
+    for offset in range(300 - RECENT, 300):
+        log.read(offset, 10**6)
+    assert looks == RECENT
+    log.truncate_to(290)
+    assert log.read(289, 10**6) == log.read(280, 10**6)[9 * len(batch(0)) :]
     log.close()
 
 
