@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import socket
 import threading
 from asyncio import events
@@ -28,7 +29,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     """Of one life of one machine."""
 
     _ready: Any
-    _scheduled: list[asyncio.TimerHandle]
+    _scheduled: Any
 
     def __init__(self, machine: SimulatedMachine) -> None:
         super().__init__()
@@ -37,6 +38,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._clock_resolution = RESOLUTION
         self._machine = machine
         self._thread_id = threading.get_ident()
+        self._timers = itertools.count()
         self._lanes: dict[int, tuple[Executor, Lane]] = {}
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """Those that have not ended, in the order of their beginnings. Nothing may collect one of a killed process,
@@ -56,15 +58,23 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._machine.monotonic_ns() / 1e9
 
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's own, but its heap compares handles, which is a call of Python for each."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, (when, next(self._timers), handle))
+        return handle
+
     def next_due(self) -> float | None:
         """When there is something to do, on the loop's clock; 0 for now, None for never."""
         return 0.0 if self._ready else self._next_timer()
 
     def _next_timer(self) -> float | None:
         scheduled = self._scheduled
-        while scheduled and scheduled[0].cancelled():
+        while scheduled and scheduled[0][2]._cancelled:
             heapq.heappop(scheduled)
-        return scheduled[0].when() if scheduled else None
+        return scheduled[0][0] if scheduled else None
 
     def turn(self) -> None:
         """One turn: the timers that are due, and all that was ready at its beginning."""
@@ -84,12 +94,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _take_timers(self) -> None:
         until, due = self.time() + RESOLUTION, []
         while (when := self._next_timer()) is not None and when <= until:
-            handle = heapq.heappop(self._scheduled)
-            due.append(handle)
+            due.append(heapq.heappop(self._scheduled)[2])
         if len(due) < 2:
             self._ready.extend(due)
             return
-        for _, group in groupby(due, key=lambda handle: handle.when()):
+        for _, group in groupby(due, key=asyncio.TimerHandle.when):
             together = list(group)
             if len(together) > 1:
                 self._machine.chance.shuffle(together)

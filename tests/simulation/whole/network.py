@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 KERNEL_BYTES = 256 * 1024
 """What two kernels hold between a writer and a reader that does not read."""
+ACKNOWLEDGED_BYTES = 16 * 1024
 FIRST_PORT = 40_000
 RETRANSMISSION_SECONDS = (0.05, 1.0)
 """After a wire is whole again, TCP finds out."""
@@ -200,6 +201,8 @@ class End:
         self.inbox: deque[bytes] = deque()
         self.unread = 0
         """Bytes that have been sent and not been read at the other end."""
+        self._read = 0
+        """Of these, what was read there and not acknowledged."""
         self.is_closed = False
         self.is_reset = False
         self._on_wire: deque[Callable[[], object]] = deque()
@@ -269,8 +272,11 @@ class End:
             self.machine.loop.from_outside(self.transport.lost, ConnectionResetError(errno.ECONNRESET, "reset by peer"))
 
     def was_read(self, size: int) -> None:
-        """The peer has taken so many bytes; this end hears of it."""
-        self.network.carry(self.peer.wire, lambda: self._acknowledged(size))
+        """The peer has taken so many bytes; this end hears of it when nothing more is there, or of many at once."""
+        self._read += size
+        if not self.peer.inbox or self._read >= ACKNOWLEDGED_BYTES:
+            self.network.carry(self.peer.wire, partial(self._acknowledged, self._read))
+            self._read = 0
 
     def _acknowledged(self, size: int) -> None:
         self.unread -= size
