@@ -267,7 +267,7 @@ class NodeCore:
         known = merged([self._directory.recovered(), recovered_of(self.metadata.image)])
         is_read = self.metadata.is_caught_up
         read_epoch = self.storage.log.last_epoch() if is_read else self.metadata.image.provenance.epoch
-        return replace(known, read_epoch=max(known.epoch, read_epoch))
+        return Recovered(known.refused, known.epoch, known.end_offset, max(known.epoch, read_epoch))
 
     def boot(self) -> MetadataImage:
         """Load what is on disk; the image at the end of the log, uncommitted records included.

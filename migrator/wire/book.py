@@ -43,6 +43,8 @@ class Part(Enum):
     REST = "without"
     LOGINS = "not logged in yet"
 
+    __hash__ = object.__hash__  # Enum's own is a call of Python, and every request looks up a few rooms
+
 
 SMALL = {Part.RIGHTS: SMALL_BYTES, Part.REST: 0, Part.LOGINS: SMALL_LOGIN_BYTES}
 """Up to so many bytes, a request or an answer waits for no room."""
@@ -63,6 +65,8 @@ class Share(Enum):
     LOGINS = (1, Part.LOGINS)
     """Who has not proved a name yet. Each address is a caller."""
 
+    __hash__ = object.__hash__
+
     def __init__(self, weight: int, part: Part) -> None:
         self.weight = weight
         self.part = part
@@ -75,6 +79,8 @@ class Stage(Enum):
     WORKING = "it is decoded, decided or answered"
     PARKED = "it waits for something else than this process"
     ANSWERING = "its answer is on the way"
+
+    __hash__ = object.__hash__
 
 
 LEFT_UNDONE = {Stage.READING: "send the rest of its request", Stage.ANSWERING: "read its answer"}
@@ -190,6 +196,9 @@ class Charge:
 
     def _settle(self, room: Room, caller: Caller, amount: int) -> None:
         before = self.room
+        if room is before and caller == self.caller and before.change(self, amount):
+            before.admit()
+            return
         before.leave(self)
         self.room, self.caller, self.held = room, caller, amount
         room.enter(self)
@@ -244,6 +253,17 @@ class Room:
         self.in_hand.pop(charge, None)
         self._going.discard(charge)
         self._count(charge.caller, -charge.held)
+        return True
+
+    def change(self, charge: Charge, held: int) -> bool:
+        """It stays here, and holds so much from now on; False when it was not here. As if it left and came back."""
+        if charge not in self.charges:
+            return False
+        self.in_hand.pop(charge, None)
+        self._going.discard(charge)
+        self._count(charge.caller, held - charge.held)
+        charge.held = held
+        self.most = max(self.most, self.held)
         return True
 
     def wait(self, want: Want) -> None:
@@ -315,7 +335,7 @@ class Room:
         """Who is next. Nobody overtakes a request that waits for memory, or a big one would wait for ever."""
         if self._slots is not None and len(self.charges) >= self._slots:
             return None
-        firsts = [first for callers in self._waiting.values() if (first := self._first_of(callers))]
+        firsts = [first for callers in self._waiting.values() if callers and (first := self._first_of(callers))]
         return min(firsts, key=lambda want: self._passed[want.caller.share], default=None)
 
     def _first_of(self, callers: dict[Caller, dict[Charge, Want]]) -> Want | None:
@@ -333,9 +353,13 @@ class Room:
         return self._by_caller[want.caller] - (want.charge.held if same else 0)
 
     def _count(self, caller: Caller, held: int) -> None:
+        if not held:
+            return
         self.held += held
-        self._by_caller[caller] += held
-        if not self._by_caller[caller]:
+        mine = self._by_caller[caller] + held
+        if mine:
+            self._by_caller[caller] = mine
+        else:
             del self._by_caller[caller]
 
     def _others(self, want: Want) -> int:

@@ -302,6 +302,8 @@ class KafkaClient:
         :param timeout: seconds.
         :raises TransportError: the peer is away, refuses us, or is no Kafka server.
         """
+        if (standing := self._standing()) is not None:
+            return standing
         try:
             async with asyncio.timeout(timeout):
                 return await self._connected()
@@ -366,7 +368,14 @@ class KafkaClient:
         self._closed = True
         await self._drop(self._connection)
 
+    def _standing(self) -> KafkaConnection | None:
+        """The connection, if it can be used as it is: then nobody makes another one."""
+        usable = self._connection is not None and self._connection.alive and not self._closed
+        return self._connection if usable else None
+
     async def _connected(self) -> KafkaConnection:
+        if (standing := self._standing()) is not None:
+            return standing
         async with self._connecting:
             await self._check_open()
             if self._connection is not None and self._connection.alive:

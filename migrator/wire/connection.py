@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -175,8 +176,7 @@ class Connection:
         try:
             chunks = await self._response(request, frames.pop())
             await request.reserve(sum(map(len, chunks)))
-            async with asyncio.timeout(idle):
-                await self._stream.write(chunks, request.handed)
+            await self._stream.write(chunks, request.handed, math.inf if idle is None else idle)
         finally:
             self._stream.done()
 

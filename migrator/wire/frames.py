@@ -11,10 +11,11 @@ off.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -152,32 +153,42 @@ class FrameStream(asyncio.BufferedProtocol):
             await asyncio.wait((self._rest,), timeout=seconds)
             self._rest = None
 
-    async def write(self, chunks: Sequence[bytes | memoryview], progressed: Callable[[], None] = lambda: None) -> None:
+    async def write(
+        self,
+        chunks: Sequence[bytes | memoryview],
+        progressed: Callable[[], None] = lambda: None,
+        most_seconds: float = math.inf,
+    ) -> None:
         """Send one frame made of ``chunks``; returns when the socket has taken all of it.
 
         Only one task may write at a time.
 
         :param progressed: called whenever the socket is handed another part.
+        :param most_seconds: that it may take, however big it is.
         :raises ConnectionError: the connection has ended.
         :raises TimeoutError: the peer takes it too slowly.
         """
         size = sum(map(len, chunks))
-        async with asyncio.timeout(GRACE_SECONDS + size / MIN_BYTES_PER_SECOND):
-            for part in slices((_SIZE.pack(size), *chunks)):
-                progressed()
-                await self._write(part)
-                if len(part) > WRITE_SLICE // 2:
-                    await asyncio.sleep(0)  # a peer that reads as fast as this would keep everybody else waiting
+        patience = min(GRACE_SECONDS + size / MIN_BYTES_PER_SECOND, most_seconds)
+        deadline = asyncio.get_running_loop().time() + patience
+        for part in slices((_SIZE.pack(size), *chunks)):
+            progressed()
+            self._check_writable().write(part)
+            if self._write_paused:
+                async with asyncio.timeout_at(deadline):
+                    await self._taken()
+            self._check_writable()
+            if len(part) > WRITE_SLICE // 2:
+                await asyncio.sleep(0)  # a peer that reads as fast as this would keep everybody else waiting
 
-    async def _write(self, data: bytes | memoryview) -> None:
-        self._check_writable().write(data)
+    async def _taken(self) -> None:
+        """By the socket is everything that was written."""
         while self._write_paused and self._end is None:
             self._writer = asyncio.get_running_loop().create_future()
             try:
                 await self._writer
             finally:
                 self._writer = None
-        self._check_writable()
 
     def _check_writable(self) -> asyncio.Transport:
         self.check()
@@ -303,8 +314,11 @@ class FrameStream(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
 
-def slices(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def slices(chunks: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     """The same bytes in fewer parts of at most `WRITE_SLICE`: small chunks are joined, big ones cut without a copy."""
+    if 0 < sum(map(len, chunks)) <= WRITE_SLICE:
+        yield b"".join(chunks)
+        return
     small: list[bytes | memoryview] = []
     size = 0
     for chunk in chunks:

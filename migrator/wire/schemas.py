@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -136,16 +136,16 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> tuple[Reques
 
 def encode_request_header(header: RequestHeader) -> Chunks:
     """The head of a request."""
-    header_type = request_type(header.api_key, header.api_version).__header_schema__
-    return encode_entity(
-        build(
-            header_type,
-            request_api_key=header.api_key,
-            request_api_version=header.api_version,
-            correlation_id=header.correlation_id,
-            client_id=header.client_id,
-        )
-    )
+    rest = _behind_correlation(header.api_key, header.api_version, header.client_id)
+    return [_PREFIX.pack(header.api_key, header.api_version, header.correlation_id), rest]
+
+
+@lru_cache(maxsize=1000)
+def _behind_correlation(api_key: int, version: int, client_id: str | None) -> bytes:
+    """What heads of one kind have in common."""
+    header_type = request_type(api_key, version).__header_schema__
+    head = build(header_type, request_api_key=api_key, request_api_version=version, client_id=client_id)
+    return b"".join(encode_entity(head))[_PREFIX.size :]
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> Chunks:

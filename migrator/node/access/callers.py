@@ -55,7 +55,7 @@ class ClusterCallers:
         share = self._known.get((principal, host))
         if share is None:
             share = self._known[principal, host] = self._share(principal, host)
-        return Caller(share, {Share.BROKERS: key, Share.STRANGERS: host}.get(share, principal))
+        return Caller(share, key if share is Share.BROKERS else host if share is Share.STRANGERS else principal)
 
     def waits(self, share: Share, api_key: int, size: int) -> bool:
         """See `migrator.wire.callers.Callers`. Heartbeats, fetches and votes wait for nobody; of whoever has no rights,
