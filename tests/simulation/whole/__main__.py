@@ -13,6 +13,7 @@ import click
 from tests.simulation.whole import runner
 from tests.simulation.whole.options import QUIET, expand, overruled
 from tests.simulation.whole.planted import BUGS, planted
+from tests.simulation.whole.speed import figures
 from tests.simulation.whole.world import Outcome, simulate
 
 
@@ -25,6 +26,7 @@ from tests.simulation.whole.world import Outcome, simulate
 @click.option("--trace", is_flag=True, help="With --seed: show what happens.")
 @click.option("--bug", type=click.Choice(sorted(BUGS)), help="With this planted bug.")
 @click.option("--planted", "hunts", is_flag=True, help="Show which seed finds each planted bug.")
+@click.option("--speed", "measures", is_flag=True, help="Show what a second of the world costs, without faults.")
 @click.option("--jobs", default=0, help="Processes; one for each processor by default.")
 def main(
     seeds: int,
@@ -35,6 +37,7 @@ def main(
     trace: bool,
     bug: str | None,
     hunts: bool,
+    measures: bool,
     jobs: int,
 ) -> None:
     """Simulate whole controllers on bad networks, disks and clocks."""
@@ -47,6 +50,9 @@ def main(
         _show(outcome, time.process_time() - began, overrides)
         sys.stdout.flush()
         os._exit(outcome.rule is not None)  # nothing of the killed processes runs now
+    if measures:
+        click.echo(figures())
+        return
     if hunts:
         sys.exit(_hunt(jobs))
     sys.exit(_run(range(first, first + seeds), overrides, bug, jobs))
