@@ -17,7 +17,6 @@ from migrator.raft import election, follower, membership, messages, replication,
 from migrator.raft import events as ev
 from migrator.raft.census import Word
 from migrator.raft.config import RaftConfig
-from migrator.raft.departure import Departure
 from migrator.raft.learning import absorb
 from migrator.raft.progress import Progress, ReplicaStatus, rows
 from migrator.raft.quorum import Quorum
@@ -86,7 +85,7 @@ def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
         return
     quorum.census.answered(quorum, event.peer, event.response)
     if event.peer == quorum.leader_id:
-        quorum.departure = Departure()  # whatever it says, it is there
+        quorum.leader_answers()  # whatever it says, it is there
     if absorb(quorum, event.peer, event.response):
         RESPONSES[type(event.response)](quorum, event.peer, event.response)
     elif event.response.top_error is ErrorCode.unsupported_version:

@@ -294,6 +294,10 @@ class Quorum:
         if not follower.leader_ended:
             follower.fetch_deadline = self.now + self.config.fetch_timeout_ms
 
+    def leader_answers(self) -> None:
+        """The leader's process is there; what was seen of its end counts no more."""
+        self.departure = Departure()
+
     # Transitions
 
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:

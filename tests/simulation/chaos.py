@@ -39,6 +39,7 @@ class Chaos:
             self._slow_disk: options.slow_disk_rate,
             self._full_disk: options.full_disk_rate,
             self._hand_over: options.handover_rate,
+            self._close_door: options.door_rate,
             self._wipe: options.wipe_rate if options.dynamic else 0.0,
             self._lose_disk: 0.0 if options.dynamic or options.barred else options.disk_loss_rate,
         }
@@ -59,6 +60,7 @@ class Chaos:
         world = self._world
         self._is_over = True
         world.network.is_calm = True
+        world.doors.open_all()
         for node in world.nodes.values():
             self._world.after(max(0.0, node.without_disk_until - world.now), partial(self._restart, node))
             node.disk_is_full, node.disk_slowness, node.paused_until = False, 1.0, world.now
@@ -99,6 +101,21 @@ class Chaos:
         world.count("partitions" if len(links) > len(outward) else "one-way partitions")
         world.network.block(links)
         self._later(lambda: world.network.unblock(links), 1200)
+
+    def _close_door(self) -> None:
+        """Mostly a leader, and mostly for less than a fetch time-out."""
+        world = self._world
+        running = [node for node in world.nodes.values() if node.raft is not None]
+        leaders = [node for node in running if node.raft and node.raft.role is Role.LEADER]
+        node = self._random.choice(leaders if leaders and self._random.random() < 0.7 else running or [None])
+        if node is not None:
+            world.count("doors closed")
+            others = [other for other in world.nodes if other != node.node_id]
+            others = self._random.sample(
+                others, self._random.choice((1, 1, self._random.randint(1, len(others)), len(others)))
+            )
+            world.doors.close(node, others)
+            self._later(lambda: world.doors.open(node, others), self._random.choice((60, 200, 600)))
 
     def _pause(self) -> None:
         """SIGSTOP: the process misses its time, then hears everything at once."""

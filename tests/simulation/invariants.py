@@ -60,6 +60,13 @@ def new_quorum_has_lost_nothing(committed_at_boot: int) -> bool:
     return committed_at_boot == 0
 
 
+def leader_is_missed_for_a_reason(is_over: bool, is_evident: bool) -> bool:
+    """A follower asks for an election, or promises its vote for one, only if its leader has ended its epoch or has not
+    answered for a fetch time-out, or if since the leader's last answer an established connection to it broke and new
+    ones were refused twice. So a leader that a majority follows is not unseated by an early election."""
+    return is_over or is_evident
+
+
 # 2, 3. Logs
 
 

@@ -38,6 +38,7 @@ from tests.simulation.image import Image
 from tests.simulation.invariants import Violation, check
 from tests.simulation.places import Places
 from tests.simulation.planning import Planning, keys
+from tests.simulation.sightings import Sightings
 from tests.simulation.watch import FETCH_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class SimulatedNode:
         self._effects: dict[type, Callable[[Any], None]] = {
             fx.PersistElectionState: self._persist,
             fx.RoleChanged: self._role_changed,
-            fx.AddressesMissing: self._addresses_missing,
+            fx.AddressesMissing: lambda effect: self.places.missing(effect),  # noqa: PLW0108 - anew in each life
             fx.AppendLeaderChange: self._append_leader_change,
             fx.AppendVoters: self._append_voters,
             fx.VotersRefused: lambda _effect: None,
@@ -104,7 +105,7 @@ class SimulatedNode:
             fx.WriteSnapshotChunk: self._write_chunk,
             fx.FinishSnapshot: self._finish_snapshot,
             fx.InstallSnapshot: self._install_snapshot,
-            fx.BlamePeer: self._blame,
+            fx.BlamePeer: lambda _effect: self.world.count("peers blamed"),
             fx.ReadyToStop: lambda _effect: self.world.stop_gracefully(self),
         }
 
@@ -131,6 +132,7 @@ class SimulatedNode:
         self.controller = Controller(self)
         self.planning = Planning(self)
         self.places = Places(self)
+        self.sightings = Sightings(FETCH_TIMEOUT_MS, self.local_time(), world.count)
         config = RaftConfig(
             node_id=self.node_id,
             cluster_id=CLUSTER_ID,
@@ -216,7 +218,7 @@ class SimulatedNode:
         self.world.trace(self, event)
         if isinstance(event, ev.RequestReceived):
             self._note_request(event)
-        watch.asked_to_leave(self, event)
+        watch.before_event(self, event)
         is_cut_off = self.raft.role is Role.LEADER and watch.is_cut_off(self)
         was, voters, self.hearing = (self.raft.role, self.raft.epoch, is_cut_off), self.voter_set, event
         try:
@@ -272,6 +274,7 @@ class SimulatedNode:
         self.epoch_said, self.role_said = effect.epoch, effect.role
         self.controller.role_changed()
         self.places.role_changed(effect.role)
+        self.sightings.role_changed(effect)
         if effect.role is Role.CANDIDATE:
             world.count("candidacies")
             check(rules.one_vote_per_epoch, history.vote_of(self.key, effect.epoch, self.key), self.key)
@@ -293,9 +296,6 @@ class SimulatedNode:
         if effect.role is Role.RESIGNED:
             world.count("resignations")
             watch.resigned(self, effect.epoch)
-
-    def _addresses_missing(self, effect: fx.AddressesMissing) -> None:
-        self.places.missing(effect)
 
     def _membership_changed(self, effect: fx.MembershipChanged) -> None:
         self.world.count("memberships changed")
@@ -409,7 +409,9 @@ class SimulatedNode:
             del self.unanswered[context]
         request = context.request
         is_vote = isinstance(response, VoteResponse) and response.vote_granted
-        if is_vote and isinstance(request, VoteRequest) and not request.pre_vote:
+        if isinstance(request, VoteRequest) and request.pre_vote:
+            self.sightings.promises(response)
+        elif is_vote and isinstance(request, VoteRequest):
             candidate = ReplicaKey(request.candidate_id, request.candidate_directory_id)
             first = self.world.history.vote_of(self.key, request.candidate_epoch, candidate)
             check(rules.one_vote_per_epoch, first, candidate)
@@ -445,9 +447,6 @@ class SimulatedNode:
             data,
         )
         self._reply(effect.context, response)
-
-    def _blame(self, effect: fx.BlamePeer) -> None:
-        self.world.count("peers blamed")
 
     # Effects on snapshots
 

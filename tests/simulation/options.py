@@ -56,6 +56,8 @@ class Options:
     """How often a configured voter gets an empty disk under its old name (only without voters in the log)."""
     disk_losses_at_once: int
     """How many of them may have to fetch first at a time; more than a minority may never elect anybody again."""
+    door_rate: float
+    """How often a node that runs closes its connections and its port to some others, or to all, for a moment."""
     is_advertised: bool
     """Whether a leader knows who can go on with a plan, so that it hands over to one of them before it leaves."""
 
@@ -104,6 +106,7 @@ def expand(seed: int, overrides: dict[str, str] | None = None) -> Options:
         unknown_share=Random(f"addresses {seed}").choice((0.0, 0.0, 0.4, 0.8)),
         disk_loss_rate=disks.choice((0.0, 0.3, 1.0)),
         disk_losses_at_once=disks.choice((1, 1, 2)),
+        door_rate=Random(f"doors {seed}").choice((0.0, 0.5, 2.0)),
         is_advertised=random.random() < 0.6,
     )
     types = {field.name: type(getattr(options, field.name)) for field in fields(options)}

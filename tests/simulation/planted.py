@@ -14,6 +14,7 @@ from migrator.raft import core, election, follower, learning, quorum, replicatio
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.census import EMPTY_END, Census
+from migrator.raft.departure import Departure
 from migrator.raft.messages import EpochOffset, VoteResponse
 from migrator.raft.peers import Peers
 from migrator.raft.quorum import Quorum
@@ -37,8 +38,11 @@ BUGS: dict[str, Callable[[], Patches]] = dict(VOTER_BUGS)
 
 VOTERS_CHANGE = {"dynamic": "yes"}
 BY_HAND = {"dynamic": "yes", "change_rate": "20", "journey": "random", "spares": "2"}
+DOORS_CLOSE = {"door_rate": "4"}
 DISKS_ARE_LOST = {"dynamic": "no", "barred": "no", "disk_loss_rate": "1", "disk_losses_at_once": "2", "crash_rate": "4"}
 LIKELIER: dict[str, dict[str, str]] = {
+    "answer_of_the_leader_leaves_the_evidence": DOORS_CLOSE,
+    "refused_port_alone_is_evidence": DOORS_CLOSE,
     "hook_is_not_asked": {"dynamic": "no", "barred": "yes"},
     "hook_is_not_asked_again": {
         "dynamic": "no",
@@ -347,6 +351,23 @@ def leader_that_overslept_answers_first() -> Patches:
         core.REQUESTS[type(event.request)](books, event.context, event.request)
 
     return [(core, "EVENTS", core.EVENTS | {ev.RequestReceived: on_request})]
+
+
+@bug
+def answer_of_the_leader_leaves_the_evidence() -> Patches:
+    return [(Quorum, "leader_answers", lambda _self: None)]
+
+
+@bug
+def refused_port_alone_is_evidence() -> Patches:
+    """What an earlier version did; kube-proxy and listeners that are opened anew refuse for a moment."""
+    original = Departure.refused
+
+    def refused(self: Departure, now: int) -> bool:
+        self.is_connection_lost = True
+        return original(self, now)
+
+    return [(Departure, "refused", refused)]
 
 
 @bug

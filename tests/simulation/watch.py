@@ -65,8 +65,10 @@ def is_cut_off(node: SimulatedNode) -> bool:
     return silence(node) * node.clock_rate >= CHECK_QUORUM_MS - 5
 
 
-def asked_to_leave(node: SimulatedNode, event: ev.Event) -> None:
-    """A leader that hands over needs a moment: note what it was asked for."""
+def before_event(node: SimulatedNode, event: ev.Event) -> None:
+    """What it sees of its leader; and a leader that hands over needs a moment: note what it was asked for."""
+    if node.raft is not None:
+        node.sightings.before(node.raft, event, node.local_time())
     if isinstance(event, ev.Resign):
         node.leaves_epoch = max(node.leaves_epoch, event.epoch)
     elif isinstance(event, ev.Shutdown):

@@ -20,6 +20,7 @@ from tests.simulation import invariants as rules
 from tests.simulation.batches import Batch, BatchStore
 from tests.simulation.chaos import Chaos
 from tests.simulation.disk import SimulatedDisk
+from tests.simulation.doors import Doors
 from tests.simulation.history import History, Point
 from tests.simulation.invariants import Violation, check
 from tests.simulation.network import SimulatedNetwork
@@ -36,9 +37,6 @@ HEALING_MS_MAX = 15_000
 
 EVENTS_MAX = 400_000
 """A run that needs more has nodes that keep each other busy for nothing."""
-
-PROCESS_GONE_SHARE = 0.5
-"""Of the requests to a node that is down: the process is gone, and its machine says so. Else the machine is gone."""
 
 FIREWALL_SHARE = 0.1
 """Of the losses that the sender hears of: a firewall says that nobody is there, though the process runs."""
@@ -73,6 +71,7 @@ class World:
         self.bootstrap = tuple(-1 - node_id for node_id in ids) if options.dynamic else ()
         self.network = SimulatedNetwork(options, self.random, self.after)
         self.nodes = {node_id: SimulatedNode(self, node_id) for node_id in ids}
+        self.doors = Doors(self)
         self.lost: dict[ReplicaKey, list[SimulatedDisk]] = {}
         """The disks that are gone, as they were at last."""
         self.emptied: set[int] = set()
@@ -179,23 +178,29 @@ class World:
     ) -> None:
         """A request travels; when it can't, its sender may or may not be told, and a few are told a lie."""
         target = self.nodes[target_id if target_id > 0 else -1 - target_id]
-        failed = ev.RequestFailed(target_id, context.correlation)
-        refused = ev.RequestFailed(target_id, context.correlation, ev.Failure.REFUSED)
-
-        def tell(refused_share: float) -> None:
-            if source.life == context.source_life:
-                source.hear(refused if self.random.random() < refused_share else failed)
 
         def arrive() -> None:
-            if target.raft is None:
-                self.network.send(target.node_id, source.node_id, lambda: tell(PROCESS_GONE_SHARE))
+            if target.raft is None and self.doors.is_off(target):
+                self.fail_request(target, context, ev.Failure.NO_ANSWER)
+            elif self.doors.refuses(source, target):
+                self.fail_request(target, context, self.doors.fails(source, target))
             else:
                 target.hear(ev.RequestReceived(context, request))
 
         if target is source:
             return  # its own address among the bootstrap servers: nobody answers there
         if not self.network.send(source.node_id, target.node_id, arrive) and self.random.random() < 0.5:
-            self.after(self.random.uniform(1, 100), lambda: tell(FIREWALL_SHARE))
+            how = ev.Failure.REFUSED if self.random.random() < FIREWALL_SHARE else ev.Failure.NO_ANSWER
+            self.after(self.random.uniform(1, 100), lambda: self._tell(context, how))
+
+    def fail_request(self, target: SimulatedNode, context: RequestContext, how: ev.Failure) -> None:
+        """The target's machine says what becomes of a request, if that message arrives."""
+        self.network.send(target.node_id, context.source, lambda: self._tell(context, how))
+
+    def _tell(self, context: RequestContext, how: ev.Failure) -> None:
+        asker = self.nodes[context.source]
+        if asker.life == context.source_life:
+            asker.hear(ev.RequestFailed(context.peer, context.correlation, how))
 
     def send_response(self, source: SimulatedNode, context: RequestContext, response: RaftResponse) -> None:
         """A response travels back to the life of the process that asked."""
@@ -204,6 +209,7 @@ class World:
 
         def arrive() -> None:
             if asker.life == context.source_life:
+                self.doors.answered(asker, source.node_id)
                 asker.hear(event)
 
         self.network.send(source.node_id, context.source, arrive)
@@ -219,6 +225,7 @@ class World:
         self.count("batches lost", lost)
         self.count_changes("changes lost with the power", unsynced[len(unsynced) - lost :])
         self.count("torn batches", int(node.disk.log.has_torn_tail))
+        self.doors.process_gone(node, may_be_off=True)
         node.stop()
         self.check_majority()
         self.chaos.restart_later(node.node_id)
@@ -227,6 +234,7 @@ class World:
         """A process that was ready to stop, or whose patience ended, ends with its log synced and comes back later."""
         self.count("graceful stops")
         node.disk.log.synced_end = node.disk.log.end_offset()
+        self.doors.process_gone(node, may_be_off=False)
         node.stop()
         self.chaos.restart_later(node.node_id)
 

@@ -26,7 +26,9 @@ from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.node.quorum.storage import NodeStorage
 from migrator.raft import election, follower, replication, votes
+from migrator.raft.departure import Departure
 from migrator.raft.messages import EpochOffset
+from migrator.raft.quorum import Quorum
 from migrator.raft.voter_set import NO_MEMBERSHIP
 from migrator.records.batch import restamp
 from migrator.records.metadata import ClientQuotaRecord
@@ -291,6 +293,23 @@ def leader_counts_unsynced() -> Patches:
         return books.log.end_offset() if voter == books.node_id else original(books, leader, voter)
 
     return [(replication, "_durable_end", durable_end)]
+
+
+@bug(kill_rate=0.5, hang_rate=0.3)
+def answer_of_the_leader_leaves_the_evidence() -> Patches:
+    return [(Quorum, "leader_answers", lambda _self: None)]
+
+
+@bug(kill_rate=0.5, stop_rate=0.5)
+def refused_port_alone_is_evidence() -> Patches:
+    """What this program had: kube-proxy, and listeners that are opened anew, refuse for a moment."""
+    original = Departure.refused
+
+    def refused(self: Departure, now: int) -> bool:
+        self.is_connection_lost = True
+        return original(self, now)
+
+    return [(Departure, "refused", refused)]
 
 
 @bug(cut_rate=1, kill_rate=0.5)

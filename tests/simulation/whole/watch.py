@@ -13,13 +13,19 @@ from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
+from migrator.raft import effects as fx
+from migrator.raft import events as ev
 from migrator.raft.config import EPOCH_LIMIT
+from migrator.raft.core import RaftNode
+from migrator.raft.messages import VoteRequest
 from migrator.raft.states import Role
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.batch import Batch
 from migrator.records.metadata import ConfigRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.supervision import FAILURES
+from tests.simulation.invariants import Violation as CoreViolation
+from tests.simulation.sightings import Sightings
 from tests.simulation.whole.machine import SimulatedMachine
 from tests.simulation.whole.writes import PROOFS, Claim
 
@@ -150,6 +156,8 @@ class Watch:
         """What was acknowledged and is not committed: the client's task cannot raise it."""
         self._disagreements: list[str] = []
         """What a leader has said about the images of the controllers."""
+        self._broken: list[CoreViolation] = []
+        """Rules of the core."""
         self._failures = dict(FAILURES.read())
 
     # What the world tells.
@@ -160,6 +168,28 @@ class Watch:
     def booted(self, controller: Controller, core: NodeCore) -> None:
         self._shadows[controller.node_id] = Shadow(core)
         core.image_comparison.listeners.append(lambda text: self._disagreements.append(f"{controller.name}: {text}"))
+        self._watch_core(core.quorum._core)
+
+    def _watch_core(self, raft: RaftNode) -> None:
+        """What it sees of its leader; a rule that breaks within its step is told when the step is over."""
+        original = raft.step
+        sightings = Sightings(raft._quorum.config.fetch_timeout_ms, raft._quorum.now, self.world.count)
+
+        def step(event: ev.Event, now_ms: int) -> list[fx.Effect]:
+            sightings.before(raft, event, now_ms)
+            effects = original(event, now_ms)
+            try:
+                for effect in effects:
+                    if isinstance(effect, fx.RoleChanged):
+                        sightings.role_changed(effect)
+                    elif isinstance(effect, fx.Reply) and isinstance(event, ev.RequestReceived):
+                        is_asked = isinstance(event.request, VoteRequest) and event.request.pre_vote
+                        sightings.promises(effect.response if is_asked else None)
+            except CoreViolation as violation:
+                self._broken.append(violation)
+            return effects
+
+        raft.step = step  # type: ignore[method-assign]
 
     def stopped(self, controller: Controller) -> None:
         self._shadows.pop(controller.node_id, None)
@@ -213,6 +243,8 @@ class Watch:
             raise Violation("what_is_acknowledged_is_committed", f"{self._lost}")
         if self._disagreements:
             raise Violation("the_images_of_the_controllers_are_equal", f"{self._disagreements}")
+        for broken in self._broken:
+            check(broken.rule, holds=False, what=str(broken))
         if machine is None:
             return
         if machine.complaints:

@@ -1,0 +1,106 @@
+"""What one life of a node has seen of its leader, looked at from outside, in both simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft import effects as fx
+from migrator.raft import events as ev
+from migrator.raft.core import RaftNode
+from migrator.raft.departure import REFUSALS_MIN, SPACING_MS
+from migrator.raft.events import Failure
+from migrator.raft.messages import EndQuorumEpochRequest, FetchResponse, RaftResponse, VoteResponse
+from migrator.raft.states import Role
+from tests.simulation import invariants as rules
+from tests.simulation.invariants import check
+
+
+class Sightings:
+    """
+    :param now: when the process began, on its clock.
+    :param count: notes that something worth testing happened.
+    """
+
+    def __init__(self, fetch_timeout_ms: int, now: int, count: Callable[[str], None]) -> None:
+        self._timeout_ms = fetch_timeout_ms
+        self._count = count
+        self._now = self._heard_at = now
+        self._leader: tuple[int, int | None] = (-1, None)
+        self._role = Role.UNATTACHED
+        self._is_early = False
+        self._ended_epoch = -1
+        self._answered()
+
+    def _begin(self, leader: tuple[int, int | None]) -> None:
+        self._leader = leader
+        self._heard_at = self._now
+        self._answered()
+
+    def _answered(self) -> None:
+        self._has_lost = False
+        self._refusals = self._refused_at = 0
+
+    def before(self, raft: RaftNode, event: ev.Event, now: int) -> None:
+        """The core is about to hear this."""
+        self._now = max(self._now, now)
+        if self._leader[0] < 0:
+            self._leader = raft.epoch, raft.leader_id  # as it was at boot
+        elif self._leader != (raft.epoch, raft.leader_id):
+            self._begin((raft.epoch, raft.leader_id))
+        self._role = raft.role
+        if isinstance(event, ev.RequestReceived):
+            if isinstance(event.request, EndQuorumEpochRequest):
+                self._ended_epoch = max(self._ended_epoch, event.request.leader_epoch)
+        elif isinstance(event, ev.ResponseReceived | ev.RequestFailed) and event.peer == raft.leader_id:
+            asked = raft._quorum.peers._peers.get(event.peer)
+            if asked is not None and asked.correlation == event.correlation:
+                self._leader_answers(event.response) if isinstance(event, ev.ResponseReceived) else self._fails(event)
+
+    def _leader_answers(self, response: RaftResponse) -> None:
+        self._answered()
+        is_good = isinstance(response, FetchResponse) and response.error == response.top_error == ErrorCode.none
+        if is_good and response.diverging is response.snapshot_id is None:
+            self._heard_at = self._now
+
+    def _fails(self, event: ev.RequestFailed) -> None:
+        is_apart = not self._refusals or self._now - self._refused_at >= SPACING_MS
+        if event.how is Failure.CONNECTION_LOST:
+            self._has_lost, self._refusals = True, 0
+        elif event.how is Failure.REFUSED and self._has_lost and is_apart:
+            self._refusals, self._refused_at = self._refusals + 1, self._now
+
+    def role_changed(self, effect: fx.RoleChanged) -> None:
+        """An effect of the step says so.
+
+        :raises Violation: a follower stands for election without a reason.
+        """
+        role = effect.role
+        if role is Role.FOLLOWER and self._leader != (effect.epoch, effect.leader_id):
+            self._begin((effect.epoch, effect.leader_id))
+        if self._role is Role.FOLLOWER and role in {Role.PROSPECTIVE, Role.CANDIDATE}:
+            self._is_early = self._misses_leader()
+            if self._is_early:
+                self._count("early questions")
+        elif role is Role.CANDIDATE and self._is_early:
+            self._count("early elections")
+        self._role = role
+        self._is_early &= role is Role.PROSPECTIVE
+
+    def promises(self, response: Any) -> None:
+        """The node answers a pre-vote.
+
+        :raises Violation: its vote could be had without a reason.
+        """
+        is_promise = isinstance(response, VoteResponse) and response.vote_granted
+        if is_promise and self._role is Role.FOLLOWER and self._misses_leader():
+            self._count("promises before the time-out")
+
+    def _misses_leader(self) -> bool:
+        """:returns: whether it does before the time-out."""
+        is_over = self._ended_epoch == self._leader[0] or self._now - self._heard_at >= self._timeout_ms
+        is_evident = self._has_lost and self._refusals >= REFUSALS_MIN
+        check(rules.leader_is_missed_for_a_reason, is_over, is_evident)
+        return not is_over
