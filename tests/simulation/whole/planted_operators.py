@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from migrator.apis import configs
 from migrator.controller.configs import AlterConfigsRequest, alter_configs
-from migrator.node.survivor import Survivor
 from migrator.raft import telling
-from migrator.raft.recovery import RecoveryPlan
 from migrator.raft.refused import Recovered
-from tests.simulation.whole.planted import Patches, bug
+from tests.simulation.whole.planted import FOUND, Patches, bug
 
 RECOVERS = {"dynamic": "yes", "recover_rate": 0.3, "chaos_seconds": 15, "names_given_up": "yes", "kill_rate": 0.3}
 
@@ -28,19 +25,6 @@ def given_up_are_not_refused() -> Patches:
     return [(Recovered, "refuses", lambda *_: False), (Recovered, "has_lost", lambda *_: False)]
 
 
-@bug(**RECOVERS)
-def recovery_is_not_durable() -> Patches:
-    """The command said that it was done, and a power cut took its records."""
-
-    def recover(self: Survivor, plan: RecoveryPlan) -> Iterator[str]:
-        batches, entry = self._records(plan)
-        self._directory.write_recoveries([entry])
-        self._log.append(batches)
-        yield from self.finish(entry)
-
-    return [(Survivor, "recover", recover)]
-
-
 @bug(other_share=1, brokers=1)
 def validation_writes() -> Patches:
     """What was only asked was done."""
@@ -49,3 +33,6 @@ def validation_writes() -> Patches:
         return alter_configs(image, AlterConfigsRequest(request.changes), context)
 
     return [(configs, "alter_configs", decide)]
+
+
+FOUND.update(given_up_are_not_refused=0, given_up_are_told_the_epoch=0, validation_writes=0)
