@@ -11,9 +11,19 @@ from immutables import Map
 from migrator.image.model import Changes, MetadataImage, TopicImage
 from migrator.image.tracked import Interner
 from migrator.records.uuid import Uuid
-from migrator.turns import Turn
+from migrator.turns import TURN_RECORDS, Turn
 
 NO_CHANGES = Changes()
+_SETS = ("brokers", "controllers", "topics", "configs", "quotas", "acls", "scram", "tokens")
+
+
+def join_changes(parts: list[Changes], more: Iterable[Changes]) -> None:
+    """Put the changes of later deltas behind those of earlier ones. Small neighbours become one, up to what one turn
+    does, so that a million deltas of one record are no million objects; each is merged a few times at most."""
+    for part in more:
+        parts.append(part)
+        while len(parts) > 1 and parts[-2].records <= parts[-1].records <= TURN_RECORDS - parts[-2].records:
+            parts[-2:] = [merge_changes(parts[-2:])]
 
 
 def merge_changes(parts: Iterable[Changes]) -> Changes:
@@ -21,30 +31,55 @@ def merge_changes(parts: Iterable[Changes]) -> Changes:
     known = list(parts)
     if len(known) < 2:
         return known[0] if known else NO_CHANGES
-    return Changes(
-        features=any(part.features for part in known),
-        zk_migration_state=any(part.zk_migration_state for part in known),
-        brokers=frozenset[int]().union(*(part.brokers for part in known)),
-        controllers=frozenset[int]().union(*(part.controllers for part in known)),
-        topics=frozenset[Uuid]().union(*(part.topics for part in known)),
-        partitions=_merge_partitions(known),
-        configs=known[0].configs.union(*(part.configs for part in known)),
-        quotas=known[0].quotas.union(*(part.quotas for part in known)),
-        producer_ids=any(part.producer_ids for part in known),
-        acls=known[0].acls.union(*(part.acls for part in known)),
-        scram=known[0].scram.union(*(part.scram for part in known)),
-        tokens=known[0].tokens.union(*(part.tokens for part in known)),
-        records=sum(part.records for part in known),
-    )
+    merged = _Merged()
+    for part in known:
+        merged.add(part)
+    return merged.changes()
 
 
-def _merge_partitions(parts: list[Changes]) -> Mapping[Uuid, frozenset[int]]:
-    merged: dict[Uuid, frozenset[int]] = {}
+def merge_steps(parts: Iterable[Changes]) -> Generator[None, None, Changes]:
+    """As `merge_changes`; yields where a turn is over."""
+    merged, turn = _Merged(), Turn()
     for part in parts:
+        merged.add(part)
+        if turn.is_over(1 + part.records):
+            yield
+    return merged.changes()
+
+
+class _Merged:
+    """The changes of several deltas, as far as they are added."""
+
+    __slots__ = ("_features", "_partitions", "_producer_ids", "_records", "_sets", "_zk_migration_state")
+
+    def __init__(self) -> None:
+        self._features = self._zk_migration_state = self._producer_ids = False
+        self._records = 0
+        self._sets: dict[str, set[Any]] = {name: set() for name in _SETS}
+        self._partitions: dict[Uuid, frozenset[int]] = {}
+
+    def add(self, part: Changes) -> None:
+        """Those of the next delta."""
+        self._features |= part.features
+        self._zk_migration_state |= part.zk_migration_state
+        self._producer_ids |= part.producer_ids
+        self._records += part.records
+        for name, entities in self._sets.items():
+            entities.update(getattr(part, name))
         for topic_id, partitions in part.partitions.items():
-            known = merged.get(topic_id)
-            merged[topic_id] = partitions if known is None else known | partitions
-    return merged
+            known = self._partitions.get(topic_id)
+            self._partitions[topic_id] = partitions if known is None else known | partitions
+
+    def changes(self) -> Changes:
+        """All of them. Nothing may be added afterwards."""
+        return Changes(
+            features=self._features,
+            zk_migration_state=self._zk_migration_state,
+            partitions=self._partitions,
+            producer_ids=self._producer_ids,
+            records=self._records,
+            **{name: frozenset(entities) for name, entities in self._sets.items()},
+        )
 
 
 def undo_changes(parts: Iterable[Changes], image: MetadataImage) -> Changes:

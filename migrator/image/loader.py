@@ -16,11 +16,13 @@ if the log is truncated there, it is replayed from before its Begin, which costs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from itertools import accumulate
 
 from migrator.errors import InvariantViolation, require
 from migrator.image.builder import ImageBuilder
-from migrator.image.changes import merge_changes, undo_changes
+from migrator.image.changes import join_changes, merge_changes, merge_steps, undo_changes
 from migrator.image.model import EMPTY_IMAGE, Changes, ImageDelta, MetadataImage, Provenance
 from migrator.image.tracked import Interner
 from migrator.records.metadata import (
@@ -30,6 +32,7 @@ from migrator.records.metadata import (
     MetadataRecord,
     NoOpRecord,
 )
+from migrator.turns import TURN_RECORDS
 from migrator.values import value
 
 MAX_STATES = 1024
@@ -37,6 +40,8 @@ MAX_STATES = 1024
 
 Step = Callable[[MetadataImage, MetadataImage, Changes], None]
 """(image before, image after, what may differ between the two)."""
+Leap = Callable[[MetadataImage, MetadataImage], None]
+"""(image before, image after)."""
 
 _MARKERS = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
 _NO_OP = NoOpRecord()
@@ -66,9 +71,13 @@ class _State:
 
     end_offset: int
     image: MetadataImage
-    parts: tuple[Changes, ...] = ()
+    parts: list[Changes] = field(default_factory=list)
     transaction_start: int | None = None
     ends_batch: bool = True
+
+    @property
+    def records(self) -> int:
+        return sum(part.records for part in self.parts)
 
 
 class ImageLoader:
@@ -77,6 +86,7 @@ class ImageLoader:
     :param image: what precedes the first batch: that of the latest snapshot, or the empty one.
     :param max_states: bound of the unpublished states, at least 1.
     :param on_step: told of each move of the speculative image, backwards too; not of `reset`.
+    :param on_leap: told instead of a move back over more records than one turn can name.
     """
 
     def __init__(
@@ -85,9 +95,11 @@ class ImageLoader:
         *,
         max_states: int = MAX_STATES,
         on_step: Step = lambda _before, _after, _changes: None,
+        on_leap: Leap | None = None,
     ) -> None:
         self._max_states = max_states
         self._on_step = on_step
+        self._on_leap = on_leap
         self._intern = Interner()
         self._start(image)
 
@@ -141,13 +153,18 @@ class ImageLoader:
 
     @property
     def last_stable_offset(self) -> int:
-        """The last offset (inclusive) that is committed and not part of a transaction whose end is not: what was
-        written up to here may be confirmed to whoever asked for it."""
+        """The last offset (inclusive) that is committed, not part of a transaction whose end is not, and published:
+        what was written up to here may be confirmed to whoever asked for it."""
+        if self.has_unpublished:
+            return self._published.end_offset - 1
         last = min(self._high_watermark, self._applied_end) - 1
-        uncommitted = (state for state in self._states if state.end_offset > self._high_watermark)
-        first = next(uncommitted, None)
-        start = self._region_transaction if first is None else first.transaction_start
+        start = self._states[0].transaction_start if self._states else self._region_transaction
         return last if start is None else min(last, start - 1)
+
+    @property
+    def has_unpublished(self) -> bool:
+        """Whether `publish` has something to publish."""
+        return bool(self._states) and self._states[0].end_offset <= self._high_watermark
 
     def append(self, base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[MetadataRecord]) -> None:
         """Take one data batch that the log has appended; `apply` has to follow.
@@ -186,27 +203,50 @@ class ImageLoader:
                 self._close_batch(batch)
         return self.backlog
 
-    def commit(self, high_watermark: int, stop_at: int | None = None) -> ImageDelta | None:
-        """The records below the high watermark are committed; publishes what may be, None if that is nothing new.
+    def commit(self, high_watermark: int) -> ImageDelta | None:
+        """The records below the high watermark are committed; publishes at once what may be, None if that is nothing
+        new. For tools: a node lets `publish` take its turns.
 
         A high watermark beyond what is applied is in order; call again after `apply`.
-
-        :param stop_at: publish no more for now than the first image that ends at this offset or behind it.
         """
+        self.committed(high_watermark)
+        deltas = [delta for delta in self.publish() if delta is not None]
+        if not deltas:
+            return None
+        return ImageDelta(deltas[0].before, deltas[-1].after, merge_changes(delta.changes for delta in deltas))
+
+    def committed(self, high_watermark: int) -> None:
+        """The records below the high watermark are committed; `publish` has to follow."""
         require(
             high_watermark >= self._high_watermark,
             f"the high watermark fell from {self._high_watermark} to {high_watermark}",
         )
         self._high_watermark = high_watermark
-        before, parts = self._published, list[Changes]()
-        while self._states and self._states[0].end_offset <= high_watermark:
-            self._published = self._states.popleft()
-            parts.extend(self._published.parts)
-            if stop_at is not None and self._published.end_offset >= stop_at:
+
+    def publish(self, stop_at: Callable[[], int | None] = lambda: None) -> Iterator[ImageDelta | None]:
+        """Publish what may be, as much in one delta as one turn does: yields each delta, and None where a turn is over
+        within one. The log may change meanwhile, but for `reset`.
+
+        :param stop_at: an offset; a delta ends at the first image that ends there or behind it.
+        """
+        while self.has_unpublished:
+            ready = self._next_to_publish(stop_at())
+            changes = yield from merge_steps([part for state in ready for part in state.parts])
+            before = self._published
+            for _ in ready:
+                self._published = self._states.popleft()
+            yield ImageDelta(before.image, self._published.image, changes)
+
+    def _next_to_publish(self, stop_at: int | None) -> list[_State]:
+        ready, records = list[_State](), 0
+        for state in self._states:
+            records += state.records
+            if state.end_offset > self._high_watermark or (ready and records > TURN_RECORDS):
                 break
-        if self._published is before:
-            return None
-        return ImageDelta(before.image, self._published.image, merge_changes(parts))
+            ready.append(state)
+            if stop_at is not None and state.end_offset >= stop_at:
+                break
+        return ready
 
     def truncate(self, offset: int) -> int:
         """The log was cut back to end at ``offset``; returns the offset from which its data batches are to be
@@ -225,7 +265,7 @@ class ImageLoader:
                 undone.extend(self._states.pop().parts)
             before, state = self._image, self._last_state()
             self._restore(state)
-            self._on_step(before, state.image, undo_changes(undone, state.image))
+            self._step_back(before, undone)
         return self.end_offset
 
     def reset(self, image: MetadataImage) -> None:
@@ -281,6 +321,13 @@ class ImageLoader:
             self._image = self._last_state().image
             self._builder = None
             self._parts = []
+            self._step_back(before, undone)
+
+    def _step_back(self, before: MetadataImage, undone: Sequence[Changes]) -> None:
+        so_far = accumulate(part.records for part in undone)
+        if self._on_leap is not None and any(records > TURN_RECORDS for records in so_far):
+            self._on_leap(before, self._image)
+        else:
             self._on_step(before, self._image, undo_changes(undone, self._image))
 
     def _close_batch(self, batch: _Batch) -> None:
@@ -295,17 +342,18 @@ class ImageLoader:
         before = self._image
         self._image, changes = self._open_builder().build(batch.provenance(end_offset))
         self._builder = None
-        self._parts.append(changes)
+        join_changes(self._parts, (changes,))
         self._applied_end = end_offset
         self._on_step(before, self._image, changes)
 
     def _close_region(self, batch: _Batch, end_offset: int) -> None:
         """Make a state of what was applied since the last one."""
         self._build(batch, end_offset)
-        parts, start = tuple(self._parts), self._region_transaction
-        if len(self._states) >= self._max_states:
+        parts, start = self._parts, self._region_transaction
+        if len(self._states) >= self._max_states and self._states[-1].end_offset > self._high_watermark:
             absorbed = self._states.pop()
-            parts = (merge_changes((*absorbed.parts, *parts)),)
+            parts = absorbed.parts
+            join_changes(parts, self._parts)
             start = start if absorbed.transaction_start is None else absorbed.transaction_start
         ends_batch = end_offset == batch.end_offset
         self._states.append(_State(end_offset, self._image, parts, start, ends_batch))

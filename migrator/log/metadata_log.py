@@ -278,6 +278,14 @@ class MetadataLog:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
+    def size_from(self, offset: int) -> int:
+        """Bytes of the batches from the one that holds ``offset`` on; errors as `read`."""
+        if offset >= self.end_offset():
+            return 0
+        first = self._segment_of(offset)
+        later = sum(segment.size for segment in self._segments if segment.base_offset > first.base_offset)
+        return first.size - first.position_of(offset) + later
+
     # Cleaning.
 
     def clean(self, retention: Retention, now_ms: int, needed_from: int | None = None) -> list[EpochOffset]:

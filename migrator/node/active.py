@@ -93,11 +93,17 @@ class IndexKeeper:
         self.index, self._follows = index, True
 
     def follow(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """One move of the image; called by the loader. The moves while a node loads its disk are not followed."""
+        """One move of the image; called by the loader. Before `replace`, the index does not follow."""
         if self._follows:
             self.index.apply(before, after, changes)
         if self.leads:
             self.sessions.follow(after, changes.brokers, monotonic_ms())
+
+    def leap(self, before: MetadataImage, after: MetadataImage) -> None:
+        """A move that is too long to be followed: `replace` comes."""
+        self._follows = False
+        if self.leads:
+            self.sessions.follow(after, {*before.cluster.brokers, *after.cluster.brokers}, monotonic_ms())
 
 
 class ActiveController:

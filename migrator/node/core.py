@@ -43,7 +43,6 @@ from migrator.raft.core import RaftNode
 from migrator.raft.refused import Recovered, merged
 from migrator.raft.states import NEVER_ELECTED, ElectionState
 from migrator.raft.transport import RaftTransport
-from migrator.records.batch import Batch
 from migrator.records.metadata import FeatureLevelRecord, MetadataRecord, NoOpRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, version_at
@@ -57,6 +56,8 @@ SNAPSHOTS = TaskKind("snapshots", OnError.RESTART)
 BALLOT = TaskKind("ballot", OnError.RESTART)
 IMAGE_PROOF = TaskKind("image-proof", OnError.RESTART)
 IMAGE_COMPARISON = TaskKind("image-comparison", OnError.RESTART)
+LOADED = TaskKind("loaded", OnError.STOP)
+"""A voter that never stands for election could leave the quorum without a leader."""
 
 WAITS_EMPTY = (
     "The metadata directory does not hold a whole log, and migrator.quorum.require.bootstrap is true: this controller "
@@ -186,13 +187,22 @@ class NodeCore:
             storage.some_batches,
             storage.log.end_offset,
             on_step=keeper.follow,
+            on_leap=keeper.leap,
             on_replace=keeper.replace,
             on_failure=on_failure,
             gauge=self.gauge,
         )
         self.snapshotter = Snapshotter(settings, storage, self.metadata)
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
-        self._ballot = ballot = Ballot(settings, lambda: self.metadata.image, ask_voter, lambda: addresses.voter_ids)
+        self.is_admitted = True
+        """False: this node may turn out to be none that may lead, and stands for no election (`admit`)."""
+        self._ballot = ballot = Ballot(
+            settings,
+            lambda: self.metadata.image,
+            ask_voter,
+            lambda: addresses.voter_ids,
+            knows_image=self._knows_image,
+        )
         began_empty = storage.mark_if_empty()
         core = RaftNode(
             replace(
@@ -200,6 +210,7 @@ class NodeCore:
                 must_fetch_first=began_empty,
                 takes_part_empty=not settings.migrator_quorum_require_bootstrap,
                 may_grant_vote=ballot.may_grant,
+                may_stand=self._may_stand,
                 recovered=self._recovered,
                 has_address=has_address or addresses.knows,
                 bootstrap=addresses.bootstrap_ids,
@@ -269,16 +280,31 @@ class NodeCore:
         read_epoch = self.storage.log.last_epoch() if is_read else self.metadata.image.provenance.epoch
         return Recovered(known.refused, known.epoch, known.end_offset, max(known.epoch, read_epoch))
 
-    def boot(self) -> MetadataImage:
-        """Load what is on disk; the image at the end of the log, uncommitted records included.
+    def _may_stand(self) -> bool:
+        """A leader that has not read its own disk could serve nobody, for as long as that takes."""
+        return self.is_admitted and self.metadata.loading is None
+
+    def _knows_image(self) -> bool:
+        return self.is_admitted and (not self._migrates or self.metadata.loading is None)
+
+    def boot(self) -> None:
+        """Begin to load what is on disk; `MetadataRuntime.loaded` waits for that.
 
         :raises OperatorError: the log is empty, and this node could not begin the migration if it were elected.
         """
-        self.metadata.boot(self.storage.log.store.latest(), self._batches())
-        image = self.metadata.image
-        if self._migrates and image.provenance.offset < 0:
+        metadata_log = self.storage.log
+        latest = metadata_log.store.latest()
+        start = min(metadata_log.start_offset() if latest is None else latest.offset, metadata_log.end_offset())
+        data = (batch for batch in self.storage.batches_from(start) if not batch.header.is_control)
+        if self._migrates and latest is None and next(data, None) is None:
             check_first_level(bootstrap_level(self._directory.bootstrap))
-        return image
+        size = metadata_log.size_from(start) + (0 if latest is None else metadata_log.store.size(latest))
+        self.metadata.boot(latest, start, size)
+
+    def admit(self) -> None:
+        """This node may lead."""
+        self.is_admitted = True
+        self.quorum.look_again()
 
     def start(self) -> None:
         """Begin to take part in the quorum, after `boot`."""
@@ -287,12 +313,11 @@ class NodeCore:
         self._supervisor.keep(IMAGE_PROOF, self.image_proof.run)
         self._supervisor.keep(IMAGE_COMPARISON, self.image_comparison.run)
         self.quorum.start()
+        self._supervisor.spawn(LOADED, self._stand_once_loaded())
 
-    def _batches(self) -> Iterable[Batch]:
-        """The log behind the latest snapshot."""
-        latest = self.storage.log.store.latest()
-        start = self.storage.log.start_offset() if latest is None else latest.offset
-        return self.storage.batches_from(min(start, self.storage.log.end_offset()))
+    async def _stand_once_loaded(self) -> None:
+        await self.metadata.loaded()
+        self.quorum.look_again()
 
     async def close(self, patience_seconds: float = 0.0) -> None:
         """Hand the leadership over if there is time, and stop."""

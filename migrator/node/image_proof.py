@@ -151,8 +151,9 @@ class ImageProof:
                     append_records(loader, batch.header, records)
                     while loader.apply(turn.records_left):
                         yield None
-                    loader.commit(min(at, end), end)
-                    yield None
+                    loader.committed(min(at, end))
+                    for _ in loader.publish():
+                        yield None
         yield loader.published
 
 

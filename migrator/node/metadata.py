@@ -11,12 +11,14 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from migrator.errors import MigratorError, require
 from migrator.image.changes import compare_images
-from migrator.image.loader import ImageLoader, Step
+from migrator.image.loader import ImageLoader, Leap, Step
 from migrator.image.model import Changes, ImageDelta, MetadataImage
-from migrator.image.replay import append_records, replay, replay_snapshot, snapshot_image
+from migrator.image.replay import append_records, replay_snapshot
+from migrator.node.loading import Loading
 from migrator.observe.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, read_header
@@ -31,6 +33,7 @@ APPLYING = TaskKind("metadata-applier", OnError.STOP)
 """An image that lacks a batch must not be published."""
 
 NOWHERE = EpochOffset(-1, -1)
+_DONE: Final = object()
 
 Subscriber = Callable[[ImageDelta], None]
 ReadSnapshot = Callable[[EpochOffset], Iterable[Batch]]
@@ -103,9 +106,10 @@ class MetadataRuntime:
     :param read_snapshot: the batches of a snapshot on disk, by its id.
     :param read_log: some batches of the log, from the one that holds an offset on; none at its end.
     :param log_end: the offset at which the log ends.
-    :param on_step: told of each move of the image at the log's end, see `ImageLoader`.
-    :param on_replace: told of an image that takes the place of all before: what is on the disk at the start, and a
-        snapshot; yields where a turn is over.
+    :param on_step: told of each move of the image at the log's end, and ``on_leap`` of each that is too long to be
+        followed, see `ImageLoader`.
+    :param on_replace: told of an image that nothing led to: at the start, of a snapshot, and after a leap; yields where
+        a turn is over.
     :param on_failure: told when a record does not fit the image; this node has to stop.
     :param gauge: told how many records each turn of the event loop handles.
     """
@@ -117,6 +121,7 @@ class MetadataRuntime:
         log_end: Callable[[], int],
         *,
         on_step: Step,
+        on_leap: Leap = lambda _before, _after: None,
         on_replace: Callable[[MetadataImage], Iterator[None]] = lambda _image: iter(()),
         on_failure: Callable[[BaseException], None],
         gauge: TurnGauge,
@@ -127,8 +132,10 @@ class MetadataRuntime:
         self._gauge = gauge
         self._supervisor = Supervisor(on_failure)
         self._on_step = on_step
+        self._on_leap = on_leap
         self._on_replace = on_replace
-        self._loader = ImageLoader(on_step=self._stepped)
+        self._loader = ImageLoader(on_step=self._stepped, on_leap=self._leapt)
+        self._publishing = self._loader.publish(self._stop_at)
         self.migration_base = NOWHERE
         """Epoch and offset of the record that completed the copy, or of the oldest known to be later."""
         self._taken = 0
@@ -136,7 +143,13 @@ class MetadataRuntime:
         self._read: Iterator[Batch] = iter(())
         """What was read of the log behind `_taken`."""
         self._decoding: _Decoding | None = None
-        self._installing: Iterator[ImageDelta | None] | None = None
+        self._work: Iterator[None] | None = None
+        """What has to be done, in turns, before the log is gone on with: load a snapshot, or tell `_on_replace`."""
+        self._is_followed = False
+        """Whether `_on_replace` knows of the image, and `_on_step` of all that came later."""
+        self._load_end = 0
+        """The log up to here was on the disk when all images were lost: at the start, and in a snapshot."""
+        self._loading = Loading()
         self._high_watermark = 0
         self._has_reached_high_watermark = False
         self._unfrozen = 0
@@ -171,22 +184,37 @@ class MetadataRuntime:
     @property
     def snapshot_image(self) -> MetadataImage | None:
         """The image that a snapshot may be made of; None while there is none."""
-        return self._loader.snapshot_image if self._installing is None else None
+        return self._loader.snapshot_image if self._work is None else None
 
     @property
     def _applied(self) -> int:
         """The log up to here is in the image at its end, control records included; -1 while the images are those of a
-        log that a snapshot has replaced."""
-        return -1 if self._installing is not None else self._taken - self._loader.backlog
+        log that a snapshot has replaced, or nobody can look up what is in them."""
+        return self._taken - self._loader.backlog if self._work is None and self._is_followed else -1
+
+    @property
+    def loading(self) -> Loading | None:
+        """How far this node is with what was on its disk at the start, or with a snapshot; None once that is there."""
+        return self._loading if self._applied < self._load_end or not self._is_followed else None
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all that the log has appended is applied."""
+        """Whether all that the log has appended is applied, and what may be published is."""
+        return self._is_applied and not self._loader.has_unpublished
+
+    @property
+    def _is_applied(self) -> bool:
         return self._applied >= self._log_end()
 
     def covers(self, offset: int) -> bool:
         """Whether everything below an offset is committed and in the images, control records included."""
-        return min(self._high_watermark, self._applied) >= offset
+        return min(self._settled_end, self._applied) >= offset
+
+    @property
+    def _settled_end(self) -> int:
+        """Everything below is committed, and published unless it is not applied or in an open transaction."""
+        is_published = not self._loader.has_unpublished
+        return self._high_watermark if is_published else self._loader.published.provenance.offset + 1
 
     @property
     def has_reached_high_watermark(self) -> bool:
@@ -194,19 +222,29 @@ class MetadataRuntime:
         return self._has_reached_high_watermark
 
     async def caught_up(self) -> None:
-        """Wait until all that the log has appended is applied."""
+        """Wait until `is_caught_up`."""
         while not self.is_caught_up:
             await self._idle.wait()
 
-    def boot(self, snapshot: EpochOffset | None, batches: Iterable[Batch]) -> None:
-        """Load everything that is on disk, at once: nobody waits for this node yet."""
-        if snapshot is not None:
-            self._reset(snapshot_image(snapshot.offset, snapshot.epoch, self._read_snapshot(snapshot)))
-        for batch in batches:
-            replay(self._loader, batch)
-        for _ in self._on_replace(self.image):
-            pass
-        self._go_on_from(self._log_end())
+    async def loaded(self) -> None:
+        """Wait until `loading` is None."""
+        while self.loading is not None:
+            await self._idle.wait()
+
+    def boot(self, snapshot: EpochOffset | None, log_start: int, size: int) -> None:
+        """Begin to load what is on disk, a turn's work at a time.
+
+        :param log_start: where the log begins; what is before the end of the snapshot is not read.
+        :param size: the bytes of both, as far as they are read.
+        """
+        self._loading = Loading(size)
+        self._load(snapshot, log_start, self._log_end())
+
+    def _load(self, snapshot: EpochOffset | None, start: int, end: int) -> None:
+        self._load_end, self._is_followed = end, False
+        self._go_on_from(start)
+        self._work = None if snapshot is None else self._install(snapshot)
+        self._wake()
 
     def appended(self) -> None:
         """The log has grown; what is new is applied in slices."""
@@ -220,10 +258,13 @@ class MetadataRuntime:
         append_records(self._loader, header, records)
         self._loader.apply()
         self._go_on_from(header.next_offset)
+        if not self._is_followed:
+            self._wake()
 
     def truncated(self, offset: int) -> None:
         """The log now ends at ``offset``."""
         is_ahead = self._loader.end_offset > offset
+        self._load_end = min(self._load_end, offset)
         self._go_on_from(self._loader.truncate(offset) if is_ahead else min(self._taken, offset))
         self._wake()
 
@@ -234,15 +275,16 @@ class MetadataRuntime:
             snapshot.offset >= self._high_watermark,
             f"a snapshot up to {snapshot.offset} is older than the high watermark {self._high_watermark}",
         )
+        self._leapt(self.image, self._loader.published)
         self._reset(self._loader.published)
-        self._go_on_from(snapshot.offset)
-        self._installing = self._install(snapshot)
-        self._wake()
+        self._load(snapshot, snapshot.offset, snapshot.offset)
 
     def committed(self, high_watermark: int) -> None:
         """Everything below this offset is committed."""
         self._high_watermark = high_watermark
         self._publish()
+        if self._loader.has_unpublished:
+            self._wake()
 
     async def stable(self, offset: int) -> None:
         """Wait until the record at ``offset`` is committed and not part of an open transaction.
@@ -253,8 +295,9 @@ class MetadataRuntime:
             await self._stable.wait(offset)
 
     async def committed_up_to(self, offset: int) -> None:
-        """Wait until the record at ``offset`` is committed, open transaction or not; errors as `stable`."""
-        if self._high_watermark <= offset:
+        """Wait until the record at ``offset`` is committed, open transaction or not, and all that may be published up
+        to there is; errors as `stable`."""
+        if self._settled_end <= offset:
             await self._committed.wait(offset)
 
     def hand_over_at(self, offset: int, reached: Callable[[MetadataImage], None]) -> None:
@@ -283,6 +326,11 @@ class MetadataRuntime:
             self._follow_migration(before, after)
         self._on_step(before, after, changes)
 
+    def _leapt(self, before: MetadataImage, after: MetadataImage) -> None:
+        self._is_followed = False
+        self._follow_migration(before, after)
+        self._on_leap(before, after)
+
     def _follow_migration(self, before: MetadataImage | None, after: MetadataImage) -> None:
         if after.features.zk_migration_state is not ZkMigrationState.MIGRATION:
             self.migration_base = NOWHERE
@@ -292,6 +340,7 @@ class MetadataRuntime:
     def _reset(self, image: MetadataImage) -> None:
         self._follow_migration(None, image)
         self._loader.reset(image)
+        self._publishing = self._loader.publish(self._stop_at)
 
     def _wake(self) -> None:
         self._idle.clear()
@@ -302,7 +351,7 @@ class MetadataRuntime:
         """Whoever waits for the end waits on when an error ends this: the process stops then."""
         while not self.is_caught_up:
             turn = Turn()
-            while not (self._advance(turn) or self.is_caught_up):
+            while not (self._advance(turn) or self._is_applied):
                 pass
             self._publish()
             await give_back()
@@ -310,9 +359,13 @@ class MetadataRuntime:
 
     def _advance(self, turn: Turn) -> bool:
         """One piece of work, no more than the turn has left; whether the turn is over."""
-        if self._installing is not None:
+        if self._work is None and not self._is_followed and self._taken - self._loader.backlog >= self._load_end:
+            self._work = self._make_known()
+        if self._work is not None:
             self._gauge.count(Work.RECORDS, TURN_RECORDS)
-            self._install_on()
+            if next(self._work, _DONE) is _DONE:
+                self._work = None
+            self._settle(TURN_RECORDS)
             return True
         backlog = self._loader.backlog
         if backlog:
@@ -321,14 +374,11 @@ class MetadataRuntime:
             return turn.is_over(applied)
         return self._decode_on(turn)
 
-    def _install_on(self) -> None:
-        """What `replay_snapshot` does in one turn."""
-        delta = None if self._installing is None else next(self._installing)
-        if delta is not None:
-            self._installing = None
-            self._reset(delta.after)
-            self._tell(delta)
-        self._settle(TURN_RECORDS)
+    def _make_known(self) -> Iterator[None]:
+        yield from self._on_replace(self.image)
+        self._is_followed = True
+        if self._load_end:
+            self._loading.ended(self.image.topics.counts.all)
 
     def _decode_on(self, turn: Turn) -> bool:
         """Decode what comes next in the log; whether the turn is over."""
@@ -345,7 +395,7 @@ class MetadataRuntime:
             self._decoding = None
             self._taken = decoding.header.next_offset
             decoding.hand_over(self._loader)
-            if self._loader.transaction_start is not None:
+            if self._loader.transaction_start is not None or not self._is_followed:
                 self._settle(decoding.header.count)
         return is_over
 
@@ -357,6 +407,8 @@ class MetadataRuntime:
             batch = next(self._read, None)
         if batch is not None and batch.header.is_control:
             self._taken = batch.header.next_offset
+        if batch is not None and not self._is_followed:
+            self._loading.read(batch.header.size)
         return batch
 
     def _go_on_from(self, offset: int) -> None:
@@ -372,15 +424,20 @@ class MetadataRuntime:
             freeze_live_objects()
 
     def _publish(self) -> None:
-        if self._installing is not None:
+        """Publish what may be, as much as one turn does."""
+        if self._work is not None:
             return
-        high_watermark = max(self._high_watermark, self._loader.published.provenance.offset + 1)
-        while (delta := self._loader.commit(high_watermark, self._mark and self._mark[0])) is not None:
+        self._loader.committed(max(self._high_watermark, self._loader.published.provenance.offset + 1))
+        delta = next(self._publishing) if self._loader.has_unpublished else None
+        if delta is not None:
             self._tell(delta)
-        if 0 < self._high_watermark <= self._applied:
+        if 0 < self._high_watermark <= self._applied and not self._loader.has_unpublished:
             self._has_reached_high_watermark = True
-        self._committed.reached(self._high_watermark - 1)
+        self._committed.reached(self._settled_end - 1)
         self._stable.reached(self._loader.last_stable_offset)
+
+    def _stop_at(self) -> int | None:
+        return self._mark and self._mark[0]
 
     def _tell(self, delta: ImageDelta) -> None:
         for subscriber in self.subscribers:
@@ -389,21 +446,25 @@ class MetadataRuntime:
 
     def _pass_mark(self) -> None:
         image = self.published
-        if self._mark is not None and self._installing is None and image.provenance.offset + 1 >= self._mark[0]:
+        if self._mark is not None and self._work is None and image.provenance.offset + 1 >= self._mark[0]:
             (_, reached), self._mark = self._mark, None
             reached(image)
 
-    def _install(self, snapshot: EpochOffset) -> Iterator[ImageDelta | None]:
-        """From the published image, which stays as it is meanwhile, to that of a snapshot, in small steps; None until
-        both are there and compared."""
-        image = None
-        for image in replay_snapshot(snapshot.offset, snapshot.epoch, self._read_snapshot(snapshot)):  # noqa: B007 - the last one counts
-            yield None
-        if image is not None:
-            before = self._loader.published
-            for changes in compare_images(before, image):
-                if changes is None:
-                    yield None
-                else:
-                    yield from self._on_replace(image)
-                    yield ImageDelta(before, image, changes)
+    def _install(self, snapshot: EpochOffset) -> Iterator[None]:
+        """From the published image, which stays as it is meanwhile, to that of a snapshot."""
+        image, batches = None, self._counted(self._read_snapshot(snapshot))
+        for image in replay_snapshot(snapshot.offset, snapshot.epoch, batches):  # noqa: B007 - the last one counts
+            yield
+        before = self._loader.published
+        for changes in compare_images(before, image or before):
+            if changes is None:
+                yield
+            elif image is not None:
+                self._work = None
+                self._reset(image)
+                self._tell(ImageDelta(before, image, changes))
+
+    def _counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self._loading.read(batch.header.size)
+            yield batch

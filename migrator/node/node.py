@@ -157,10 +157,8 @@ async def _assemble(
         ask_image=transport.grpc.image_digest if isinstance(transport, EitherTransport) else None,
     )
     try:
-        own = core.boot()
-        listens_first = asks_later(settings, own)
-        if not listens_first:
-            await failure.unless_stopped(_check_start(settings, core, own, signals, security))
+        core.boot()
+        core.is_admitted = False
     except MigratorError:
         await core.close()
         raise
@@ -193,8 +191,17 @@ async def _assemble(
         _gossip(core, gossip, transport.grpc, supervisor)
     health.start()
     stack.callback(health.stop)
-    if listens_first:
-        await failure.unless_stopped(_check_start(settings, core, own, signals, security))
+    await failure.unless_stopped(_admit(settings, core, signals, security))
+
+
+async def _admit(settings: Settings, core: NodeCore, signals: VoterSignals, security: ListenerSecurity) -> None:
+    """Let this node stand for election, once its disk and its peers say that it may."""
+    await core.metadata.loaded()
+    own = core.metadata.image
+    if asks_later(settings, own):
+        core.admit()
+    await _check_start(settings, core, own, signals, security)
+    core.admit()
 
 
 async def _check_start(

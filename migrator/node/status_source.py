@@ -14,6 +14,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.states import State, public_state
 from migrator.node.core import NodeCore
+from migrator.node.loading import Loading
 from migrator.node.refused_brokers import RefusedRegistration, with_refusals
 from migrator.node.rollout_lock import RolloutLockKeeper
 from migrator.observe.journal import Journal
@@ -181,7 +182,8 @@ class NodeStatusSource:
         own = self._settings.node_id
         refusing = quorum.refusals.problem(own, quorum.leader_id)
         given_up, other = quorum.given_up.problem(own), self._other_version()
-        found = (leaderless, given_up, refusing, other, _disagreement(self._core.image_comparison.status))
+        loading, images = _loading(own, self._core.metadata.loading), self._core.image_comparison.status
+        found = (loading, leaderless, given_up, refusing, other, _disagreement(images))
         return tuple(problem for problem in found if problem is not None)
 
     def _other_version(self) -> Problem | None:
@@ -348,6 +350,17 @@ def _leaderless(voters: Collection[int], roll: Roll, words: Mapping[int, Word]) 
         "quorum",
         f"no controller leads, so the migration does not continue. {needed}{why}",
         remedy[0].upper() + remedy[1:],
+    )
+
+
+def _loading(node_id: int, loading: Loading | None) -> Problem | None:
+    if loading is None:
+        return None
+    return Problem(
+        f"controller {node_id}",
+        f"it still loads its metadata: {loading} are read",
+        "Wait. Meanwhile this controller votes and fetches, and does not stand for election",
+        warning=True,
     )
 
 

@@ -35,6 +35,11 @@ def grant_to_anybody(_candidate_id: int) -> bool:
     return True
 
 
+def always_stands() -> bool:
+    """The default: nothing but its log keeps a voter from standing for election."""
+    return True
+
+
 def has_every_address(_node_id: int) -> bool:
     """The default: whoever votes can be reached, as far as is known."""
     return True
@@ -53,6 +58,8 @@ class RaftConfig:
     ``must_fetch_first``: whether the disk began empty, and has not yet had all that a leader had committed. Such a node
     takes part in elections only if every other voter says the same of its own disk, or if it ``takes_part_empty``: it
     was told to, or works as in Kafka.
+    ``may_stand`` is asked before this node begins an election: False while it could not lead, although its log is good
+    enough. `Tick` has to come when that changes.
     ``has_address`` is asked from kraft.version 1 on, before this node stands for election: whether it knows where the
     voter with that id is.
     ``recovered`` is asked anew each time for what recoveries of a lost majority have left behind.
@@ -76,5 +83,6 @@ class RaftConfig:
     must_fetch_first: bool = False
     takes_part_empty: bool = False
     may_grant_vote: Callable[[int], bool] = grant_to_anybody
+    may_stand: Callable[[], bool] = always_stands
     has_address: Callable[[int], bool] = has_every_address
     recovered: Callable[[], Recovered] = nothing_recovered

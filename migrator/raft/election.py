@@ -274,6 +274,8 @@ def poll_prospective(quorum: Quorum, state: Prospective) -> int:
 
 def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     """Ask for votes until the election is won, lost or over; then wait a random while and begin anew."""
+    if not quorum.config.may_stand():
+        return NEVER  # it stood before its restart
     if _is_elected(quorum, state):
         quorum.become_leader()  # a sole voter needs nobody else's vote
         return NEVER

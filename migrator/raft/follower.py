@@ -118,8 +118,8 @@ def poll_follower(quorum: Quorum, follower: Follower) -> int:
         return _poll_observer(quorum, follower)
     if quorum.is_shutting_down:
         return NEVER
-    if quorum.epochs_are_used_up:
-        return _ask_leader(quorum, follower)  # there is nobody else to wait for
+    if quorum.may_not_stand:
+        return _ask_leader(quorum, follower)  # there is nobody else to wait for, or others stand first
     if quorum.now >= follower.fetch_deadline:
         if follower.leader_ended:
             quorum.become_candidate()  # the leader itself asks for an election

@@ -195,8 +195,8 @@ class Quorum:
 
     @property
     def may_not_stand(self) -> bool:
-        """Whether this node begins no further election."""
-        return self.is_shutting_down or self.epochs_are_used_up
+        """Whether this node begins no election, for now or for ever."""
+        return self.is_shutting_down or self.epochs_are_used_up or not self.config.may_stand()
 
     def log_end(self) -> EpochOffset:
         """Epoch of the last record and end offset of the log."""

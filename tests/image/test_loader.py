@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import settings
@@ -8,11 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from migrator.errors import InvariantViolation
+from migrator.image import changes
 from migrator.image.changes import merge_changes
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage
 from migrator.records import metadata as rec
 from migrator.records.uuid import Uuid
+from migrator.turns import TURN_RECORDS
 from tests.image.support.differences import changes_between
 from tests.image.support.rows import image_rows, naive_rows
 from tests.image.support.strategies import image_of, small_uuid, transactional_sequences
@@ -73,9 +76,9 @@ class LoaderMachine(RuleBasedStateMachine):
         self.committed = 0  # likewise: how many are committed
         self.subscriber = EMPTY_IMAGE
 
-    def follow(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
+    def follow(self, before: MetadataImage, after: MetadataImage, found: Changes) -> None:
         assert before is self.follower
-        assert covers(changes, changes_between(before, after))
+        assert covers(found, changes_between(before, after))
         self.follower = after
 
     def next_batch(self) -> None:
@@ -247,7 +250,7 @@ def test_nothing_of_a_transaction_is_stable_while_its_end_is_only_half_applied()
     loader.commit(4)
     assert loader.last_stable_offset == -1
     loader.apply()
-    assert loader.last_stable_offset == 3
+    assert loader.last_stable_offset == -1, "it is not published"
     loader.commit(4)
     assert loader.last_stable_offset == 3
 
@@ -356,6 +359,49 @@ def test_unpublished_states_are_bounded_and_still_published() -> None:
     assert delta is not None
     assert len(delta.after.topics.by_id) == 50
     assert delta.changes.topics == {Uuid(small_uuid(number)) for number in range(50)}
+
+
+def test_a_record_of_a_log_that_nobody_says_is_committed_is_merged_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged, add = [0], changes._Merged.add
+
+    def counted(self: changes._Merged, part: Changes) -> None:
+        merged[0] += part.records
+        add(self, part)
+
+    monkeypatch.setattr(changes._Merged, "add", counted)
+    batches, loader = 6_000, ImageLoader(max_states=10)
+    for offset in range(batches):
+        loader.append(offset, 1, 0, [topic(offset)])
+        loader.apply()
+    assert merged[0] < 12 * batches
+    assert len(loader._states[-1].parts) < batches // 100
+    delta = loader.commit(batches)
+    assert delta is not None
+    assert len(delta.changes.topics) == batches
+
+
+def test_much_is_published_in_parts_and_a_long_way_back_is_a_leap() -> None:
+    leaps: list[tuple[MetadataImage, MetadataImage]] = []
+    loader = ImageLoader(max_states=5_000, on_leap=lambda before, after: leaps.append((before, after)))
+    for offset in range(3_000):
+        loader.append(offset, 1, 0, [topic(offset)])
+        loader.apply()
+    loader.committed(2_500)
+    assert (loader.published, loader.last_stable_offset) == (EMPTY_IMAGE, -1)
+    published = [delta for delta in loader.publish() if delta is not None]
+    assert max(delta.changes.records for delta in published) <= TURN_RECORDS
+    assert published[-1].after.provenance.offset == loader.last_stable_offset == 2_499
+    assert all(one.after is next_one.before for one, next_one in pairwise(published))
+    at_the_end = loader.speculative
+    loader.truncate(2_500)
+    assert leaps == []
+    for offset in range(2_500, 4_000):
+        loader.append(offset, 2, 0, [topic(offset)])
+        loader.apply()
+    assert at_the_end is not loader.speculative
+    before = loader.speculative
+    loader.truncate(2_500)
+    assert leaps == [(before, loader.speculative)]
 
 
 def test_merging_nothing_is_nothing() -> None:

@@ -72,6 +72,7 @@ class Node:
         )
         if loses >= 0:
             self.images._loader = Forgetful(loses)
+            self.images._publishing = self.images._loader.publish()
         self.proof = ImageProof(node_id, self.images, self.storage)
         self.answers = True
         self.epoch: int | None = 1

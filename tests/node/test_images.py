@@ -239,13 +239,12 @@ class ImagesMachine(RuleBasedStateMachine):
     def let_time_pass(self, turns: int) -> None:
         self.run(turns=turns)
 
-    @rule()
-    def boot_again(self) -> None:
-        """With what is on disk, before the quorum says what is committed."""
+    @rule(turns=few)
+    def boot_again(self, turns: int) -> None:
+        """With what is on disk; the quorum may say what is committed before all of that is loaded."""
         self.loop.run_until_complete(self.runtime.close())
         self.runtime, self.told = self.loop.run_until_complete(self.make_runtime()), EMPTY_IMAGE
-        self.runtime.boot(self.log.base, self.log.batches)
-        self.told = self.runtime.published
+        self.run(lambda: self.runtime.boot(self.log.base, self.log.start, 0), turns)
         self.run(lambda: self.runtime.committed(self.committed))
 
     @rule()

@@ -34,9 +34,9 @@ AskVoters = Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]]
 
 
 def asks_later(settings: Settings, own: MetadataImage) -> bool:
-    """Whether a node listens and takes part before it asks. Without a log and without the flag it cannot end anything:
+    """Whether a node may stand for election before it asks. Without a log and without the flag it cannot end anything:
     it has to fetch first, and only a leader knows of a migration. When a quorum is new, all its nodes start now, and
-    each would wait for the others to listen."""
+    each would wait for a leader."""
     return own.provenance.offset < 0 and not settings.zookeeper_metadata_migration_enable
 
 

@@ -34,6 +34,8 @@ class Ballot:
 
     :param image: the metadata at the end of this node's log.
     :param voters: the ids of those in force.
+    :param knows_image: whether ``image`` says what this node's disk held at its start, and the migration may be turned
+        off here. Until then nobody can say that no migration is under way.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class Ballot:
         image: Callable[[], MetadataImage],
         ask: AskVoter,
         voters: Callable[[], Collection[int]],
+        *,
+        knows_image: Callable[[], bool] = lambda: True,
     ) -> None:
         self._node_id = settings.node_id
         self._is_on = settings.zookeeper_metadata_migration_enable
@@ -49,6 +53,7 @@ class Ballot:
         self._image = image
         self._ask = ask
         self._voters = voters
+        self._knows_image = knows_image
         self._allowed: dict[int, bool] = {}
         """By voter, what its last Vote was decided by; who never stood for election may be a leader's successor."""
 
@@ -86,6 +91,8 @@ class Ballot:
 
     def _asks(self) -> bool:
         """Also on an empty log: its first leader decides whether there will be a migration."""
+        if not self._knows_image():
+            return True
         image = self._image()
         is_empty = image.provenance.offset < 0
         return self._is_on and (is_empty or image.features.zk_migration_state.is_under_way)

@@ -105,6 +105,21 @@ async def test_a_stock_candidate_without_the_flag_gets_no_vote(tmp_path: Path) -
             assert await voter.grants(OURS_OFF)
 
 
+async def test_before_the_image_is_known_nobody_says_that_there_is_no_migration(tmp_path: Path) -> None:
+    async with election(tmp_path, "true") as voter:
+        say(voter.node, ZkMigrationState.NONE)
+        assert await voter.grants(STOCK_OFF)
+        voter.node.metadata._is_followed = False  # as while it loads its disk
+        assert not await voter.grants(STOCK_OFF)
+        assert await voter.grants(OURS_OFF)
+    async with election(tmp_path / "off", "false") as voter:
+        voter.node.is_admitted = False
+        assert not await voter.grants(STOCK_OFF)
+        assert await voter.grants(OURS_OFF)
+        voter.node.admit()
+        assert await voter.grants(STOCK_OFF)
+
+
 async def test_a_stranger_gets_no_vote(tmp_path: Path) -> None:
     async with election(tmp_path, "true") as voter:
         response = await voter.node.quorum.handle(VoteRequest(CLUSTER_ID, VOTER, 9000, 77, 8999, 1_000_000))

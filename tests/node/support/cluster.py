@@ -115,11 +115,14 @@ class Cluster:
         del node_id, seconds
         return None
 
-    def start(self, node_id: int) -> NodeCore:
+    def start(self, node_id: int, opened: OpenedDirectory | None = None) -> NodeCore:
         settings = self.settings(node_id)
-        opened = OpenedDirectory(settings)
         node = NodeCore(
-            settings, opened, self.wires.to(node_id), on_failure=self.failures.append, ask_voter=self.ask_voter
+            settings,
+            opened or OpenedDirectory(settings),
+            self.wires.to(node_id),
+            on_failure=self.failures.append,
+            ask_voter=self.ask_voter,
         )
         self.wires.nodes[node_id] = node
         node.boot()

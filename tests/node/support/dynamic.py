@@ -13,7 +13,7 @@ from migrator.controller.migration_gate import Operation
 from migrator.controller.quorum_target import TargetAnswer, TargetOrder, TargetRequest, set_target
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import MetadataLog
-from migrator.node.core import NodeCore
+from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.reassignment import VoterReassignment
 from migrator.observe.journal import Journal
 from migrator.raft.voter_set import ReplicaKey, VoterSet
@@ -69,9 +69,9 @@ class DynamicCluster(Cluster):
         at = VoterEndpoint(LISTENER, "localhost", 9000 + node_id)
         return DynamicVoter(node_id, self.directory_id(node_id), (at,), KRaftVersionRange(0, 1))
 
-    def start(self, node_id: int) -> NodeCore:
+    def start(self, node_id: int, opened: OpenedDirectory | None = None) -> NodeCore:
         journal = self.journals[node_id] = Journal(self.settings(node_id).metadata_directory, 1 << 20)
-        node = super().start(node_id)
+        node = super().start(node_id, opened)
         self.plans[node_id] = VoterReassignment(self.settings(node_id), node, journal, self._ask, self.failures.append)
         return node
 

@@ -23,7 +23,7 @@ from migrator.image.security import acl_record
 from migrator.migration.broker_rpcs.requests import Terms, Told, plan_full, plan_takeover
 from migrator.node import image_proof
 from migrator.node.access.authorization import Authorization
-from migrator.node.core import NodeCore
+from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum import reads
 from migrator.node.status_source import NodeStatusSource
@@ -136,6 +136,10 @@ async def _phases(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
     await cluster.agree(leader.storage.log.end_offset() - 1)
     del authorization
 
+    async for name in _start(cluster, leader, third):
+        yield name
+    async for name in _much_at_once(leader, cluster.nodes[3]):
+        yield name
     async for name in _brokers(leader, cluster.settings(1)):
         yield name
     await cluster.agree(leader.storage.log.end_offset() - 1)
@@ -149,6 +153,62 @@ async def _phases(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
 
 def leader_settings(cluster: Cluster, leader: NodeCore) -> Any:
     return cluster.settings(next(node_id for node_id, node in cluster.nodes.items() if node is leader))
+
+
+async def _start(cluster: Cluster, leader: NodeCore, third: NodeCore) -> AsyncIterator[str]:
+    """From a snapshot, and from a log behind it that nobody says is committed."""
+    await until(lambda: third.metadata.snapshot_image is not None, "an image to make a snapshot of")
+    image = third.metadata.snapshot_image
+    assert image is not None
+    await third.snapshotter.write(image)
+    await write(leader, changes(leader.metadata.image, "start"))
+    await cluster.agree(leader.storage.log.end_offset() - 1)
+    await cluster.stop(3)
+    cluster.wires.cut.add(3)
+    opened = OpenedDirectory(cluster.settings(3))
+    yield ""
+    third = cluster.start(3, opened)
+    await until(lambda: third.metadata.loading is None, "the third has loaded its disk")
+    yield "a controller starts"
+    cluster.wires.cut.clear()
+    await cluster.agree(leader.storage.log.end_offset() - 1)
+    yield "it hears what is committed"
+
+
+async def _much_at_once(leader: NodeCore, third: NodeCore) -> AsyncIterator[str]:
+    """What one node hears of late, and what is undone."""
+    committed, told = third.metadata.committed, [0]
+
+    def noted(high_watermark: int) -> None:
+        told.append(high_watermark)
+
+    third.metadata.committed = noted  # type: ignore[method-assign]
+    await write(leader, changes(leader.metadata.image, "late"))
+    end = leader.storage.log.end_offset()
+    await until(lambda: told[-1] >= end, "the third has all, and nobody has said so")
+    yield ""
+    third.metadata.committed = committed  # type: ignore[method-assign]
+    committed(told[-1])
+    await until(lambda: third.metadata.is_caught_up, "it knows")
+    yield "much is committed at once"
+    epoch = leader.quorum.epoch
+    await leader.controller.append(epoch, [rec.BeginTransactionRecord()])
+    for some in parts(changes(leader.metadata.image, "undone")):
+        await leader.controller.append(epoch, some)
+        await give_back()
+    yield ""
+    await leader.controller.append(epoch, [rec.AbortTransactionRecord("test")])
+    await until(lambda: leader.metadata.is_caught_up, "it is undone")
+    yield "a transaction is aborted"
+
+
+def changes(image: MetadataImage, text: str) -> Iterator[rec.MetadataRecord]:
+    """As many as there are topics and partitions."""
+    for topic in tuple(image.topics.by_id.values()):
+        yield rec.ConfigRecord(rec.ConfigResourceType.TOPIC, topic.name, "flush.ms", text)
+        for number, partition in topic.partitions.items():
+            isr = partition.isr[:1] if len(partition.isr) > 1 else partition.replicas
+            yield rec.PartitionChangeRecord(number, topic.topic_id, isr)
 
 
 async def _brokers(leader: NodeCore, settings: Settings) -> AsyncIterator[str]:
@@ -175,10 +235,9 @@ async def _brokers(leader: NodeCore, settings: Settings) -> AsyncIterator[str]:
 async def _cut_off(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
     """The leader writes what nobody else gets, and has to forget it."""
     node_id = next(key for key, node in cluster.nodes.items() if node is leader)
-    topics = len(leader.metadata.image.topics.by_id)
     cluster.wires.cut.add(node_id)
-    names = (rec.ConfigRecord(rec.ConfigResourceType.TOPIC, f"t{n}", "flush.ms", "1") for n in range(topics))
-    await write_lost(leader, names)
+    await write_lost(leader, changes(leader.metadata.image, "lost"))
+    yield ""
     other = await cluster.leader()
     await write(other, iter((rec.ConfigRecord(rec.ConfigResourceType.BROKER, "", "a", "b"),)))
     cluster.wires.cut.clear()

@@ -99,7 +99,7 @@ def image_keeps_what_a_snapshot_has_replaced() -> Patches:
 
     def installed(self: MetadataRuntime, snapshot: EpochOffset) -> None:
         self._go_on_from(snapshot.offset)
-        self._installing = self._install(snapshot)
+        self._work = self._install(snapshot)
         self._wake()
 
     return [(MetadataRuntime, "installed", installed)]
@@ -226,12 +226,12 @@ def answer_before_commit() -> Patches:
 
 @bug(kill_rate=0.3, cut_rate=0.5)
 def image_is_published_before_it_is_committed() -> Patches:
-    original = loader.ImageLoader.commit
+    original = loader.ImageLoader.committed
 
-    def commit(self: loader.ImageLoader, high_watermark: int, stop_at: int | None = None) -> Any:
-        return original(self, max(high_watermark, self.end_offset), stop_at)
+    def committed(self: loader.ImageLoader, high_watermark: int) -> None:
+        original(self, max(high_watermark, self.end_offset))
 
-    return [(loader.ImageLoader, "commit", commit)]
+    return [(loader.ImageLoader, "committed", committed)]
 
 
 @bug(kill_rate=0.3, cut_rate=0.5)

@@ -1,0 +1,39 @@
+"""How far a node is that reads its disk after its start."""
+
+from __future__ import annotations
+
+import logging
+
+from migrator.clock import monotonic_seconds
+
+log = logging.getLogger(__name__)
+
+TELL_SECONDS = 5.0
+
+
+class Loading:
+    """Counts what is read of the snapshot and of the log behind it, and says so from time to time.
+
+    :param size: the bytes of both.
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        self._size = size
+        self._read = 0
+        self._began = self._told = monotonic_seconds()
+
+    def __str__(self) -> str:
+        return f"{min(self._read, self._size) / 1e6:,.1f} of {self._size / 1e6:,.1f} MB"
+
+    def read(self, size: int) -> None:
+        """So many bytes more."""
+        self._read += size
+        now = monotonic_seconds()
+        if now - self._told >= TELL_SECONDS:
+            self._told = now
+            log.info("Loading the metadata from the disk: %s", self)
+
+    def ended(self, partitions: int) -> None:
+        """The image is there."""
+        seconds = monotonic_seconds() - self._began
+        log.info("The metadata on the disk are loaded: %d partitions, %.1f s", partitions, seconds)

@@ -1,0 +1,83 @@
+"""A controller takes part in the quorum while it loads what is on its disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.controller.index import ControllerIndex
+from migrator.log.metadata_log import MetadataLog
+from migrator.node.core import NodeCore
+from migrator.node.status_source import NodeStatusSource
+from migrator.raft.messages import VoteRequest
+from migrator.raft.states import Role
+from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, Cluster, until
+from tests.node.test_far_behind import fill, history
+
+SMALL = 20
+
+
+def hold(node: NodeCore) -> None:
+    """Let it get no further with its disk."""
+    node.metadata._advance = lambda turn: True  # type: ignore[method-assign] # noqa: ARG005
+
+
+def told(cluster: Cluster, node: NodeCore) -> str:
+    status = NodeStatusSource(cluster.settings(1), node, FOLLOWS, lambda _after: []).status()
+    return " ".join(problem.what for problem in status.problems)
+
+
+async def test_a_controller_that_loads_votes_and_fetches_and_does_not_lead(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 3)
+    cluster.format()
+    for node_id in (1, 2, 3):
+        fill(cluster.settings(node_id), history(SMALL))
+    loading = cluster.start(1)
+    hold(loading)
+    end = loading.storage.log.end_offset()
+    try:
+        assert "it still loads its metadata: 0.0 of 0." in told(cluster, loading)
+        vote = await loading.quorum.handle(VoteRequest(CLUSTER_ID, 1, 9, 2, 1, end))
+        assert vote.vote_granted  # type: ignore[union-attr]
+        for node_id in (2, 3):
+            cluster.start(node_id)
+        leader = await cluster.leader()
+        assert leader is not loading
+        await until(lambda: loading.quorum.status().high_watermark > end, "it follows")
+        assert loading.metadata.loading is not None
+        assert not loading.metadata.has_reached_high_watermark
+        del loading.metadata._advance
+        await until(lambda: loading.metadata.has_reached_high_watermark, "it has loaded its disk")
+        assert loading.keeper.index == ControllerIndex.of(loading.metadata.image)
+        assert "loads" not in told(cluster, loading)
+    finally:
+        for node_id in list(cluster.nodes):
+            await cluster.stop(node_id)
+    assert cluster.failures == []
+
+
+async def test_a_sole_voter_leads_once_it_has_loaded(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 1)
+    cluster.format()
+    fill(cluster.settings(1), history(SMALL))
+    node = cluster.start(1)
+    hold(node)
+    try:
+        node.quorum.look_again()
+        assert node.quorum.role is not Role.LEADER
+        del node.metadata._advance
+        assert await cluster.leader() is node
+    finally:
+        await cluster.stop(1)
+    assert cluster.failures == []
+
+
+def test_what_has_to_be_read_is_counted_from_an_offset_on(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 1)
+    cluster.format()
+    data = history(SMALL)
+    fill(cluster.settings(1), data)
+    log = MetadataLog.open(cluster.settings(1).metadata_directory)
+    last = log.read(log.end_offset() - 1, 1)
+    sizes = log.size_from(0), log.size_from(log.end_offset() - 1), log.size_from(log.end_offset())
+    log.close()
+    assert sizes == (len(data), len(last), 0)
