@@ -8,14 +8,17 @@ forgotten. Errands are soft state: the next leader finds the broker as the log h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from migrator.controller.brokers_view import directory_of
 from migrator.controller.context import Context, supports
 from migrator.controller.decision import Decision
-from migrator.controller.partition_change import leader_and_isr_changes
+from migrator.controller.index import TopicPartition
+from migrator.controller.partition_change import leader_and_isr_changes, present
 from migrator.controller.sessions import Errand, Sessions
-from migrator.image.model import BrokerRegistration, MetadataImage
+from migrator.image.model import BrokerRegistration, MetadataImage, PartitionRegistration
 from migrator.records.metadata import BrokerRegistrationChangeRecord, FenceBrokerRecord, MetadataRecord
+from migrator.records.uuid import Uuid
 from migrator.records.versions import MinLevel
 
 FENCE = 1
@@ -32,16 +35,30 @@ def leaving(context: Context, registration: BrokerRegistration, *, fences: bool)
 
 def coming(context: Context, registration: BrokerRegistration) -> Errand:
     """The broker may lead what has no leader."""
-    return Errand(registration, context.index.leaderless, leaves=False, fences=False)
+    return Errand(registration, context.index.leaderless)
+
+
+def losing(context: Context, registration: BrokerRegistration, lost: Collection[Uuid]) -> Errand:
+    """The broker leaves the ISR of what it holds in log directories that are offline. That its registration names them
+    no longer comes last: until then, each heartbeat that names them, also at a later leader, begins again."""
+    return Errand(registration, context.index.in_sync(registration.broker_id), lost=lost)
 
 
 def next_records(image: MetadataImage, context: Context, errand: Errand) -> Iterator[MetadataRecord]:
     """The records of the next partitions; behind the last ones, those that end the errand."""
     broker_id = errand.broker_id
-    without, also = (broker_id, None) if errand.leaves else (None, broker_id)
-    yield from leader_and_isr_changes(image, context, errand.part, without=without, also=also)
+    without, also = (broker_id, None) if errand.leaves or errand.lost else (None, broker_id)
+    part: Iterable[TopicPartition] = errand.part
+    if errand.lost:
+        found = present(image, errand.part)
+        part = [where for where, _, partition in found if _directory(partition, broker_id) in errand.lost]
+    yield from leader_and_isr_changes(image, context, part, without=without, also=also)
     if errand.is_last and errand.fences:
         yield _fenced(image, errand)
+    if errand.is_last and errand.lost:
+        named = image.cluster.brokers[broker_id].log_dirs
+        online = tuple(directory for directory in named if directory not in errand.lost)
+        yield BrokerRegistrationChangeRecord(broker_id, errand.epoch, log_dirs=online)
 
 
 def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[None]:
@@ -49,7 +66,7 @@ def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[No
     registration = image.cluster.brokers.get(errand.broker_id)
     if registration is None or registration.epoch != errand.epoch or registration.fenced:
         return Decision(None, note=lambda sessions, end, _: sessions.end_errand(errand, end))
-    if errand.is_last and errand.leaves:
+    if errand.is_last and (errand.leaves or errand.lost):
         errand.add_new(context.index.in_sync(errand.broker_id))  # a topic made meanwhile must not be forgotten
     is_last, records = errand.is_last, tuple(next_records(image, context, errand))
 
@@ -60,6 +77,10 @@ def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[No
             errand.advance()
 
     return Decision(None, records, note=note)
+
+
+def _directory(partition: PartitionRegistration, broker_id: int) -> Uuid | None:
+    return directory_of(partition, broker_id) if broker_id in partition.replicas else None
 
 
 def _fenced(image: MetadataImage, errand: Errand) -> MetadataRecord:

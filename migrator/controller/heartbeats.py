@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from migrator.controller.broker_states import BrokerControlState, HeartbeatFacts, next_state
-from migrator.controller.brokers_view import check_broker_epoch, directory_of
+from migrator.controller.brokers_view import check_broker_epoch
 from migrator.controller.context import Context, supports
 from migrator.controller.decision import Decision
-from migrator.controller.errands import coming, leaving, next_records
-from migrator.controller.partition_change import leader_and_isr_changes
+from migrator.controller.errands import coming, leaving, losing, next_records
 from migrator.controller.sessions import LEAVING, BrokerSession, Errand, Sessions
 from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.records.metadata import (
@@ -80,13 +79,16 @@ def heartbeat(image: MetadataImage, request: HeartbeatRequest, context: Context)
     )
     following = next_state(state, facts)
     records: Iterator[MetadataRecord] = iter(())
+    offline = _directories_offline(image, context, registration, request.offline_log_dirs)
+    going_on, errand = errand, None
     if following is not state:
         following, errand = _enter(context, registration, state, following)
         records = chain(_first(image, registration, following, errand), next_records(image, context, errand))
-    else:
-        errand = None
-    offline = _directories_offline(image, context, registration, request.offline_log_dirs)
-    return _answer(request, HeartbeatResponse(caught_up, following), chain(records, offline), errand)
+    elif offline is not None and going_on is None and not offline.is_last:
+        errand, records = offline, next_records(image, context, offline)
+    if offline is not None and offline.is_last:  # else the next heartbeat names them again
+        records = chain(records, next_records(image, context, offline))
+    return _answer(request, HeartbeatResponse(caught_up, following), records, errand)
 
 
 def _answer(
@@ -146,22 +148,12 @@ def _first(
 
 def _directories_offline(
     image: MetadataImage, context: Context, registration: BrokerRegistration, offline: tuple[Uuid, ...]
-) -> Iterator[MetadataRecord]:
+) -> Errand | None:
     """A broker with several log directories goes on without those that failed."""
-    if not supports(image, MinLevel.DIRECTORY_ASSIGNMENT):
-        return
-    broker_id, topics = registration.broker_id, image.topics.by_id
     lost = [directory for directory in registration.log_dirs if directory in offline]
-    if not lost:
-        return
-    affected = (
-        (topic_id, number)
-        for topic_id, number in context.index.in_sync(broker_id)
-        if directory_of(topics[topic_id].partitions[number], broker_id) in lost
-    )
-    yield from leader_and_isr_changes(image, context, affected, without=broker_id)
-    online = tuple(directory for directory in registration.log_dirs if directory not in offline)
-    yield BrokerRegistrationChangeRecord(broker_id, registration.epoch, log_dirs=online)
+    if not lost or not supports(image, MinLevel.DIRECTORY_ASSIGNMENT):
+        return None
+    return losing(context, registration, lost)
 
 
 def _current_state(registration: BrokerRegistration, session: BrokerSession) -> BrokerControlState:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from migrator.controller.index import PartitionSet
 from migrator.image.model import BrokerRegistration, MetadataImage
+from migrator.records.uuid import Uuid
 from migrator.turns import parts
 from migrator.values import value
 
@@ -20,17 +21,25 @@ LEAVING = 2**63 - 1
 
 
 class Errand:
-    """Partitions to be changed because a broker goes (``leaves``) or comes, some in each decision: see `errands`."""
+    """Partitions to be changed because a broker goes (``leaves``) or comes, or has ``lost`` log directories, some in
+    each decision: see `errands`."""
 
-    __slots__ = ("_following", "_rest", "_seen", "broker_id", "epoch", "fences", "leaves", "part")
+    __slots__ = ("_following", "_rest", "_seen", "broker_id", "epoch", "fences", "leaves", "lost", "part")
 
     def __init__(
-        self, registration: BrokerRegistration, partitions: PartitionSet, *, leaves: bool, fences: bool
+        self,
+        registration: BrokerRegistration,
+        partitions: PartitionSet,
+        *,
+        leaves: bool = False,
+        fences: bool = False,
+        lost: Collection[Uuid] = (),
     ) -> None:
         self.broker_id = registration.broker_id
         self.epoch = registration.epoch
         self.leaves = leaves
         self.fences = fences
+        self.lost = lost
         self._seen = partitions.copy()
         self._rest = parts(self._seen)
         self.part = next(self._rest, ())

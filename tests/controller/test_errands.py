@@ -19,6 +19,11 @@ from migrator.controller.alter_partition import (
 )
 from migrator.controller.elections import UNCLEAN, ElectLeadersRequest, elect_leaders
 from migrator.controller.errands import go_on
+from migrator.controller.replica_directories import (
+    AssignDirectoriesRequest,
+    ReplicaDirectory,
+    assign_directories,
+)
 from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
 from migrator.image.model import PartitionRegistration
@@ -29,7 +34,7 @@ from migrator.records.metadata import (
     PartitionChangeRecord,
     RemoveTopicRecord,
 )
-from tests.controller.support.leading_controller import SESSION_MS, LeadingController
+from tests.controller.support.leading_controller import SESSION_MS, LeadingController, some_uuid
 from tests.lanes import examples
 
 BROKERS = (1, 2, 3)
@@ -282,3 +287,46 @@ def test_nobody_elects_a_broker_that_is_being_fenced() -> None:
     assert not controller.image.cluster.brokers[GOES].fenced
     controller.beat(2, want_fence=True)
     assert controller.partition("led by another").leader == NO_LEADER
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_lost_directories_are_left_over_many_decisions(*, interrupted: bool) -> None:
+    controller = LeadingController(metadata_max_idle_interval_ms=0, auto_leader_rebalance_enable=False)
+    lost, kept = some_uuid(1), some_uuid(2)
+    controller.start([2, 3])
+    controller.start([GOES], log_dirs=(lost, kept))
+    for number in range(TOPICS):
+        controller.create(f"t{number}", (GOES, 2), (GOES, 3))
+    epoch = controller.image.cluster.brokers[GOES].epoch
+    for topic in controller.image.topics.by_id.values():
+        placed = tuple(ReplicaDirectory(one, topic.topic_id, n) for n, one in enumerate((lost, kept)))
+        controller.decide(assign_directories, AssignDirectoriesRequest(GOES, epoch, placed))
+    before = len(controller.history)
+    controller.beat(GOES, offline_log_dirs=(lost,))
+    errand = controller.sessions.errand_of(GOES)
+    assert errand is not None
+    assert len(controller.history) - before <= turns.TURN_RECORDS
+    assert controller.image.cluster.brokers[GOES].log_dirs == (lost, kept), "a later leader begins again"
+    controller.beat(GOES, offline_log_dirs=(lost,))
+    assert controller.sessions.errand_of(GOES) is errand, "the same news again changes nothing"
+    controller.create("new", (GOES, 2))
+    named = ReplicaDirectory(lost, controller.image.topics.ids["new"], 0)
+    controller.decide(assign_directories, AssignDirectoriesRequest(GOES, epoch, (named,)))
+    while (errand := controller.sessions.errand_of(GOES)) is not None:
+        decision = go_on(controller.image, controller.context(), errand)
+        if interrupted:
+            interrupted = False
+            tuple(decision.records)  # the append fails
+            continue
+        start = len(controller.history)
+        controller.commit(decision)
+        assert len(controller.history) - start <= turns.TURN_RECORDS + 1
+    for topic in controller.image.topics.by_id.values():
+        first, *second = (topic.partitions[number] for number in sorted(topic.partitions))
+        assert GOES not in first.isr
+        assert first.leader == 2
+        assert all(partition.isr == (GOES, 3) and partition.leader == GOES for partition in second)
+    assert controller.image.cluster.brokers[GOES].log_dirs == (kept,)
+    changes = [record for record in controller.history[before:] if isinstance(record, PartitionChangeRecord)]
+    left = [(record.topic_id, record.partition_id) for record in changes if record.isr is not None]
+    assert len(left) == len(set(left)) == TOPICS + 1, "each once"
