@@ -2,7 +2,7 @@
 
 Whatever `migrator.node.node.run_node` starts asks `machine()` for these, and the event loop for timers and
 connections. So tests run whole controllers on machines that are not there (docs/adr/0044-the-machine.md). Each is
-handed its machine as a context variable, which its tasks and callbacks inherit; without one it is `THIS_MACHINE`.
+handed a machine of its own as a context variable, which its tasks and callbacks inherit; commands have `THIS_MACHINE`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
+
+T = TypeVar("T")
 
 READ_BUFFER_BYTES = 1024 * 1024
 
@@ -27,8 +29,17 @@ FileState = tuple[int, int, int] | None
 
 
 class Machine:
-    """The machine of this process. Files are named by paths and descriptors, as POSIX names them; each method raises
+    """What one controller runs on. Files are named by paths and descriptors, as POSIX names them; each method raises
     the `OSError` of the call of POSIX that it is."""
+
+    def __init__(self) -> None:
+        self._owned: dict[type, Any] = {}
+
+    def own(self, kind: type[T]) -> T:
+        """The one object of this class that everything on this machine shares, made when somebody asks first. Ask in a
+        constructor: threads have no context, so they would be given that of the process."""
+        owned: T | None = self._owned.get(kind)
+        return owned if owned is not None else self._owned.setdefault(kind, kind())
 
     # Clocks, in nanoseconds: see `migrator.clock`.
 
@@ -183,6 +194,7 @@ def write_again(descriptor: int) -> None:
 
 
 THIS_MACHINE = Machine()
+"""Of whatever is no controller: commands."""
 _MACHINE: ContextVar[Machine] = ContextVar("machine", default=THIS_MACHINE)
 
 

@@ -2,7 +2,8 @@
 
 A component has one `Supervisor` and starts its tasks and timers with it. Each has a `TaskKind`, which says what an
 error nobody expected does: it stops the process, it ends that one task, or the task runs again after a back-off. Each
-such error is logged and counted in `FAILURES`, which the metrics show. Errors that a task expects it handles itself.
+such error is logged and counted in the `FailureBook` of the controller, which the metrics show. Errors that a task
+expects it handles itself.
 
 A task or timer belongs to its component, not to whoever's request begins it: it starts with a context of its own, which
 holds the machine and nothing else.
@@ -63,7 +64,7 @@ class TaskKind:
 
 @value
 class TaskFailures:
-    """Of one kind since the process began. ``last_ms``: milliseconds since 1970."""
+    """Of one kind since the controller began. ``last_ms``: milliseconds since 1970."""
 
     count: int
     last_error: str
@@ -71,7 +72,7 @@ class TaskFailures:
 
 
 class FailureBook:
-    """The failures of every kind of task; may be read from any thread."""
+    """The failures of every kind of task of one controller; may be read from any thread."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, TaskFailures] = {}
@@ -87,10 +88,6 @@ class FailureBook:
         return dict(self._by_kind)
 
 
-FAILURES = FailureBook()
-"""Of this process."""
-
-
 class AbandonedError(Exception):
     """What a task waited for was cancelled, and the task itself by nobody."""
 
@@ -104,6 +101,7 @@ class Supervisor:
     def __init__(self, on_failure: OnFailure | None = None) -> None:
         self._on_failure = on_failure
         self._machine = machine()
+        self._failures = self._machine.own(FailureBook)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         """In the order in which they began, so that `close` does the same each time."""
 
@@ -203,7 +201,7 @@ class Supervisor:
 
     def _failed(self, kind: TaskKind, error: BaseException, name: str) -> bool:
         """Count, log and pass on; whether the task may run again."""
-        FAILURES.note(kind, error)
+        self._failures.note(kind, error)
         stops = isinstance(error, _FATAL[kind.on_error])
         if stops and self._on_failure is not None:
             self._on_failure(error)

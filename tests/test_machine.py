@@ -26,7 +26,6 @@ OUTSIDE = {
     "rpc/__init__.py": "gRPC reads its verbosity from the environment",
     "rpc/operator_socket.py": "the operator's socket is a file that gRPC binds",
     "rpc/stubs": "generated",
-    "wire/aside.py": "its executors do nothing but wait for the event loop to give them work",
     "wire/pem.py": "certificates are files of OpenSSL",
     "wire/sasl": "logins are tested beside real clients",
     "wire/stores.py": "certificates are files of OpenSSL",

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from migrator import supervision
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.machine import Machine, machine, running_on
 from migrator.node.core import NodeCore
-from migrator.supervision import FAILURES, OnError, Supervisor, TaskKind
+from migrator.supervision import FailureBook, OnError, Supervisor, TaskKind
 from tests.node.support.cluster import Cluster, running, until
 
 PACKAGE = Path(supervision.__file__).parent
@@ -71,6 +72,7 @@ STARTERS = {
     "start_new_thread",
     "Thread",
     "ThreadPoolExecutor",
+    "threads",
     "ProcessPoolExecutor",
     "TaskGroup",
     "Process",
@@ -85,10 +87,10 @@ UNOWNED = {
     ("supervision.py", "call_soon_threadsafe"): "the construct itself",
     ("observe/loop_health.py", "call_soon"): "adds two counters; the next turn's call does the same",
     ("wire/frames.py", "call_later"): "asyncio's own method, on a connection that is closed already",
-    ("wire/aside.py", "ThreadPoolExecutor"): "whoever gave it work awaits it",
-    ("wire/sasl/jwks.py", "ThreadPoolExecutor"): "what runs in it logs its own errors; the next login begins it again",
-    ("machine.py", "ThreadPoolExecutor"): "the log-sync task awaits what runs in it",
-    ("migration/background.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
+    ("machine.py", "ThreadPoolExecutor"): "whoever asks the machine for threads shuts them down",
+    ("node/quorum/runner.py", "threads"): "the log-sync task awaits what runs in it",
+    ("wire/aside.py", "threads"): "whoever gave it work awaits it; fetches of published keys log their own errors",
+    ("migration/background.py", "threads"): "tasks of the kind migration-work await what runs in it",
     ("migration/copying/worker.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
     ("migration/copying/worker.py", "Process"): "the task that reads its pipe learns of its end",
     (
@@ -198,7 +200,7 @@ async def test_an_error_in_a_task_does_what_its_kind_says(name: str, on_error: O
         TaskKind(name, on_error),
         Planted(LookupError("planted"), 1),
     )
-    before = FAILURES.read()[name].count if name in FAILURES.read() else 0
+    before = machine().own(FailureBook).read()[name].count if name in machine().own(FailureBook).read() else 0
     if on_error is OnError.RESTART:
         await supervisor.keep(kind, planted.work)
         assert planted.done.is_set()
@@ -208,8 +210,8 @@ async def test_an_error_in_a_task_does_what_its_kind_says(name: str, on_error: O
             await supervisor.spawn(kind, planted.work())
         await asyncio.sleep(0)
         assert failures == ([planted.error] if on_error is OnError.STOP else [])
-    assert FAILURES.read()[name].count == before + 1
-    assert FAILURES.read()[name].last_error == "LookupError"
+    assert machine().own(FailureBook).read()[name].count == before + 1
+    assert machine().own(FailureBook).read()[name].last_error == "LookupError"
     await supervisor.close()
 
 
@@ -236,7 +238,7 @@ async def test_a_task_that_lasts_outlives_the_cancellation_of_what_it_waits_for_
     await until(lambda: len(began) == 1, "it works")
     began[0].cancel()
     await until(lambda: len(began) == 2, "it works again")
-    assert FAILURES.read()["test"].last_error == "AbandonedError"
+    assert machine().own(FailureBook).read()["test"].last_error == "AbandonedError"
     await supervisor.close()
     assert task.cancelled()
     assert len(began) == 2
@@ -276,6 +278,25 @@ async def test_an_error_in_a_timer_or_on_another_thread_stops_the_process() -> N
     supervisor.call_soon(kind, planted.callback)
     await asyncio.to_thread(supervisor.call_soon_threadsafe, loop, kind, planted.callback)
     await until(lambda: len(failures) == 3, "all three failures")
+
+
+async def test_what_comes_from_another_thread_runs_on_the_machine_of_the_controller() -> None:
+    """It ran on that of the process: what it started was counted there, and no metric showed it."""
+    own, loop = Machine(), asyncio.get_running_loop()
+    with running_on(own):
+        supervisor = Supervisor()
+    on: list[Machine] = []
+
+    def note() -> None:
+        on.append(machine())
+
+    kind = TaskKind("test", OnError.DROP)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(supervisor.call_soon_threadsafe, loop, kind, note)
+        thread.submit(supervisor.call_soon_threadsafe, loop, kind, fails)
+    await until(lambda: bool(own.own(FailureBook).read()), "the failure")
+    assert on == [own]
+    assert machine().own(FailureBook) is not own.own(FailureBook)
 
 
 # Planted into a controller: each row breaks one thing of a running node.

@@ -246,7 +246,7 @@ def _migration(settings: Settings) -> Iterator[Problem]:
         )
 
 
-EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 (compared)
+EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared)
 """Hosts that stand for every address of the machine."""
 
 

@@ -18,7 +18,7 @@ class NoSpaceError(StorageError):
     """No room for what was to be written; the file is as it was before."""
 
 
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _REMEDIES = {
     errno.ENOSPC: "Free space on this file system. Nothing that was acknowledged is lost",
     errno.EDQUOT: "Raise the quota or free space; nothing that was acknowledged is lost",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from migrator.machine import machine
 from migrator.migration.coordinator import AnyEvent
 from migrator.supervision import OnError, Supervisor, TaskKind
 
@@ -29,7 +29,7 @@ class Background:
     def __init__(self, feed: Callable[[AnyEvent], None], on_failure: Callable[[BaseException], None]) -> None:
         self.feed = feed
         self._supervisor = Supervisor(on_failure)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="migration-zookeeper")
+        self._thread = machine().threads(1, "migration-zookeeper")
 
     def spawn(self, work: Coroutine[Any, Any, AnyEvent | None]) -> Job:
         """Start it; cancelling the task is all it takes to give it up."""

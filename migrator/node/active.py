@@ -42,7 +42,7 @@ from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord
 from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME
 from migrator.turns import TURN_RECORDS, give_back, parts
-from migrator.wire.aside import DECISIONS
+from migrator.wire.aside import lanes
 from migrator.wire.requests import REQUEST
 
 log = logging.getLogger(__name__)
@@ -386,7 +386,7 @@ class ActiveController:
         :raises RefusedError: NOT_CONTROLLER; and whatever the decision raises.
         """
         try:
-            return await DECISIONS.run(decide)
+            return await lanes().decisions.run(decide)
         finally:
             self._check_still(epoch)
 
@@ -417,7 +417,7 @@ class ActiveController:
         if len(records) <= TURN_RECORDS:
             self._append(epoch, records)
             return
-        batch = await DECISIONS.run(partial(_batch, self._metadata.image, records))
+        batch = await lanes().decisions.run(partial(_batch, self._metadata.image, records))
         self._check_still(epoch)
         self._taken(epoch, self._quorum.append(epoch, batch))
         await self._metadata.caught_up()

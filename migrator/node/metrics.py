@@ -7,6 +7,7 @@ from collections.abc import Callable
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
+from migrator.machine import machine
 from migrator.migration.broker_rpcs.messenger import PLANNER
 from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.migration.machine.volatile_state import DriverStatus
@@ -23,7 +24,7 @@ from migrator.observe.health import NodeHealth
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
 from migrator.records.metadata import ZkMigrationState
-from migrator.supervision import FAILURES
+from migrator.supervision import FailureBook
 
 TYPES = {
     ZkMigrationState.PRE_MIGRATION: MetadataType.ZOOKEEPER,
@@ -46,11 +47,12 @@ def reader(
     authorizer_log: AuthorizerLog,
 ) -> Callable[[], Reading]:
     """A function that may be called from any thread: images are immutable, everything else is single numbers."""
+    book = machine().own(FailureBook)
 
     def read() -> Reading:
         image = core.metadata.published
         counts = image.topics.counts
-        failures = FAILURES.read()
+        failures = book.read()
         brokers = image.cluster.brokers.values()
         active = core.controller.epoch is not None
         behind = insight.write_behind_status()

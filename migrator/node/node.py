@@ -17,7 +17,7 @@ from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.quorum_target import target_of
 from migrator.errors import MigratorError
 from migrator.image.model import MetadataImage
-from migrator.machine import THIS_MACHINE, Machine, machine, running_on
+from migrator.machine import Machine, machine, running_on
 from migrator.node.access.accounts import PublishedAccounts
 from migrator.node.access.audit import Audit
 from migrator.node.access.connection_bounds import connection_quotas, listener_limits
@@ -51,9 +51,11 @@ from migrator.node.status_source import NodeStatusSource
 from migrator.node.stop_reason import StoppedError, StopReason
 from migrator.node.voter_orders import VoterOrders
 from migrator.observe.beans import bean_reader
+from migrator.observe.certificates import CertificateBook
 from migrator.observe.doors import DoorCollector
 from migrator.observe.health import NodeHealth
 from migrator.observe.journal import Journal
+from migrator.observe.logins import LoginBook
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import Reading, ReadingCollector
 from migrator.observe.metrics_access import access_files
@@ -67,6 +69,7 @@ from migrator.rpc.server import GrpcServer, Service
 from migrator.rpc.voters_service import VotersService
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
+from migrator.wire.aside import lanes
 from migrator.wire.listener_settings import controller_security, named_security
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, VersionRange
@@ -97,20 +100,22 @@ async def run_node(
     settings: Settings,
     failure: StopReason,
     *,
-    own_machine: Machine = THIS_MACHINE,
+    own_machine: Machine | None = None,
     threads: OwnThreads = OWN_THREADS,
     when_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a controller until ``failure.stop`` is set, or it fails. What the whole process shares (signals, limits, the
     garbage collector) is its caller's.
 
+    :param own_machine: a new one: what is counted on it, and the threads that it has, are this controller's.
     :param when_ready: called before the log says that the controller is.
     :raises OperatorError: it can't start, or its disk fails; or it stopped as told, but ZooKeeper does not hold
         everything that the log holds (exit code 3).
     :raises InvariantViolation: it found itself wrong about the world.
     """
-    with running_on(own_machine):
+    with running_on(own_machine or Machine()):
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(lanes().close)
             with suppress(StoppedError):
                 await _assemble(settings, failure, stack, threads)
                 when_ready()
@@ -320,7 +325,8 @@ def _serve_metrics(
     """Serve the metrics, if the settings say where."""
     if settings.migrator_metrics_listener:
         address = parse_host_port(settings.migrator_metrics_listener)
-        collectors = (ReadingCollector(read), times.histogram, writes, DoorCollector())
+        doors = DoorCollector(machine().own(LoginBook), machine().own(CertificateBook))
+        collectors = (ReadingCollector(read), times.histogram, writes, doors)
         beans = bean_reader(read, writes)
         access = access_files(settings)
         stack.callback(MetricsEndpoint(*address, collectors, access=access, beans=beans, health=health).close)

@@ -1,4 +1,4 @@
-"""Certificates that this process uses, and until when: what the metrics show and the alerts warn of."""
+"""Certificates that a controller uses, and until when: what the metrics show and the alerts warn of."""
 
 from __future__ import annotations
 
@@ -69,9 +69,5 @@ class CertificateBook:
         return dict(self._ends)
 
     def reload_failures(self) -> Mapping[str, int]:
-        """Changed files that could not be used since the process began, by use."""
+        """Changed files that could not be used since the controller began, by use."""
         return dict(self._reload_failures)
-
-
-CERTIFICATES = CertificateBook()
-"""Of this process."""

@@ -1,4 +1,4 @@
-"""Failed logins and the ends of certificates, for the metrics endpoint. They are the process's, whatever its role."""
+"""Failed logins and the ends of certificates, for the metrics endpoint, whatever the role of the controller."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from migrator.observe.certificates import CERTIFICATES, CertificateBook
-from migrator.observe.logins import LOGINS, LoginBook
+from migrator.observe.certificates import CertificateBook
+from migrator.observe.logins import LoginBook
 
 FAILED_LOGINS = "migrator_failed_logins_total"
 EXPIRED_SESSIONS = "migrator_expired_sessions_total"
@@ -20,7 +20,7 @@ DOOR_METRICS = frozenset({FAILED_LOGINS, EXPIRED_SESSIONS, CERTIFICATE_END, RELO
 class DoorCollector(Collector):
     """Reads the books at each scrape."""
 
-    def __init__(self, logins: LoginBook = LOGINS, certificates: CertificateBook = CERTIFICATES) -> None:
+    def __init__(self, logins: LoginBook, certificates: CertificateBook) -> None:
         self._logins = logins
         self._certificates = certificates
 

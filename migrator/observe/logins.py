@@ -1,4 +1,4 @@
-"""Logins that failed, on every door of this process: counted, and logged at a bounded rate.
+"""Logins that failed, on every door of a controller: counted, and logged at a bounded rate.
 
 Whoever knocks chooses how often, with what name, and thereby what an unguarded log would hold.
 """
@@ -80,18 +80,14 @@ class LoginBook:
         self._expired[door] = self._expired.get(door, 0) + 1
 
     def read_expired(self) -> Mapping[str, int]:
-        """How many sessions expired since the process began."""
+        """How many sessions expired since the controller began."""
         return dict(self._expired)
 
     def read(self) -> Mapping[str, int]:
-        """How many failed since the process began."""
+        """How many failed since the controller began."""
         return dict(self._failed)
 
 
 def reason_of(text: str) -> str:
     """Why a peer is turned away, fit for a line of a log: short, on one line. What the peer said in it is `quoted`."""
     return printable(text[:REASON_CHARACTERS])
-
-
-LOGINS = LoginBook()
-"""Of this process."""

@@ -14,6 +14,7 @@ import logging
 import ssl
 import stat
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
@@ -21,7 +22,7 @@ from typing import Generic, TypeVar
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.machine import machine
-from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
+from migrator.observe.certificates import CertificateBook, chain_ends, trust_ends
 from migrator.values import value
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class MetricsAccess:
         self._passwords: _Followed[tuple[bytes, ...]] | None = None
         if files.certificate:
             parts = [name for name in (files.certificate, files.key, files.ca) if name]
-            self._tls = _Followed(parts, lambda: _context(files))
+            self._tls = _Followed(parts, partial(_context, files, machine().own(CertificateBook)))
         if files.passwords:
             self._passwords = _Followed([files.passwords], lambda: _digests(files.passwords))
 
@@ -94,6 +95,7 @@ class _Followed(Generic[T]):
     def __init__(self, files: Sequence[str], read: Callable[[], T]) -> None:
         self._files = files
         self._read = read
+        self._certificates = machine().own(CertificateBook)
         self._lock = Lock()
         self._seen = self._look()
         self._current = read()
@@ -106,7 +108,7 @@ class _Followed(Generic[T]):
                 try:
                     self._current = self._read()
                 except OperatorError as error:
-                    CERTIFICATES.note_reload_failure(_USE)
+                    self._certificates.note_reload_failure(_USE)
                     log.error("%s. The files that were read before stay in use", error)  # noqa: TRY400 - no defect of ours
                 else:
                     log.info(
@@ -118,14 +120,14 @@ class _Followed(Generic[T]):
         return tuple(machine().file_state(Path(name)) for name in self._files)
 
 
-def _context(files: AccessFiles) -> ssl.SSLContext:
+def _context(files: AccessFiles, certificates: CertificateBook) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     chain = _content(files.certificate, CERTIFICATE_KEY)
     _content(files.key, KEY_KEY)
     try:  # with a password, or it would ask for one on the terminal
         context.load_cert_chain(files.certificate, files.key, password="")
-        CERTIFICATES.note(f"{_USE}: certificate", chain_ends(chain))
+        certificates.note(f"{_USE}: certificate", chain_ends(chain))
     except (ssl.SSLError, ValueError) as error:
         remedy = f"Name a PEM certificate chain there, and its private key, not encrypted, in {KEY_KEY}"
         raise OperatorError(
@@ -135,7 +137,7 @@ def _context(files: AccessFiles) -> ssl.SSLContext:
         trusted = _content(files.ca, CA_KEY)
         try:
             context.load_verify_locations(cadata=trusted.decode("ascii", "replace"))
-            CERTIFICATES.note(f"{_USE}: trusted certificates", trust_ends(trusted))
+            certificates.note(f"{_USE}: trusted certificates", trust_ends(trusted))
         except (ssl.SSLError, ValueError) as error:
             raise OperatorError(
                 f"{files.ca} holds no usable certificate: {error}", where=CA_KEY, remedy="Name a file of PEM blocks"

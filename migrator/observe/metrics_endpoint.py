@@ -28,10 +28,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from migrator.config.listen_errors import cannot_listen
+from migrator.machine import machine
 from migrator.observe.bean_answers import answer_for, takes_no_orders
 from migrator.observe.beans import Beans
 from migrator.observe.health import NodeHealth
-from migrator.observe.logins import LOGINS
+from migrator.observe.logins import LoginBook
 from migrator.observe.metrics_access import OPEN, AccessFiles, MetricsAccess
 
 log = logging.getLogger(__name__)
@@ -80,14 +81,14 @@ class MetricsEndpoint:
         registry = CollectorRegistry(auto_describe=False)
         for collector in collectors:
             registry.register(collector)
-        checks = MetricsAccess(access)
+        checks, logins = MetricsAccess(access), machine().own(LoginBook)
         try:
             family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]  # noqa: S104
-            self._server = _Server(family, address, registry, checks, beans, health)
+            self._server = _Server(family, address, registry, checks, logins, beans, health)
         except OSError as error:
             raise cannot_listen(error, host, port, where) from error
         self.port: int = self._server.server_address[1]
-        LOGINS.open(DOOR)
+        logins.open(DOOR)
         self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -128,6 +129,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         address: Any,
         registry: CollectorRegistry,
         access: MetricsAccess,
+        logins: LoginBook,
         beans: Callable[[], Beans] | None,
         health: HealthOf | None,
     ) -> None:
@@ -136,6 +138,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.health = health
         self.registry = registry
         self.access = access
+        self.logins = logins
         self.rendering = Lock()
         """One answer is made at a time: each takes the interpreter from the controller's own work."""
         self._open: dict[int, _Open] = {}
@@ -152,12 +155,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             entries = []
         stranger = next((entry for entry in entries if not entry.admitted and entry.deadline > 0), None)
         if entries and (stranger is None or len(self._open) >= 2 * CONNECTIONS_MAX):
-            LOGINS.failed(
+            self.logins.failed(
                 DOOR, address, f"{len(entries)} connections are being answered, and there is no place for more"
             )
             return False
         if stranger is not None:
-            LOGINS.failed(DOOR, stranger.address, "the client had asked nothing when others needed the connection")
+            self.logins.failed(DOOR, stranger.address, "the client had asked nothing when others needed the connection")
             stranger.deadline = 0  # it holds its place until its thread has seen the end, and gives it only once
             stranger.shut()
         self._open[id(request)] = _Open(request, address, time.monotonic() + CONNECTION_SECONDS)
@@ -191,7 +194,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             try:
                 connection.do_handshake()
             except ssl.SSLError as error:
-                LOGINS.failed(DOOR, client_address[0], f"TLS: {error.reason or error}")
+                self.logins.failed(DOOR, client_address[0], f"TLS: {error.reason or error}")
                 return
             _Handler(connection, client_address, self)
 
@@ -250,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._show_health(self.server.health, path)
             return
         if not self.server.access.admits(self.headers.get("Authorization")):
-            LOGINS.failed(DOOR, self.client_address[0], "no user and password that are known")
+            self.server.logins.failed(DOOR, self.client_address[0], "no user and password that are known")
             self._refuse(HTTPStatus.UNAUTHORIZED, "WWW-Authenticate", 'Basic realm="metrics", charset="UTF-8"')
             return
         self.server.admitted(self.request)

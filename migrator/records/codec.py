@@ -64,7 +64,7 @@ def _reader(spec: RecordSpec, version: int) -> Reader:
 
 NAME_MAX: Final = 100
 """Characters of a name in an error."""
-_VERSIONED = [(spec, version) for spec in SPECS for version in range(spec.latest + 1)]
+_VERSIONED = tuple((spec, version) for spec in SPECS for version in range(spec.latest + 1))
 _WRITERS = {(spec.record_type, version): _writer(spec, version) for spec, version in _VERSIONED}
 _READERS = {prefix(spec, version): (_reader(spec, version), version) for spec, version in _VERSIONED}
 

@@ -151,7 +151,7 @@ SPECS = (
 )
 _BY_TYPE = {spec.struct.build: spec for spec in SPECS}
 _BY_ID = {spec.type_id: spec for spec in SPECS}
-_VOTERS_TYPES = {INT16.write(_BY_TYPE[kind].type_id) for kind in (KRaftVersion, KRaftVoters)}
+_VOTERS_TYPES = frozenset(INT16.write(_BY_TYPE[kind].type_id) for kind in (KRaftVersion, KRaftVoters))
 _KEY_VERSION = 0
 
 

@@ -27,7 +27,7 @@ from migrator.config.names import reading_certificates
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.machine import FileState, machine
-from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
+from migrator.observe.certificates import CertificateBook, chain_ends, trust_ends
 from migrator.observe.printable import printable
 from migrator.rpc.channel import CLIENT_OPTIONS
 from migrator.rpc.identity import RENEW, Certificate, read_certificate
@@ -155,11 +155,12 @@ class _Renewal:
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
+        self._certificates = machine().own(CertificateBook)
         self._lock = threading.Lock()
         self._stamp = files.stamp()
         material = files.read()
         self.first = _configuration(material)
-        _note(material)
+        self._note(material)
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
         with self._lock:
@@ -170,17 +171,16 @@ class _Renewal:
             try:
                 material = self._files.renewed()
             except OperatorError as error:
-                CERTIFICATES.note_reload_failure(OWN_USE)
+                self._certificates.note_reload_failure(OWN_USE)
                 log.warning("gRPC goes on with its previous certificate: %s", error)
                 return None
-        _note(material)
+        self._note(material)
         log.info("Read %s again", self._files.certificate)
         return _configuration(material)
 
-
-def _note(material: Material) -> None:
-    CERTIFICATES.note(OWN_USE, chain_ends(material.certificate))
-    CERTIFICATES.note(TRUST_USE, trust_ends(material.authority))
+    def _note(self, material: Material) -> None:
+        self._certificates.note(OWN_USE, chain_ends(material.certificate))
+        self._certificates.note(TRUST_USE, trust_ends(material.authority))
 
 
 def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:

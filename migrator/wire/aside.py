@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from migrator.machine import machine
 from migrator.wire.shapes import shapes_of
 
 T = TypeVar("T")
@@ -30,7 +30,11 @@ class Lane:
     """One thread, and the work that waits for it."""
 
     def __init__(self, name: str) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._executor = machine().threads(1, name)
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Do it, and tell nobody of its end."""
+        self._executor.submit(work)
 
     async def run(self, work: Callable[[], T]) -> T:
         """What ``work`` gives, or the exception that it raises. If the task is cancelled, work that waits never begins,
@@ -50,22 +54,43 @@ class Lane:
                 done,
             )  # both hold an error that was raised, and it holds this frame, and so all that it came through
 
-
-DECISIONS: Final = Lane("decisions")
-"""For who holds the right to write: nothing else may keep the writers waiting."""
-MESSAGES: Final = Lane("messages")
-BIG_MESSAGES: Final = Lane("big-messages")
-MESSAGES_WITHOUT_RIGHTS: Final = Lane("messages-without-rights")
-"""Of callers without rights on the cluster, whatever their size: an operator waited two seconds for them."""
-OWN_LOGINS: Final = Lane("own-logins")
-"""For logins of our own: an identity provider may have to be asked for a token."""
-PROOFS: Final = Lane("proofs")
-"""For logins that take long; others do not wait for them."""
+    def close(self) -> None:
+        """End the thread, after the work that it has begun; what waits never begins."""
+        self._executor.shutdown(cancel_futures=True)
 
 
-def lane_of(size: int = 0) -> Lane:
-    """Where a message of so many bytes is worked on."""
-    return MESSAGES if size <= BIG_BYTES else BIG_MESSAGES
+class Lanes:
+    """Those of one controller.
+
+    :ivar decisions: for who holds the right to write: nothing else may keep the writers waiting.
+    :ivar without_rights: for messages of callers without rights on the cluster, whatever their size: an operator waited
+        two seconds for them.
+    :ivar own_logins: for logins of our own: an identity provider may have to be asked for a token.
+    :ivar proofs: for logins that take long; others do not wait for them.
+    :ivar published_keys: for what an identity provider publishes.
+    """
+
+    def __init__(self) -> None:
+        self.decisions = Lane("decisions")
+        self._messages, self._big_messages = Lane("messages"), Lane("big-messages")
+        self.without_rights = Lane("messages-without-rights")
+        self.own_logins = Lane("own-logins")
+        self.proofs = Lane("proofs")
+        self.published_keys = Lane("jwks")
+
+    def of_size(self, size: int = 0) -> Lane:
+        """Where a message of so many bytes is worked on."""
+        return self._messages if size <= BIG_BYTES else self._big_messages
+
+    async def close(self) -> None:
+        """End the threads, after the work that they have begun. Nobody may ask for more."""
+        for lane in vars(self).values():
+            await asyncio.to_thread(lane.close)
+
+
+def lanes() -> Lanes:
+    """Those of whoever asks."""
+    return machine().own(Lanes)
 
 
 def is_big(message: Any, limit: int = INLINE_ELEMENTS) -> bool:

@@ -18,7 +18,7 @@ from migrator.raft.transport import PeerTimeoutError, TransportError, Unreachabl
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import NO_FEATURES, OUR_SOFTWARE, Features, parse_api_versions
-from migrator.wire.aside import OWN_LOGINS
+from migrator.wire.aside import lanes
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import Chunks, encode_entity
 from migrator.wire.frames import FrameStream, open_stream
@@ -238,7 +238,7 @@ class KafkaConnection:
         if security.sasl is None:
             return
         self._security, begun = security, asyncio.get_running_loop().time()
-        mechanism, exchange = await OWN_LOGINS.run(security.sasl.client)
+        mechanism, exchange = await lanes().own_logins.run(security.sasl.client)
         response = await self._ask(request_type(SASL_HANDSHAKE, 1)(mechanism=mechanism))
         if response.error_code != ErrorCode.none:
             raise PeerError(f"SASL mechanism {mechanism}: {response.error_code.name}")

@@ -19,7 +19,7 @@ from migrator.wire.api_versions import (
     request_is_valid,
     unsupported_version_response,
 )
-from migrator.wire.aside import INLINE_BYTES, PROOFS, is_big
+from migrator.wire.aside import INLINE_BYTES, is_big, lanes
 from migrator.wire.book import Account, Caller, Share
 from migrator.wire.callers import cost
 from migrator.wire.decode import decode_body
@@ -253,7 +253,7 @@ class Connection:
         header, offset = decode_request_header(frame)
         body = decode_body(request_type(key, version), frame, offset, MAX_LOGIN_ELEMENTS)
         proof = partial(sasl.handle, key, version, body)
-        response = await PROOFS.run(proof) if sasl.takes_long(key, body) else proof()
+        response = await lanes().proofs.run(proof) if sasl.takes_long(key, body) else proof()
         self._stream.max_frame_bytes = sasl.max_request_bytes(self._listener.login_bytes)
         if sasl.failure is not None:
             # As in Kafka, who guesses is not listened to for a while, and hears only then that it was wrong.

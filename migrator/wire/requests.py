@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from migrator.clock import monotonic_seconds
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
-from migrator.wire.aside import MESSAGES_WITHOUT_RIGHTS, Lane, lane_of
+from migrator.wire.aside import Lane, lanes
 from migrator.wire.book import Account, Book, Caller, Charge, Part, Stage
 from migrator.wire.principal import Principal
 
@@ -45,7 +45,7 @@ class RequestContext:
 
 
 class Accounts(Book):
-    """The book of one process.
+    """The book of one controller.
 
     Parameters as `migrator.wire.book.Book`.
     """
@@ -82,7 +82,8 @@ class Request:
 
     def lane(self, size: int = 0) -> Lane:
         """Where it is worked on beside the event loop; ``size``: of what there is to decode."""
-        return MESSAGES_WITHOUT_RIGHTS if self._charge.caller.share.part is Part.REST else lane_of(size)
+        has_rights = self._charge.caller.share.part is not Part.REST
+        return lanes().of_size(size) if has_rights else lanes().without_rights
 
     @property
     def is_contested(self) -> bool:
@@ -133,7 +134,10 @@ class _Uncounted:
 
     is_contested = False
     abandonable = staticmethod(nullcontext)
-    lane = staticmethod(lane_of)
+
+    def lane(self, size: int = 0) -> Lane:
+        """As `Request.lane`."""
+        return lanes().of_size(size)
 
     async def reserve(self, size: int) -> None:
         """Holds nothing."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from migrator.errors import PeerError
-from migrator.observe.logins import LOGINS, LineRate, LoginBook, reason_of
+from migrator.machine import machine
+from migrator.observe.logins import LineRate, LoginBook, reason_of
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.acceptor import Acceptor, tls_failure
@@ -95,7 +96,7 @@ class KafkaListener:
         limits: ListenerLimits | None = None,
         quotas: ConnectionQuotas | None = None,
         callers: Callers | None = None,
-        logins: LoginBook = LOGINS,
+        logins: LoginBook | None = None,
         on_violation: OnFailure | None = None,
     ) -> None:
         self.name = name
@@ -108,7 +109,7 @@ class KafkaListener:
         self.quotas = quotas or ConnectionQuotas()
         self.callers = callers or Trusted()
         self.counters = ListenerCounters()
-        self._logins = logins
+        self._logins = logins or machine().own(LoginBook)
         self._door = f"listener {name}"
         self._lines = LineRate()
         self._supervisor = Supervisor(on_violation)
@@ -244,7 +245,7 @@ class KafkaListener:
             self._login_failed(host, str(error), error.tried)
         except SessionExpiredError as error:
             self.counters.expired += 1
-            LOGINS.expired(self._door)
+            self._logins.expired(self._door)
             self.say(host, str(error))
         except NotReadyError as error:
             self.say(host, f"the login cannot be checked yet: {error}")

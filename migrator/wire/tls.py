@@ -26,7 +26,7 @@ from migrator.config.tls import tls_choice, tls_versions
 from migrator.config.types import trimmed
 from migrator.errors import OperatorError
 from migrator.machine import FileState, machine
-from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
+from migrator.observe.certificates import CertificateBook, chain_ends, trust_ends
 from migrator.values import value
 from migrator.wire.listener_keys import ListenerKeys
 from migrator.wire.pem import PemStore, load_key, load_trust
@@ -71,6 +71,7 @@ class TlsStores:
         self._protocol = protocol
         self._serves = serves
         self._clock = clock
+        self._certificates = machine().own(CertificateBook)
         self._next_look = clock() + CHECK_SECONDS
         self._seen = self._look()
         self._contexts = self._build()
@@ -104,7 +105,7 @@ class TlsStores:
             contexts = self._build()
             self._check_successor(contexts)
         except OperatorError as error:
-            CERTIFICATES.note_reload_failure(self._use("key store" if self._contexts.own else "trust store"))
+            self._certificates.note_reload_failure(self._use("key store" if self._contexts.own else "trust store"))
             log.error(  # noqa: TRY400 - where in our code says nothing to an operator
                 "%s: the changed certificates are not used: %s. The previous certificates stay in use",
                 self._door,
@@ -145,7 +146,7 @@ class TlsStores:
             if store is None:
                 continue
             try:
-                CERTIFICATES.note(self._use(name), ends(store.certificates))
+                self._certificates.note(self._use(name), ends(store.certificates))
             except ValueError as error:  # OpenSSL takes certificates that others find malformed
                 log.warning("%s: cannot read when the certificate expires: %s", self._use(name), error)
 

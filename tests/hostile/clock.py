@@ -57,6 +57,7 @@ class VirtualMachine(Machine):
     """Its monotonic clock is that of a loop; everything else is this machine's."""
 
     def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
         self._loop = loop
 
     def monotonic_ns(self) -> int:

@@ -70,6 +70,7 @@ class Hesitant(Machine):
     """Takes a line in parts, and notes which names are durable."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.durable: list[set[str]] = []
 
     def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:

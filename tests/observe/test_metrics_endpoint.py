@@ -17,11 +17,12 @@ import pytest
 from prometheus_client import Gauge
 
 from migrator.errors import OperatorError
+from migrator.machine import machine
 from migrator.observe import metrics_endpoint
 from migrator.observe.beans import CONTROLLER, STATE, Beans
-from migrator.observe.certificates import CERTIFICATES
+from migrator.observe.certificates import CertificateBook
 from migrator.observe.health import STALL_MS_MAX, NodeHealth
-from migrator.observe.logins import LOGINS
+from migrator.observe.logins import LoginBook
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import HEAD_BYTES_MAX, MetricsEndpoint
 from migrator.parts.certificates import Authority, PemFiles
@@ -155,7 +156,7 @@ def password_file(directory: Path, *lines: str, mode: int = 0o440) -> str:
 def test_whoever_lacks_the_password_is_refused_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     access = AccessFiles(passwords=password_file(tmp_path, f"prometheus:{SECRET}", "other:x"))
     with served(access) as port:
-        before = LOGINS.read()["metrics"]
+        before = machine().own(LoginBook).read()["metrics"]
         wrong = [
             GET,
             with_password("prometheus:wrong"),
@@ -170,7 +171,7 @@ def test_whoever_lacks_the_password_is_refused_and_counted(tmp_path: Path, caplo
             answer = asked(port, request)
             assert status(answer) == 401
             assert b'WWW-Authenticate: Basic realm="metrics"' in answer
-        assert LOGINS.read()["metrics"] == before + len(wrong)
+        assert machine().own(LoginBook).read()["metrics"] == before + len(wrong)
         assert status(asked(port, with_password(f"prometheus:{SECRET}"))) == 200
         assert status(asked(port, with_password("other:x").replace(b"Basic", b"basic"))) == 200
         password_file(tmp_path, "prometheus:new")
@@ -220,12 +221,12 @@ def test_tls_asks_for_a_certificate_of_its_authority_and_reads_files_again(tmp_p
         with pytest.raises(ssl.SSLError):
             asked(port, GET, client(others))
         assert asked(port, GET) == b"", "in the clear nobody is answered"
-        assert CERTIFICATES.ends()["metrics: certificate"] > time.time()
+        assert machine().own(CertificateBook).ends()["metrics: certificate"] > time.time()
 
-        failures = CERTIFICATES.reload_failures().get("metrics", 0)
+        failures = machine().own(CertificateBook).reload_failures().get("metrics", 0)
         server.certificate.write_text("half a certificate")
         assert b"planted" in asked(port, GET, prometheus), "the previous one stays"
-        assert CERTIFICATES.reload_failures()["metrics"] == failures + 1
+        assert machine().own(CertificateBook).reload_failures()["metrics"] == failures + 1
         others.files(tmp_path / "server", "metrics")
         assert_refused(port, prometheus)
         assert b"planted" in asked(port, GET, client(others, others.files(tmp_path / "client2", "prometheus")))
@@ -263,14 +264,14 @@ def test_a_silent_stranger_gives_way_to_who_comes_next(of_address: bool, monkeyp
     """Twenty silent strangers kept 29 of 30 scrapes out."""
     monkeypatch.setattr(metrics_endpoint, "CONNECTIONS_OF_ADDRESS_MAX" if of_address else "CONNECTIONS_MAX", 8)
     with served() as port:
-        before = LOGINS.read()["metrics"]
+        before = machine().own(LoginBook).read()["metrics"]
         waiting = [connected(port) for _ in range(20)]
         try:
             for _ in range(30):
                 assert b"planted" in asked(port, GET)
             ended = sum(has_ended(connection) for connection in waiting)
             assert ended >= 12
-            assert LOGINS.read()["metrics"] - before >= ended, "each is counted"
+            assert machine().own(LoginBook).read()["metrics"] - before >= ended, "each is counted"
         finally:
             for connection in waiting:
                 connection.close()

@@ -14,8 +14,9 @@ import grpc.aio
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.machine import machine
 from migrator.migration.machine.states import State
-from migrator.observe.certificates import CERTIFICATES
+from migrator.observe.certificates import CertificateBook
 from migrator.parts.certificates import Authority, write_private
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest
 from migrator.raft.transport import TransportError, UnreachableError, WrongVoterError
@@ -307,8 +308,8 @@ async def test_new_certificates_are_used_as_soon_as_they_lie_there(tmp_path: Pat
         assert await transport.send(PEER, VOTE, 20) == VOTED, "neither does a certificate of somebody else"
         new.files(tmp_path / "voter-1", "voter-1")
         assert await transport.send(PEER, VOTE, 20) == VOTED
-        assert CERTIFICATES.reload_failures()[OWN_USE] >= 2
-        assert CERTIFICATES.ends().keys() >= {OWN_USE, TRUST_USE}
+        assert machine().own(CertificateBook).reload_failures()[OWN_USE] >= 2
+        assert machine().own(CertificateBook).ends().keys() >= {OWN_USE, TRUST_USE}
     finally:
         await transport.close()
         await server.close(grace=0)

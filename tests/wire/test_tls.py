@@ -17,7 +17,8 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from migrator.errors import OperatorError
-from migrator.observe.certificates import CERTIFICATES
+from migrator.machine import machine
+from migrator.observe.certificates import CertificateBook
 from migrator.observe.logins import LoginBook
 from migrator.raft.transport import TransportError
 from migrator.wire.alerting_tls import LAST_TESTED, TLS_BUFFER_BYTES, use_in_asyncio
@@ -354,11 +355,11 @@ class Files:
 
     @property
     def failures(self) -> int:
-        return CERTIFICATES.reload_failures()[f"listener {self.name}: key store"]
+        return machine().own(CertificateBook).reload_failures()[f"listener {self.name}: key store"]
 
     @property
     def ends(self) -> int:
-        return CERTIFICATES.ends()[f"listener {self.name}: key store"]
+        return machine().own(CertificateBook).ends()[f"listener {self.name}: key store"]
 
 
 @pytest.fixture

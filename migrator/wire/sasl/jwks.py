@@ -11,10 +11,10 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 from migrator.clock import monotonic_seconds
 from migrator.errors import OperatorError
+from migrator.wire.aside import lanes
 from migrator.wire.sasl.exchange import NotReadyError
 from migrator.wire.sasl.jwt_tokens import PublicKey, public_keys
 
@@ -47,7 +47,7 @@ class KeySet:
         self._refresh_s = refresh_s
         self._backoff_s = backoff_s
         self._clock = clock
-        self._executor: ThreadPoolExecutor | None = None
+        self._lane = lanes().published_keys
         self._lock = threading.Lock()
         self._fetching = False
         self._keys: tuple[PublicKey, ...] = ()
@@ -76,9 +76,7 @@ class KeySet:
             if self._fetching or self._clock() < self._next_at:
                 return
             self._fetching = True
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jwks")
-            self._executor.submit(self._work)
+            self._lane.begin(self._work)
 
     def fitting(self, algorithm: str, key_id: str | None) -> Iterable[PublicKey]:
         """Keys for a token with that header (see `PublishedKeys`)."""

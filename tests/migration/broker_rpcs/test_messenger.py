@@ -10,13 +10,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.image.model import EMPTY_IMAGE, ImageDelta
+from migrator.machine import machine
 from migrator.migration.broker_rpcs import messenger as subject
 from migrator.migration.broker_rpcs.channels import CHANNEL, Peer
 from migrator.migration.broker_rpcs.deltas import plan_delta
 from migrator.migration.broker_rpcs.messenger import PLANNER, BrokerMessenger
 from migrator.records import metadata as rec
 from migrator.records.metadata import Endpoint
-from migrator.supervision import FAILURES
+from migrator.supervision import FailureBook
 from migrator.wire.client import KafkaClient
 from migrator.wire.legacy.messages import SendingController, UpdateType
 from tests.image.support.strategies import small_uuid
@@ -115,7 +116,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def failures_of(name: str) -> int:
-    found = FAILURES.read().get(name)
+    found = machine().own(FailureBook).read().get(name)
     return 0 if found is None else found.count
 
 

@@ -13,7 +13,7 @@ from migrator.controller.index import ControllerIndex
 from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.write_behind.lag import Lag
 from migrator.node.migration.write_gate import WriteGate
-from migrator.wire.aside import DECISIONS
+from migrator.wire.aside import lanes
 from migrator.wire.book import SMALL_BYTES, Book, Part, Stage
 from migrator.wire.requests import REQUEST
 from tests.node.support.cluster import Cluster
@@ -31,7 +31,7 @@ async def test_only_the_event_loop_asks_for_the_lag(tmp_path: Path) -> None:
     gate = WriteGate(Cluster(tmp_path, 1).settings(1))
     gate.measures(lag, lambda: True)
     await gate.admit()
-    await DECISIONS.run(lambda: gate.check(EMPTY_IMAGE, ControllerIndex(), ()))
+    await lanes().decisions.run(lambda: gate.check(EMPTY_IMAGE, ControllerIndex(), ()))
     assert asked_on == [threading.current_thread()]
 
 

@@ -14,13 +14,15 @@ import threading
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tests.simulation.whole.machine import SimulatedMachine
 
+T = TypeVar("T")
 RESOLUTION = 1e-6
 """Timers that are due within it are due."""
 
@@ -39,7 +41,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._machine = machine
         self._thread_id = threading.get_ident()
         self._timers = itertools.count()
-        self._lanes: dict[int, tuple[Executor, Lane]] = {}
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """Those that have not ended, in the order of their beginnings. Nothing may collect one of a killed process,
         which would run its ``finally``."""
@@ -123,11 +124,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Future[Any]:
         """The work is done some time later, on a thread of its own, and its result arrives some time after that."""
         if executor is None:
-            return Lane(self._machine).add(self, func, *args)  # the default one has threads for everybody
-        if isinstance(executor, Threads):
-            return executor.lane.add(self, func, *args)
-        _, lane = self._lanes.setdefault(id(executor), (executor, Lane(self._machine)))
-        return lane.add(self, func, *args)
+            executor = Threads(self._machine)  # the default one has threads for everybody
+        if not isinstance(executor, Threads):
+            raise NotImplementedError("threads that nobody has asked the machine for")
+        return super().run_in_executor(executor, func, *args)
 
     # The network.
 
@@ -155,36 +155,41 @@ async def _attached(end: Any, protocol: Any) -> tuple[Any, Any]:
     return transport, protocol
 
 
-class Lane:
-    """A thread: one piece of work after the other, each at one moment; fsyncs and such make it last."""
+class Threads(Executor):
+    """What a controller gets for a `ThreadPoolExecutor` of one thread: one piece of work after the other, each at one
+    moment; fsyncs and such make it last."""
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self._machine = machine
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_busy = False
+        self.is_shut_down = False
 
-    def add(self, loop: SimulatedLoop, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = loop.create_future()
-
-        def work() -> None:
-            result, failed = None, None
-            if future.cancelled():
-                return
-            try:
-                result = self._machine.new_context().run(func, *args)
-            except Exception as error:  # noqa: BLE001 - the loop gets it, whatever it is
-                failed = error
-            self._machine.later(5e-6, 100e-6, lambda: loop.from_outside(_settle, future, result, failed))
-
-        self._waiting.append(work)
+    def submit(self, func: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        if self.is_shut_down:
+            raise RuntimeError("there is no thread any more")
+        future: Future[T] = Future()
+        self._waiting.append(lambda: self._work(future, partial(func, *args, **kwargs)))
         if not self._is_busy:
             self._begin()
         return future
 
-    def finish(self) -> None:
-        """Do at once what waits, as if the caller had waited for it."""
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Do at once what waits: the caller waits for it."""
+        self.is_shut_down = True
+        if cancel_futures:
+            self._waiting.clear()
         while self._waiting:
             self._waiting.popleft()()
+
+    def _work(self, future: Future[T], func: Callable[[], T]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            tell = partial(future.set_result, self._machine.new_context().run(func))
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it, whatever it is
+            tell = partial(future.set_exception, error)
+        self._machine.later(5e-6, 100e-6, tell)
 
     def _begin(self) -> None:
         self._is_busy = True
@@ -202,22 +207,3 @@ class Lane:
             self._begin()
         else:
             self._is_busy = False
-
-
-def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-class Threads(Executor):
-    """What a controller gets for a `ThreadPoolExecutor` of one thread; its loop gives it the work."""
-
-    def __init__(self, machine: SimulatedMachine) -> None:
-        self.lane = Lane(machine)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self.lane.finish()

@@ -56,6 +56,7 @@ class SimulatedMachine(Machine):
     """
 
     def __init__(self, world: World, name: str, host: str, disk: SimulatedDisk, clock: SkewedClock, life: int) -> None:
+        super().__init__()
         self.world = world
         self.name = name
         self.number = int(host.rpartition(".")[2])
@@ -84,6 +85,7 @@ class SimulatedMachine(Machine):
         self.loop = SimulatedLoop(self)
         self.context = self.new_context()
         self.complaints: list[str] = []
+        self.asked_for: dict[str, Threads] = {}
 
     def new_context(self) -> Context:
         """That of a thread, or of the first task: nothing is in it but this machine."""
@@ -138,7 +140,8 @@ class SimulatedMachine(Machine):
         return Random(self._own_chance.getrandbits(64))
 
     def threads(self, count: int, name: str) -> Executor:
-        return Threads(self)
+        threads = self.asked_for[name] = Threads(self)
+        return threads
 
     def freeze_live_objects(self) -> None:
         """The collector is off."""

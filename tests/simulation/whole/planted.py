@@ -33,7 +33,7 @@ from migrator.raft.voter_set import NO_MEMBERSHIP
 from migrator.records.batch import restamp
 from migrator.records.metadata import ClientQuotaRecord
 from migrator.turns import TURN_RECORDS
-from migrator.wire.aside import DECISIONS
+from migrator.wire.aside import lanes
 from migrator.wire.server import KafkaListener
 from tests.simulation.whole.watch import Watch
 
@@ -115,7 +115,7 @@ def batch_is_encoded_for_an_offset_that_a_voter_change_takes() -> Patches:
                 self._append(epoch, records)
             return
         base = self._end_offset()
-        batch = await DECISIONS.run(partial(active._batch, self._metadata.image, records))
+        batch = await lanes().decisions.run(partial(active._batch, self._metadata.image, records))
         self._check_still(epoch)
         stamped = restamp(batch, base, epoch)[0]
         with patch.object(NodeStorage, "stamped", lambda _self, _batches, _epoch: stamped):

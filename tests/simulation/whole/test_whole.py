@@ -9,18 +9,20 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
+from migrator.node.registration import ControllerRegistrar
 from tests.lanes import TEST_ALL, TEST_LONG
 from tests.simulation.whole import runner
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
 from tests.simulation.whole.planted import FOUND, LIKELIER
-from tests.simulation.whole.world import Outcome, World
+from tests.simulation.whole.world import Outcome, World, simulate
 
 ROOT = Path(__file__).parents[3]
-SHORT = ("--option", "chaos_seconds=5", "--option", "kill_rate=0.5", "--option", "power_rate=0.5")
+SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "big_share=0.2")
 
 
 NUMBERS = [
@@ -77,13 +79,34 @@ def test_controllers_find_themselves_that_an_image_is_wrong(options: dict[str, s
 def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:
     traces = set()
     for hash_seed in ("1", "2"):
-        command = [sys.executable, "-m", "tests.simulation.whole", "--seed", "8", "--trace", *SHORT]
+        options = (f"--option={option}" for option in SHORT)
+        command = [sys.executable, "-m", "tests.simulation.whole", "--seed", "8", "--trace", *options]
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
         traces.add("\n".join(line for line in done.stdout.splitlines() if "processor seconds" not in line))
     assert len(traces) == 1
     assert "fingerprint" in next(iter(traces))
     assert " is leader in epoch " in traces.pop()
+
+
+def test_an_error_that_nobody_expects_is_seen_at_once_and_where_it_was_raised() -> None:
+    """It was seen at the end of a run, in the one book of all controllers."""
+    outcome = runner.in_child(lambda: failing_registration(QUIET))
+    assert outcome.rule == "nothing_unexpected_is_raised"
+    assert "controller 2: tasks failed: {'controller-registration'" in outcome.message
+    assert outcome.seconds < 1
+
+
+def failing_registration(options: Options) -> Outcome:
+    sound = ControllerRegistrar.run
+
+    async def run(registrar: ControllerRegistrar) -> None:
+        if registrar._own.controller_id == 2:
+            raise LookupError("planted")
+        await sound(registrar)
+
+    with patch.object(ControllerRegistrar, "run", run):
+        return simulate(options)
 
 
 def test_a_controller_that_still_asks_the_others_at_its_start_stops_when_it_is_told() -> None:

@@ -23,7 +23,7 @@ from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.batch import Batch
 from migrator.records.metadata import ConfigRecord
 from migrator.records.uuid import ZERO_UUID
-from migrator.supervision import FAILURES
+from migrator.supervision import FailureBook
 from tests.simulation.invariants import Violation as CoreViolation
 from tests.simulation.sightings import Sightings
 from tests.simulation.whole.machine import SimulatedMachine
@@ -158,7 +158,6 @@ class Watch:
         """What a leader has said about the images of the controllers."""
         self._broken: list[CoreViolation] = []
         """Rules of the core."""
-        self._failures = dict(FAILURES.read())
 
     # What the world tells.
 
@@ -232,6 +231,8 @@ class Watch:
             check("nobody_stops_itself", controller.is_stopping, f"{controller.name} stopped without an order")
             left = [task.get_name() for task in machine.loop.tasks if task is not controller.run]
             check("a_stop_leaves_nothing", not left, f"{controller.name} left these tasks: {left}")
+            left = [name for name, threads in machine.asked_for.items() if not threads.is_shut_down]
+            check("a_stop_leaves_nothing", not left, f"{controller.name} left these threads: {left}")
             check("a_stop_leaves_nothing", not machine.open_files, f"{controller.name} left {machine.open_files} files")
             listening = [at for at, sock in world.network.listening.items() if sock.machine is machine]
             check("a_stop_leaves_nothing", not listening, f"{controller.name} still listens on {listening}")
@@ -249,6 +250,8 @@ class Watch:
             return
         if machine.complaints:
             raise Violation("nothing_unexpected_is_raised", f"{machine.name}: {machine.complaints}")
+        if failed := machine.own(FailureBook).read():
+            raise Violation("nothing_unexpected_is_raised", f"{machine.name}: tasks failed: {failed}")
         shadow = self._shadows.get(machine.number)
         if shadow is not None and machine.is_alive:
             self._look(self.world.controllers[machine.number], shadow)
@@ -482,13 +485,7 @@ class Watch:
             self._lost.append(f"the target {target or 'none'}")
 
     def at_the_end(self) -> None:
-        """Nothing failed that was not expected, and images hold what they held."""
+        """Images hold what they held."""
         self._check_whole("the replay", self.committed.image)
         for node_id, shadow in self._shadows.items():
             self._check_whole(self.world.controllers[node_id].name, shadow.published)
-        new = {
-            name: failures.last_error
-            for name, failures in FAILURES.read().items()
-            if failures.count > (self._failures[name].count if name in self._failures else 0)
-        }
-        check("nothing_unexpected_is_raised", not new, f"tasks failed: {new}")

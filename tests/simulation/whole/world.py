@@ -253,7 +253,6 @@ class World:
             raise Violation("a_majority_that_can_talk_agrees", self.watch.why_not_agreed())
         self.client.is_done = True
         self.run_for(1.0)
-        self.watch.at_the_end()
         self.chaos.is_over = True
         self._stop_everybody()
 
