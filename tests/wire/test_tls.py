@@ -489,8 +489,7 @@ async def at_once(port: int, client: ssl.SSLContext, data: bytes) -> asyncio.Str
 
 
 async def test_a_frame_that_comes_with_its_handshake_is_not_in_the_room_of_logins() -> None:
-    """It was read there before anybody asked who had sent it. One address, or many, took the room with such frames, and
-    nobody could log in at any listener."""
+    """Else one address, or many, took the room with such frames, and nobody could log in at any listener."""
     quotas = ConnectionQuotas()
     async with serving(security(SERVER), quotas=quotas) as (_, _, port):
         context = security(BROKER, serves=False).client_context

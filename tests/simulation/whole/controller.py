@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
 PORT = 9093
-GRPC_PORT = 9094
+GRPC_PORT = 19094
 DIRECTORY = Path("/data")
 SESSION_MS = 3_000
 """Of brokers."""
