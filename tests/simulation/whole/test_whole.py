@@ -22,7 +22,7 @@ from tests.simulation.whole.planted import FOUND, LIKELIER
 from tests.simulation.whole.world import Outcome, World, simulate
 
 ROOT = Path(__file__).parents[3]
-SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "big_share=0.2")
+SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "big_share=0.05")
 
 
 NUMBERS = [
