@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -127,6 +128,22 @@ def lonely_start(options: Options) -> Outcome:
     stops = world.run_until(lambda: not first.runs, world.now + 7.0)
     rule = None if stops else "who_is_told_to_stop_stops"
     return Outcome(options, rule, "it still asks", world.coverage, world.now, world.fingerprint)
+
+
+def test_an_idle_controller_wakes_up_for_little() -> None:
+    """Two records a second with all that they take, and 50 looks at how late the loop is: no polls beside these."""
+    assert runner.in_child(lambda: idle_turns(replace(QUIET, writes=0.0))) <= 130
+
+
+def idle_turns(options: Options) -> float:
+    """Of the event loop of one controller, in a second."""
+    world = World(options)
+    world.begin()
+    assert world.run_until(world.watch.everybody_agrees, 20.0)
+    world.run_for(3.0)  # until all of them are registered
+    before = world._turns
+    world.run_for(10.0)
+    return (world._turns - before) / 10 / options.controllers
 
 
 def test_a_power_cut_leaves_what_was_made_durable() -> None:
