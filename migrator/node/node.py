@@ -30,7 +30,7 @@ from migrator.node.image_proof import JOURNAL_KIND as IMAGES_KIND
 from migrator.node.metrics import node_health, reader
 from migrator.node.migration.cluster import migrated_cluster
 from migrator.node.migration.runtime import MigrationRuntime
-from migrator.node.migration.start_check import asks_later, check_start
+from migrator.node.migration.start_check import stands_first, check_start
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
 from migrator.node.orders import KafkaOrders, opened_journal
@@ -203,7 +203,7 @@ async def _admit(settings: Settings, core: NodeCore, signals: VoterSignals, secu
     """Let this node stand for election, once its disk and its peers say that it may."""
     await core.metadata.loaded()
     own = core.metadata.image
-    if asks_later(settings, own):
+    if stands_first(settings, own):
         core.admit()
     await _check_start(settings, core, own, signals, security)
     core.admit()

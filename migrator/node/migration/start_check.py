@@ -1,6 +1,6 @@
-"""Before a node joins the quorum: would the quorum then finish a migration that is not ready for it?
+"""Before a node stands for election: would the quorum then finish a migration that is not ready for it?
 
-The migration ends for good when every voter has the flag off, so a node whose flag is off must not even start while
+The migration ends for good when every voter has the flag off, so a node whose flag is off must not go on while
 brokers in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which
 our voters prevent as long as no majority can do without them. The leader is asked; only where nobody can tell what is
 committed now, the node's own log is read. That log may be behind, so a refusal which rests on it is not final: the exit
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 10.0
 AskVoters = Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]]
 
 
-def asks_later(settings: Settings, own: MetadataImage) -> bool:
+def stands_first(settings: Settings, own: MetadataImage) -> bool:
     """Whether a node may stand for election before it asks. Without a log and without the flag it cannot end anything:
     it has to fetch first, and only a leader knows of a migration. When a quorum is new, all its nodes start now, and
     each would wait for a leader."""
