@@ -30,7 +30,7 @@ from migrator.node.image_proof import JOURNAL_KIND as IMAGES_KIND
 from migrator.node.metrics import node_health, reader
 from migrator.node.migration.cluster import migrated_cluster
 from migrator.node.migration.runtime import MigrationRuntime
-from migrator.node.migration.start_check import stands_first, check_start
+from migrator.node.migration.start_check import check_start, stands_first
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
 from migrator.node.orders import KafkaOrders, opened_journal
