@@ -211,8 +211,8 @@ class Chaos:
         if options.wiped_at_once > 1 and options.requires_bootstrap and not world.watch.is_dynamic():
             others = [one for one in world.controllers.values() if one is not controller]
             victims += self._random.sample(others, len(world.controllers) // 2)
-            if not world.watch.committed.end:
-                return
+            if not any(world.watch.has_log(one) for one in others if one not in victims):
+                return  # the one that is left was never reached: then all disks are empty
             world.majority_is_lost = True
             world.count("majorities that lost their disks")
         elif not world.watch.may_lose_disk(controller):

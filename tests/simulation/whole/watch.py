@@ -429,6 +429,11 @@ class Watch:
         ]
         return len(whole) > len(voters) // 2
 
+    def has_log(self, controller: Controller) -> bool:
+        """Whether it runs, and knows of something that is committed."""
+        shadow = self._shadows.get(controller.node_id)
+        return shadow is not None and shadow.high_watermark > 0
+
     def everybody_agrees(self) -> bool:
         return not self.why_not_agreed()
 
