@@ -191,7 +191,12 @@ class SnapshotWriter(_PartFile):
             records.append(KRaftVersion(membership.kraft_version))
             if membership.voters is not None:
                 records.append(KRaftVoters(membership.voters.voters))
-        self._add(build_control_batch(records, timestamp_ms=now_ms, leader_epoch=snapshot_id.epoch), len(records))
+        header = build_control_batch(records, timestamp_ms=now_ms, leader_epoch=snapshot_id.epoch)
+        try:
+            self._add(header, len(records))
+        except StorageError:
+            self.abort()  # nobody has entered the context yet
+            raise
 
     def append(self, values: Sequence[bytes], *, now_ms: int) -> None:
         """Add records, in as many batches as it takes."""

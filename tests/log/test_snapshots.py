@@ -54,6 +54,24 @@ def test_an_abandoned_snapshot_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_a_disk_that_is_full_at_the_first_byte_leaves_no_file_and_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller tries again and again for as long as its disk is full."""
+    descriptors = []
+
+    def full(descriptor: int, _data: bytes, _position: int) -> None:
+        descriptors.append(descriptor)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(snapshots, "write_all", full)
+    with pytest.raises(StorageError):
+        writer_in(tmp_path)
+    assert names(tmp_path) == []
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(descriptors[0])
+
+
 def test_who_gives_up_waits_for_an_end_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncing, go_on = Event(), Event()
 
