@@ -24,6 +24,9 @@ from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, Candidate, Follower, Prospective, Resigned, Unattached
 from migrator.records.uuid import ZERO_UUID, Uuid
 
+PROMISE_MS = 100
+"""So long a follower that would vote for another one asks no question of its own."""
+
 # Vote
 
 
@@ -40,6 +43,8 @@ def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None
     quorum.census.asked_for_vote(quorum, request)
     decide = _would_grant if request.pre_vote else _grant
     granted = error == ErrorCode.none and may_stand and decide(quorum, request)
+    if granted and isinstance(quorum.state, Follower):
+        quorum.peers.back_off(quorum.state.leader_id, quorum.now, PROMISE_MS)  # the candidate stands first
     own = own_log(quorum) if request.pre_vote else None
     quorum.reply(context, request, responses.vote(quorum, error, granted=granted, own_log=own))
 
@@ -110,8 +115,13 @@ def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
     floor = quorum.vote_floor
     if floor is None:
         return False
-    is_up_to_date = votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), floor)
-    return not quorum.has_leader and is_up_to_date and quorum.config.may_grant_vote(request.candidate_id)
+    end = EpochOffset(request.last_epoch, request.last_offset)
+    if quorum.has_leader or not votes.is_up_to_date(end, floor):
+        return False
+    asks_early = isinstance(quorum.state, Prospective) and quorum.state.early_of is not None
+    if asks_early and end == floor and quorum.node_id < request.candidate_id:
+        return False  # both saw the leader die: if each promised the other its vote, both would stand, and neither win
+    return quorum.config.may_grant_vote(request.candidate_id)
 
 
 def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> None:

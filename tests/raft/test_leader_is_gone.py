@@ -73,6 +73,19 @@ def test_the_others_elect_a_leader_before_the_fetch_time_out(voters: int, *, pre
     assert ms_until_another_leads(cluster, leader) < ELECTION_MS
 
 
+def test_two_that_ask_at_the_same_moment_do_not_split_the_votes() -> None:
+    """The third voter is dead: nobody would win before an election time-out is over."""
+    cluster, leader = led_cluster(3)
+    cluster.end(leader)
+    for _ in range(2):
+        cluster.now += 200
+        for node_id in followers(cluster, leader):
+            cluster[node_id].step(ev.Tick())
+            cluster[node_id].step(ev.RequestFailed(leader, cluster[node_id].asked[leader], Failure.REFUSED))
+    assert [cluster[it].raft.role for it in followers(cluster, leader)] == [Role.PROSPECTIVE] * 2
+    assert ms_until_another_leads(cluster, leader) < ELECTION_MS // 2
+
+
 @pytest.mark.parametrize("behind", [0, 1], ids=["the first lacks records", "the second lacks records"])
 def test_a_follower_that_lacks_records_does_not_cost_the_time_out(behind: int) -> None:
     """Under load the others' logs differ: whoever has less asks in vain, and whoever has more asks again."""
