@@ -34,8 +34,8 @@ from migrator.rpc.voters_service import VotersService
 from migrator.values import value
 from tests.rpc.support.identities import AUTHORITY, IDENTITIES, files_of, voter
 from tests.rpc.support.operator_node import PlayedNode
+from tests.rpc.support.transports import CLUSTER, PEER, VOTE, VOTED, View, grpc_transport
 from tests.rpc.support.voters import VotersOfTest
-from tests.rpc.test_raft_transports import CLUSTER, PEER, VOTE, VOTED, View, grpc_transport
 
 STRANGERS = Authority("strangers")
 SERVICES = {

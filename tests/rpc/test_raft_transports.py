@@ -5,191 +5,49 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import InvariantViolation
-from migrator.raft.events import Failure
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    EpochOffset,
     FetchRequest,
     FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    OwnLog,
     RaftRequest,
     RaftResponse,
-    VoteRequest,
     VoteResponse,
 )
 from migrator.raft.transport import (
     ForeignClusterError,
     PeerTimeoutError,
-    RaftHandler,
-    RaftTransport,
     TransportError,
     UnreachableError,
 )
-from migrator.records.uuid import Uuid
-from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
+from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumService
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.server import GrpcServer
-from migrator.rpc.tls import TlsFiles
 from migrator.wire.raft_codec import ListenerEndpoint
-from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
-from migrator.wire.schemas import SERVED_APIS
-from migrator.wire.server import KafkaListener
 from tests.rpc.support.identities import IDENTITIES, voter
+from tests.rpc.support.transports import (
+    CLUSTER,
+    EXCHANGES,
+    OK,
+    PEER,
+    VOTE,
+    VOTED,
+    Grpc,
+    Kind,
+    View,
+    answering,
+    connected,
+    grpc_transport,
+)
 from tests.wire.support.babbler import babbling
-
-CLUSTER = "qYoMEZXcS_SKP2PzAl8-WA"
-PEER = 2
-DIRECTORY = Uuid(bytes(range(16)))
-OK = ErrorCode.none
-BATCHES = bytes(range(256)) * 32 * 1024  # 8 MiB
-
-EXCHANGES: list[tuple[RaftRequest, RaftResponse]] = [
-    (VoteRequest(CLUSTER, 2, 7, 1, 6, 1234, DIRECTORY, DIRECTORY), VoteResponse(OK, OK, -1, 7, vote_granted=True)),
-    (
-        VoteRequest(None, 2, 7, 1, 6, 2**40),
-        VoteResponse(OK, ErrorCode.fenced_leader_epoch, 3, 8, vote_granted=False),
-    ),
-    (BeginQuorumEpochRequest(CLUSTER, 2, 1, 7, DIRECTORY), BeginQuorumEpochResponse(OK, OK, 1, 7)),
-    (EndQuorumEpochRequest(CLUSTER, 1, 7, (3, 2), (DIRECTORY, DIRECTORY)), EndQuorumEpochResponse(OK, OK, -1, 8)),
-    (
-        FetchRequest(CLUSTER, 1, 7, 100, 6, 500, 8 << 20, DIRECTORY),
-        FetchResponse(OK, OK, 2, 7, 100, 0, records=BATCHES),
-    ),
-    (FetchRequest(CLUSTER, 1, 7, 100, 6, 500, 8 << 20), FetchResponse(OK, OK, 2, 7, -1, 0)),
-    (
-        FetchRequest(CLUSTER, 1, 7, 100, 5, 500, 8 << 20),
-        FetchResponse(OK, OK, 2, 7, 90, 0, diverging=EpochOffset(5, 80)),
-    ),
-    (
-        FetchRequest(CLUSTER, 1, 7, 0, 0, 0, 8 << 20),
-        FetchResponse(OK, OK, 2, 7, 90, 50, snapshot_id=EpochOffset(5, 80)),
-    ),
-    (
-        FetchSnapshotRequest(CLUSTER, 1, 7, EpochOffset(5, 80), 4096, 8 << 20, DIRECTORY),
-        FetchSnapshotResponse(OK, OK, 2, 7, EpochOffset(5, 80), 9 << 20, 4096, BATCHES),
-    ),
-    (
-        FetchSnapshotRequest(CLUSTER, 1, 7, EpochOffset(5, 80), 0, 1),
-        FetchSnapshotResponse(OK, ErrorCode.snapshot_not_found, 2, 7, EpochOffset(-1, -1), 0, 0, b""),
-    ),
-    *(
-        (
-            VoteRequest(CLUSTER, 2, 7, 1, 0, 0, DIRECTORY, DIRECTORY, pre_vote=True),
-            VoteResponse(OK, OK, -1, 7, vote_granted=False, own_log=own),
-        )
-        for own in (None, OwnLog(EpochOffset(0, 0), must_fetch_first=True), OwnLog(EpochOffset(6, 2**40), False))
-    ),
-]
-
-VOTE, VOTED = EXCHANGES[0]
-
-
-class View:
-    """The quorum's view of one node."""
-
-    def __init__(self) -> None:
-        self.gossip: list[NodeAddress] = []
-        self.leaders: list[tuple[int, int, str, int]] = []
-
-    def describe(self) -> QuorumDescription:
-        return QuorumDescription(2, 7, 90, (ReplicaProgress(2, 100), ReplicaProgress(1, 99, 5, 4)))
-
-    def advertised(self, address: NodeAddress) -> None:
-        self.gossip.append(address)
-
-    def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
-        self.gossip.extend(known)
-        return (NodeAddress(2, "::1", 9094, 77, 6),)
-
-    def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
-        return ImageDigest(offset + 1, 2**127 + offset) if replay else ImageDigest(-1)
-
-    def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
-        return ListenerEndpoint("CONTROLLER", "leader", leader_id) if leader_id > 0 else None
-
-    def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
-        self.leaders.append((leader_id, epoch, host, port))
-
-
-class Kind(Protocol):
-    """One of the two transports, as the suite sees it."""
-
-    def serve(self, answer: RaftHandler, port: int = 0) -> contextlib.AbstractAsyncContextManager[int]:
-        """A peer that answers so; its port."""
-
-    def connect(self, port: int) -> RaftTransport:
-        """A transport that knows this one peer."""
-
-
-class Kafka:
-    @contextlib.asynccontextmanager
-    async def serve(self, answer: RaftHandler, port: int = 0) -> AsyncIterator[int]:
-        handler = RaftService(answer, lambda _: ListenerEndpoint("CONTROLLER", "127.0.0.1", 9093))
-        listener = KafkaListener("CONTROLLER", handler, apis=SERVED_APIS)
-        bound = await listener.start("127.0.0.1", port)
-        try:
-            yield bound
-        finally:
-            await listener.close(grace=0)
-
-    def connect(self, port: int) -> RaftTransport:
-        return KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}.get)
-
-
-class Grpc:
-    @contextlib.asynccontextmanager
-    async def serve(self, answer: RaftHandler, port: int = 0, cluster_id: str = CLUSTER) -> AsyncIterator[int]:
-        server = GrpcServer([QuorumService(cluster_id, answer, View())], IDENTITIES)
-        bound = server.listen("127.0.0.1", port, voter(PEER))
-        await server.start()
-        try:
-            yield bound
-        finally:
-            await server.close(grace=0)
-
-    def connect(self, port: int) -> RaftTransport:
-        return grpc_transport(port)
-
-
-def grpc_transport(port: int, files: TlsFiles | None = None) -> GrpcRaftTransport:
-    """Voter 1's, to voter 2 on that port."""
-    at = PeerAddress(f"127.0.0.1:{port}", frozenset({f"User:CN=voter-{PEER}"}))
-    return GrpcRaftTransport(CLUSTER, {PEER: at}.get, files or voter(1))
-
-
-@pytest.fixture(params=[Kafka, Grpc], ids=["kafka", "grpc"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param()
-    return found
-
-
-@contextlib.asynccontextmanager
-async def connected(kind: Kind, port: int) -> AsyncIterator[RaftTransport]:
-    transport = kind.connect(port)
-    try:
-        yield transport
-    finally:
-        await transport.close()
-
-
-def answering(*pairs: tuple[RaftRequest, RaftResponse]) -> RaftHandler:
-    async def answer(request: RaftRequest) -> RaftResponse:
-        (response,) = (response for known, response in pairs if known == request)
-        return response
-
-    return answer
 
 
 @pytest.mark.parametrize(("request_", "response"), EXCHANGES, ids=lambda each: type(each).__name__)
@@ -243,122 +101,6 @@ async def test_a_peer_that_comes_back_is_found(kind: Kind, unused_tcp_port: int)
                     with contextlib.suppress(TransportError):
                         assert await transport.send(PEER, VOTE, 5) == VOTED
                         break
-
-
-class Front:
-    """A port before a peer's. It breaks its connections, and refuses new ones as the kernel of a dead process does."""
-
-    def __init__(self, behind: int) -> None:
-        self._behind = behind
-        self._writers: list[asyncio.StreamWriter] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._server: asyncio.Server | None = None
-
-    async def listen(self) -> int:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_peer, to_peer = await asyncio.open_connection("127.0.0.1", self._behind)
-        self._writers += [writer, to_peer]
-        self._tasks += [asyncio.create_task(self._pipe(*ends)) for ends in ((reader, to_peer), (from_peer, writer))]
-
-    @staticmethod
-    async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65_536):
-                writer.write(data)
-
-    def break_all(self) -> None:
-        """What is established; new connections are still taken."""
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-    async def die(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self.break_all()
-        await asyncio.gather(*self._tasks)
-
-
-async def failure(transport: RaftTransport) -> Failure:
-    """What a request that fails tells of the peer's process."""
-    with pytest.raises(TransportError) as caught:
-        await transport.send(PEER, VOTE, 5)
-    return caught.value.how
-
-
-async def test_a_peer_that_was_never_there_only_refuses(kind: Kind, unused_tcp_port: int) -> None:
-    async with connected(kind, unused_tcp_port) as transport:
-        assert [await failure(transport) for _ in range(2)] == [Failure.REFUSED] * 2
-
-
-@pytest.mark.parametrize("is_asked", [True, False], ids=["during a request", "between two requests"])
-async def test_a_peer_that_dies_breaks_its_connection_and_then_refuses(kind: Kind, *, is_asked: bool) -> None:
-    asked = asyncio.Event()
-
-    async def answer(request: RaftRequest) -> RaftResponse:
-        if request == VOTE:
-            asked.set()
-            await asyncio.Event().wait()
-        return VOTED
-
-    async with kind.serve(answer) as behind:
-        front = Front(behind)
-        async with connected(kind, await front.listen()) as transport:
-            await transport.send(PEER, EXCHANGES[1][0], 10)
-            waits = asyncio.create_task(failure(transport)) if is_asked else None
-            if is_asked:
-                await asked.wait()
-            await front.die()
-            found = await waits if waits is not None else await failure(transport)
-            assert found is Failure.CONNECTION_LOST
-            assert [await failure(transport) for _ in range(2)] == [Failure.REFUSED] * 2
-
-
-async def test_a_connection_that_the_peer_closes_and_takes_again_fails_nobody(kind: Kind) -> None:
-    async with kind.serve(answering((VOTE, VOTED))) as behind:
-        front = Front(behind)
-        async with connected(kind, await front.listen()) as transport:
-            await transport.send(PEER, VOTE, 10)
-            front.break_all()
-            async with asyncio.timeout(20):
-                while True:  # the kernel may tell of it during the request, whose answer is lost then
-                    with contextlib.suppress(TransportError):
-                        assert await transport.send(PEER, VOTE, 5) == VOTED
-                        break
-        await front.die()
-
-
-async def test_a_peer_that_hangs_until_it_is_given_up_has_not_lost_a_connection(kind: Kind) -> None:
-    """This side closed it; what is refused afterwards may be anything."""
-
-    async def answer(request: RaftRequest) -> RaftResponse:
-        if request == VOTE:
-            await asyncio.Event().wait()
-        return VOTED
-
-    async with kind.serve(answer) as behind:
-        front = Front(behind)
-        async with connected(kind, await front.listen()) as transport:
-            await transport.send(PEER, EXCHANGES[1][0], 10)
-            with pytest.raises(PeerTimeoutError) as caught:
-                await transport.send(PEER, VOTE, 0.2)
-            assert caught.value.how is Failure.NO_ANSWER
-            await front.die()
-
-
-async def test_who_closes_before_any_answer_was_no_peer() -> None:
-    """A proxy that takes connections for a process that is gone."""
-
-    def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    proxy = await asyncio.start_server(close, "127.0.0.1", 0)
-    async with proxy, connected(Kafka(), proxy.sockets[0].getsockname()[1]) as transport:
-        assert await failure(transport) is Failure.NO_ANSWER
 
 
 async def test_a_node_without_an_address_is_unreachable(kind: Kind) -> None:

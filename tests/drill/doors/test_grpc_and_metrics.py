@@ -23,8 +23,8 @@ from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
 from migrator.rpc.voters_service import VotersService
 from tests.rpc.support.operator_node import PlayedNode
+from tests.rpc.support.transports import VOTED, View
 from tests.rpc.support.voters import VotersOfTest
-from tests.rpc.test_raft_transports import VOTED, View
 
 NODE = 3001
 VOTER = {f"User:CN=controller-{NODE}": NODE}

@@ -21,7 +21,7 @@ from migrator.wire.raft_transport import NO_PRE_VOTES, KafkaRaftTransport, RaftS
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import SERVED_APIS
 from migrator.wire.server import KafkaListener
-from tests.rpc.test_raft_transports import OK, PEER, VOTE, Grpc, grpc_transport
+from tests.rpc.support.transports import OK, PEER, VOTE, Grpc, grpc_transport
 
 PRE_VOTE = VoteRequest("cluster", PEER, 5, 1, 4, 100, pre_vote=True)
 
