@@ -37,13 +37,15 @@ class Retarget:
         return self._retarget(order, "" if order is VoterOrder.CANCEL else target)
 
     async def _retarget(self, order: VoterOrder, target: str) -> None:
-        if (answer := await give_order(self._world, self._random, order, target)) is not None:
+        if (given := await give_order(self._world, self._random, order, target)) is not None:
+            leader, answer = given
             self._world.count("targets of voters")
-            self._world.watch.retargeted(answer.target)
+            self._world.watch.retargeted(answer.target, leader)
 
 
-async def give_order(world: World, random: Random, order: VoterOrder, target: str) -> VotersAnswer | None:
-    """Ask one controller after the other until one says that it leads; None when none takes the order."""
+async def give_order(world: World, random: Random, order: VoterOrder, target: str) -> tuple[int, VotersAnswer] | None:
+    """Ask one controller after the other until one says that it leads: its id and its answer; None when none takes the
+    order."""
     controllers = [one for one in world.controllers.values() if one.has_grpc]
     for controller in random.sample(controllers, len(controllers)):
         principals = frozenset({certificates.principal(certificates.voter(controller.node_id))})
@@ -58,5 +60,5 @@ async def give_order(world: World, random: Random, order: VoterOrder, target: st
             world.trace(f"operator: {order.value} {target}? {error}")
             continue
         world.trace(f"operator: {order.value} {target}. {answer}")
-        return answer
+        return controller.node_id, answer
     return None

@@ -458,7 +458,8 @@ class Watch:
                     f"{controller.name} is at {shadow.published.image.provenance.offset}, not at {self.committed.end}"
                 )
         target = target_of(leader.metadata.published)
-        if target is not None and not world.chaos.dead:
+        lost = {key.node_id for key in self.refused}
+        if target is not None and not world.chaos.dead and not lost & {key.node_id for key in target}:
             return f"the voters are {sorted(map(str, self.voter_keys()))}, and shall be {sorted(map(str, target))}"
         return ""
 
@@ -484,9 +485,9 @@ class Watch:
         both = self._only_validated & written
         check("what_is_only_validated_is_never_written", not both, f"{sorted(map(str, both))}")
 
-    def retargeted(self, target: str) -> None:
+    def retargeted(self, target: str, node_id: int) -> None:
         """A controller has told the operator that this is the target of the voters."""
-        if target not in self.committed.targets:
+        if target not in self._committed_by(node_id).targets:
             self._lost.append(f"the target {target or 'none'}")
 
     def at_the_end(self) -> None:
