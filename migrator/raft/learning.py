@@ -66,8 +66,9 @@ def _go_back_to_leader(quorum: Quorum, epoch: int, leader_id: int | None) -> Non
         and (epoch, leader_id) == (quorum.epoch, state.leader_id)
     ):
         quorum.peers.forget_overdue(state.leader_id, quorum.now)
-        quorum.prolong(state)
-        state.is_doubted = True  # others know it by hearsay, too: it keeps nobody from our vote before it answers
+        if not quorum.has_leader:
+            quorum.prolong(state)
+            state.is_doubted = True  # others know it by hearsay, too: it keeps nobody from our vote before it answers
 
 
 def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:

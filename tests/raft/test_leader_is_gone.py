@@ -265,11 +265,12 @@ def test_an_observer_never_asks_and_looks_for_the_next_leader_at_once() -> None:
 
 
 def test_an_observer_that_the_leader_refuses_promises_no_vote() -> None:
-    """It may be a voter without knowing it yet."""
+    """It may be a voter without knowing it yet. It asks others meanwhile, who say that the leader leads."""
     cluster, leader = led_cluster(3, observers=1)
-    asker = followers(cluster, leader)[0]
-    member = cluster[4]
+    asker, member = followers(cluster, leader)[0], cluster[4]
+    cluster.kept_apart.add((4, leader))
     member.step(ev.RequestFailed(leader, member.asked[leader], Failure.REFUSED))
+    cluster.wait(ELECTION_MS)
     assert not pre_vote_of(cluster, asker, 4)
 
 

@@ -61,9 +61,10 @@ class Sightings:
 
     def _leader_answers(self, response: RaftResponse) -> None:
         self._answered()
-        if isinstance(response, FetchResponse) and response.error == response.top_error == ErrorCode.none:
-            is_good = response.diverging is response.snapshot_id is None
-            self._heard_at = self._now if is_good else self._heard_at
+        if not isinstance(response, FetchResponse) or response.error != ErrorCode.none:
+            return
+        if response.diverging is None and response.snapshot_id is None:
+            self._heard_at = self._now
 
     def _fails(self, event: ev.RequestFailed) -> None:
         is_apart = not self._refusals or self._now - self._refused_at >= SPACING_MS
