@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.records.uuid import ZERO_UUID
+from tests.simulation.whole.calm import Calm
+from tests.simulation.whole.disk import Operation, SimulatedDisk
 
 if TYPE_CHECKING:
     from tests.simulation.whole.controller import Controller
@@ -25,6 +27,7 @@ class Chaos:
     def __init__(self, world: World) -> None:
         self.world = world
         self._random = world.random
+        self.calm = Calm(world)
         self.dead: set[int] = set()
         """Those that stay down to the end."""
         self.is_over = False
@@ -43,10 +46,12 @@ class Chaos:
             (options.full_rate, self._fill),
             (options.wipe_rate, self._wipe),
             (options.settings_rate, self.world.reconfigurations.change),
+            (options.fault_rate, self._fail),
         ]
         for rate, fault in faults:
             self._again(rate, partial(self._strike, fault))
         self._again(options.blackout_rate, self._blackout)
+        self._again(options.calm_rate, self.calm.begin)
         self._again(options.change_rate, self.world.operator.order)
         self._again(options.recover_rate, self.world.recoveries.lose_majority)
         self._again(options.level_rate, self.world.upgrades.change_metadata_version)
@@ -58,7 +63,8 @@ class Chaos:
 
         def strike() -> None:
             if self.world.faults_go_on:
-                fault()
+                if not self.calm.is_on:
+                    fault()
                 self._again(rate, fault)
 
         self.world.after(self._random.expovariate(rate), strike)
@@ -72,20 +78,29 @@ class Chaos:
     def end(self) -> None:
         """Whatever is broken is mended; perhaps a minority stays dead."""
         world = self.world
+        self.calm.end()
         if world.options.minority_stays_dead:
             self._bury_a_minority()
         for wire in sorted(world.network.cut):
             world.network.mend_wire(wire)
-        world.network.slow.clear()
+        self.mend_machines()
         for controller in world.controllers.values():
-            controller.disk.free = None
             if controller.machine is not None:
                 controller.machine.hang(until=world.now)
-                controller.machine.crash_at_operation = None
             if not controller.runs and controller.node_id not in self.dead:
                 controller.restart_wanted = True
         self.world.reconfigurations.finish()
         self._restart_all()
+
+    def mend_machines(self) -> None:
+        """Disks that are full, failing or slow; those that are lost stay so."""
+        self.world.network.slow.clear()
+        for controller in self.world.controllers.values():
+            controller.disk.free = None
+            self._mend(controller, controller.disk)
+            if controller.machine is not None:
+                controller.machine.crash_at_operation = None
+                controller.machine.sync_seconds_max = self.world.options.sync_ms_max / 1000
 
     def _bury_a_minority(self) -> None:
         """Of the voters that are in force."""
@@ -119,7 +134,7 @@ class Chaos:
             if not controller.runs and controller.life == life and not self.is_over:
                 controller.start()
 
-        self.world.after(self._random.uniform(*DOWN_SECONDS), start)
+        self.calm.later(self._random.uniform(*DOWN_SECONDS), start)
 
     def _kill(self, controller: Controller) -> None:
         if controller.runs:
@@ -182,7 +197,7 @@ class Chaos:
             for wire in wires:
                 network.mend_wire(wire)
 
-        self.world.after(random.uniform(*CUT_SECONDS), mend)
+        self.calm.later(random.uniform(*CUT_SECONDS), mend)
 
     def _slow(self, controller: Controller) -> None:
         self.world.count("slow machines")
@@ -200,6 +215,21 @@ class Chaos:
             controller.disk.free = None
 
         self.world.after(self._random.uniform(*CUT_SECONDS), free)
+
+    def _fail(self, controller: Controller) -> None:
+        disk = controller.disk
+        disk.fails_at = Operation(self._random.choice(self.world.options.fails_at.split()))
+        self.world.count(f"disks that fail at {disk.fails_at.value}")
+        self.world.after(self._random.uniform(*CUT_SECONDS), lambda: self._mend(controller, disk))
+
+    def _mend(self, controller: Controller, disk: SimulatedDisk) -> None:
+        """Its machine starts again, if its file system takes nothing any more."""
+        disk.fails_at = None
+        if disk.is_read_only and disk is controller.disk:
+            if controller.runs:
+                self._power_cut(controller)
+            else:
+                disk.lose_power(self._random)
 
     def _wipe(self, controller: Controller) -> None:
         """The disk is lost, an empty one takes its place: mostly one at a time, and no other before that log is back.

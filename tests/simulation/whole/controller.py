@@ -21,6 +21,7 @@ from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.records.versions import version_at
 from tests.simulation.whole import certificates
+from tests.simulation.whole.claims import Inside, inside_of
 from tests.simulation.whole.disk import SimulatedDisk
 from tests.simulation.whole.grpc_wire import Server, connect
 from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
@@ -35,6 +36,8 @@ GRPC_PORT = 19094
 DIRECTORY = Path("/data")
 SESSION_MS = 3_000
 """Of brokers."""
+CACHE_DROPPED = 0.5
+"""How often the memory of a machine was needed for other things, by the next start of the controller."""
 
 
 class NoAuthorizerLog(AuthorizerLog):
@@ -71,7 +74,8 @@ class Controller:
         )
         self.machine: SimulatedMachine | None = None
         self.core: NodeCore | None = None
-        """As soon as it is booted."""
+        self.inside: Inside | None = None
+        """Both as soon as it is booted."""
         self._failure: StopReason | None = None
         self.run: asyncio.Task[None] | None = None
         self.is_stopping = False
@@ -88,6 +92,11 @@ class Controller:
     @property
     def runs(self) -> bool:
         return self.machine is not None
+
+    @property
+    def is_ending(self) -> bool:
+        """After an order, or because something has failed."""
+        return self._failure is not None and self._failure.stop.is_set()
 
     def keys(self) -> dict[str, str]:
         """Its property file."""
@@ -161,7 +170,9 @@ class Controller:
         """Begin the process; what becomes of it `ended` tells."""
         machine = self.machine = self.begin_life()
         self.world.processes_changed()
-        self.core, self.is_stopping, self.restart_wanted = None, False, False
+        if machine.chance.random() < CACHE_DROPPED:
+            self.disk.root.drop_cache()
+        self.core, self.inside, self.is_stopping, self.restart_wanted = None, None, False, False
         self.world.network.machines_off.discard(self.host)
         failure = self._failure = machine.context.run(StopReason)
         machine.loop.from_outside(self._run, machine, failure)
@@ -169,7 +180,7 @@ class Controller:
 
     def _run(self, machine: SimulatedMachine, failure: StopReason) -> None:
         def serve_grpc(services: Any, identities: Any) -> Any:
-            self._booted(services[0]._source._core)
+            self._booted(services)
             return Server(machine, services, identities)
 
         threads = OwnThreads(serve_grpc, connect, NoAuthorizerLog)
@@ -177,9 +188,10 @@ class Controller:
         self.run = machine.loop.create_task(work, name=self.name)
         self.run.add_done_callback(lambda done: self._ended(machine, done))
 
-    def _booted(self, core: NodeCore) -> None:
-        self.core = core
-        self.world.booted(self, core)
+    def _booted(self, services: Any) -> None:
+        inside = self.inside = inside_of(self.settings(), services, NoAuthorizerLog(DIRECTORY, 0))
+        self.core = inside.core
+        self.world.booted(self, inside)
 
     def _ended(self, machine: SimulatedMachine, run: asyncio.Task[None]) -> None:
         if not machine.is_alive:
@@ -195,7 +207,7 @@ class Controller:
 
     def gone(self) -> None:
         """The process has ended, in whatever way."""
-        self.machine = self.core = None
+        self.machine = self.core = self.inside = None
         self.world.processes_changed()
 
     def in_process(self, look: Callable[[], T]) -> T:
@@ -203,8 +215,9 @@ class Controller:
         machine = self.machine
         if machine is None:
             raise RuntimeError(f"{self.name} does not run")
-        spent, crash, machine.crash_at_operation = machine._spent_ns, machine.crash_at_operation, None
+        disk, spent, crash, fault = machine.disk, machine._spent_ns, machine.crash_at_operation, machine.disk.fails_at
+        machine.crash_at_operation = disk.fails_at = None
         try:
             return machine.context.copy().run(look)
         finally:
-            machine._spent_ns, machine.crash_at_operation = spent, crash
+            machine._spent_ns, machine.crash_at_operation, disk.fails_at = spent, crash, fault

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path, PurePosixPath
 from random import Random
 
@@ -26,6 +27,8 @@ class File:
         self._durable = b""
         self._pending: list[tuple[int, bytes | None]] = []
         """Writes since the last fsync: where, and what; None for a cut to that size."""
+        self._is_stale = False
+        """The cache shows what is not on the disk, and what nobody will write: an fsync has failed."""
 
     def write(self, data: bytes, position: int) -> None:
         if position > len(self.data):
@@ -40,12 +43,37 @@ class File:
 
     def sync(self) -> None:
         if self._pending:
-            self._durable = bytes(self.data)
+            self._durable = bytes(self._on_disk().data if self._is_stale else self.data)
             self._pending.clear()
+            self._is_stale = self._durable != self.data
+
+    def fail_sync(self) -> None:
+        """As Linux with ext4 or XFS: what could not be written counts as written. The cache shows it until it is
+        dropped, and later fsyncs pass over it. The size of the file is the journal's."""
+        self._pending = [
+            (position, None) if data is None else (position + len(data), b"") for position, data in self._pending
+        ]
+        self._is_stale = True
+
+    def drop_cache(self) -> None:
+        """Clean pages are read from the disk again."""
+        if self._is_stale:
+            self.data, self._is_stale = self._on_disk().data, False
+
+    def _on_disk(self) -> File:
+        """What is there once everything is written that is still to be written."""
+        file = File()
+        file.data = bytearray(self._durable)
+        for position, data in self._pending:
+            if data is None:
+                file.truncate(position)
+            else:
+                file.write(data, position)
+        return file
 
     def lose_power(self, random: Random) -> bool:
         """What is left of it; whether something is lost."""
-        if not self._pending:
+        if not self._pending and not self._is_stale:
             return False
         survivor = File()
         survivor.data = bytearray(self._durable)
@@ -63,6 +91,7 @@ class File:
         was = bytes(self.data)
         self.data, self._durable = survivor.data, bytes(survivor.data)
         self._pending.clear()
+        self._is_stale = False
         return was != self._durable
 
 
@@ -84,6 +113,11 @@ class Directory:
     def sync(self) -> None:
         self.durable = dict(self.names)
         self.pending.clear()
+
+    def drop_cache(self) -> None:
+        """Of all files in it."""
+        for entry in self.names.values():
+            entry.drop_cache()
 
     def lose_power(self, random: Random) -> bool:
         """What is left of the names, and of what they stand for; whether something is lost."""
@@ -108,16 +142,29 @@ def _apply(names: dict[str, File | Directory], changes: tuple[tuple[str, File | 
             names[name] = entry
 
 
+class Operation(Enum):
+    """What a disk can fail at."""
+
+    READ = "reads"
+    WRITE = "writes"
+    SYNC = "fsyncs"
+
+
 class SimulatedDisk:
     """Everything of one machine that survives its process, and most of which survives a power cut."""
 
     def __init__(self) -> None:
         self.root = Directory()
+        self.fails_at: Operation | None = None
+        """Every other one ends with EIO."""
+        self.is_read_only = False
+        """Its file system could not write a directory, and takes nothing any more until its machine starts again."""
         self.free: int | None = None
         """Bytes that may still be written; None: as many as one likes."""
 
     def lose_power(self, random: Random) -> bool:
         """Forget what is not durable; whether that was anything."""
+        self.is_read_only = False
         return self.root.lose_power(random)
 
     def take(self, size: int) -> int:

@@ -146,7 +146,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **kwargs: Any) -> Any:
         if kwargs.get("ssl") is not None:
             raise NotImplementedError("TLS is not simulated")
-        return await _attached(sock, protocol_factory())
+        protocol = protocol_factory()
+        self._machine.book = protocol._account.book
+        return await _attached(sock, protocol)
 
 
 async def _attached(end: Any, protocol: Any) -> tuple[Any, Any]:

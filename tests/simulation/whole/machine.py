@@ -17,7 +17,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from migrator.machine import FileState, Machine, context_on
-from tests.simulation.whole.disk import Directory, File, SimulatedDisk
+from migrator.wire.book import Book
+from tests.simulation.whole.disk import Directory, File, Operation, SimulatedDisk
 from tests.simulation.whole.loop import SimulatedLoop, Threads
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 EPOCH_NS = 1_700_000_000_000_000_000
 FIRST_DESCRIPTOR = 1_000_000_000
 """No descriptor of this process, whatever goes wrong."""
+FAILING_SHARE = 0.5
+"""Of the operations that a disk fails at."""
 READING_NS = 200
 """What it takes to look at the clock: who works until a time comes to an end."""
 
@@ -68,6 +71,7 @@ class SimulatedMachine(Machine):
         self.chance = Random(f"{world.options.seed} {name} {life}")
         self._own_chance = Random(f"{world.options.seed} {name} {life} its own")
         self.is_alive = True
+        self.began_at = world.now
         self.busy_until = 0.0
         """When its next turn may begin; in the world's time."""
         self.hangs_until = 0.0
@@ -79,9 +83,12 @@ class SimulatedMachine(Machine):
         self._locks: dict[int, File] = {}
         self._descriptors = FIRST_DESCRIPTOR
         self.sync_seconds_max = world.options.sync_ms_max / 1000
-        self.fails_syncs = False
+        self.was_refused = False
+        """By its disk: it may stop for that."""
         self.crash_at_operation: int | None = None
         """The process is killed before that many further operations on its disk are done."""
+        self.book: Book | None = None
+        """What callers of its listener have set in motion, once there was one."""
         self.loop = SimulatedLoop(self)
         self.context = self.new_context()
         self.complaints: list[str] = []
@@ -165,13 +172,39 @@ class SimulatedMachine(Machine):
                 self.world.crash_now(self)
                 raise ProcessGoneError
 
+    def _refuse(self, code: int) -> OSError:
+        self.was_refused = True
+        return OSError(code, os.strerror(code))
+
+    def _attempt(self, operation: Operation) -> None:
+        """
+        :raises OSError: the disk fails at it this time.
+        """
+        if operation is self.disk.fails_at and self.chance.random() < FAILING_SHARE:
+            self.world.count(f"failed {operation.value}")
+            raise self._refuse(errno.EIO)
+
+    def _check_writable(self) -> None:
+        if self.disk.is_read_only:
+            raise self._refuse(errno.EROFS)
+
+    def _take(self, size: int) -> int:
+        """Room for so many bytes, or for some of them."""
+        try:
+            return self.disk.take(size)
+        except OSError:
+            self.was_refused = True
+            raise
+
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         self._step(changes=bool(flags & os.O_CREAT))
+        if flags & (os.O_CREAT | os.O_RDWR | os.O_WRONLY):
+            self._check_writable()
         entry = self.disk.find(path)
         if entry is None:
             if not flags & os.O_CREAT:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            self.disk.take(1)
+            self._take(1)
             entry = File()
             entry.mode = mode
             self.disk.directory(path.parent).change((path.name, entry))
@@ -214,16 +247,25 @@ class SimulatedMachine(Machine):
 
     def read(self, descriptor: int, size: int, position: int) -> bytes:
         self._step()
+        self._attempt(Operation.READ)
         return bytes(self._file(descriptor).data[position : position + size])
 
     def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
         self._step(changes=True)
-        taken = self.disk.take(len(data))
-        self._file(descriptor).write(bytes(data[:taken]), position)
+        self._check_writable()
+        self._attempt(Operation.WRITE)
+        file = self._file(descriptor)
+        wanted = len(data)
+        if self.disk.fails_at is Operation.WRITE:
+            wanted = self.chance.randint(min(1, wanted), wanted)
+        grows = min(wanted, max(0, position + wanted - len(file.data)))
+        taken = wanted - grows + self._take(grows)
+        file.write(bytes(data[:taken]), position)
         return taken
 
     def truncate(self, descriptor: int, size: int) -> None:
         self._step(changes=True)
+        self._check_writable()
         self._file(descriptor).truncate(size)
 
     def size(self, descriptor: int) -> int:
@@ -237,9 +279,16 @@ class SimulatedMachine(Machine):
     def sync(self, descriptor: int) -> None:
         self._step(changes=True)
         self.spend(self.chance.uniform(50e-6, self.sync_seconds_max))
-        if self.fails_syncs:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self._entry(descriptor).sync()
+        entry = self._entry(descriptor)
+        try:
+            self._attempt(Operation.SYNC)
+        except OSError:
+            if isinstance(entry, File):
+                entry.fail_sync()
+            else:
+                self.disk.is_read_only = True
+            raise
+        entry.sync()
 
     def lock(self, descriptor: int) -> None:
         self._step()
@@ -279,6 +328,7 @@ class SimulatedMachine(Machine):
 
     def content(self, path: Path) -> bytes:
         self._step()
+        self._attempt(Operation.READ)
         return bytes(self.disk.file(path).data)
 
     def reader(self, path: Path) -> BinaryIO:
@@ -295,6 +345,7 @@ class SimulatedMachine(Machine):
 
     def rename(self, path: Path, new: Path) -> None:
         self._step(changes=True)
+        self._check_writable()
         if path.parent != new.parent:
             raise NotImplementedError("between directories")
         entry = self.disk.file(path)
@@ -302,11 +353,13 @@ class SimulatedMachine(Machine):
 
     def remove(self, path: Path) -> None:
         self._step(changes=True)
+        self._check_writable()
         if self.disk.find(path) is not None:
             self.disk.directory(path.parent).change((path.name, None))
 
     def make_directory(self, path: Path, mode: int = 0o777) -> None:
         self._step(changes=True)
+        self._check_writable()
         if self.disk.find(path) is None:
             folder = Directory()
             folder.mode = mode
@@ -314,6 +367,7 @@ class SimulatedMachine(Machine):
 
     def remove_directory(self, path: Path) -> None:
         self._step(changes=True)
+        self._check_writable()
         if self.disk.directory(path).names:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
         self.disk.directory(path.parent).change((path.name, None))

@@ -40,6 +40,7 @@ class Network:
         self.cut: set[tuple[str, str]] = set()
         """Wires that carry nothing now, each in one direction."""
         self._held: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        self.mended_at = 0.0
         self.slow: dict[str, float] = {}
         """By what the delays to and from a host are multiplied."""
         self._ports = FIRST_PORT
@@ -108,7 +109,7 @@ class Network:
         options, random = self._world.options, self._random
         slowness = max(self.slow.get(wire[0], 1.0), self.slow.get(wire[1], 1.0))
         delay = random.uniform(options.delay_ms_min, options.delay_ms_max) / 1000
-        if self._world.faults_go_on and random.random() < options.loss:
+        if self._world.faults_go_on and not self._world.chaos.calm.is_on and random.random() < options.loss:
             delay += random.uniform(*RETRANSMISSION_SECONDS)
         return delay * slowness
 
@@ -120,6 +121,7 @@ class Network:
         if wire not in self.cut:
             return
         self.cut.discard(wire)
+        self.mended_at = self._world.now
         held = self._held.pop(wire, [])
         at = self._world.now + self._random.uniform(*RETRANSMISSION_SECONDS)
         for arrive in held:

@@ -33,18 +33,18 @@ class Operator:
     def __init__(self, world: World) -> None:
         self.world = world
         self._random = Random(f"operator {world.options.seed}")
-        self._is_busy = False
+        self.is_busy = False
         self.retarget = Retarget(world)
 
     def order(self) -> None:
         """Add a voter or remove one; nothing while the last order has no answer."""
-        if self._is_busy:
+        if self.is_busy:
             return
         work = self.retarget.order() if self._random.random() < 0.4 else None
         if work is None and (request := self._next_order()) is not None:
             work = self._ask(request)
         if work is not None:
-            self._is_busy = True
+            self.is_busy = True
             loop = self.world.client.machine.loop
             loop.from_outside(lambda: loop.create_task(self._done(work)))
 
@@ -53,7 +53,7 @@ class Operator:
             await work
         finally:
             await asyncio.sleep(0)
-            self._is_busy = False
+            self.is_busy = False
 
     async def _ask(self, request: Any) -> None:
         response = await self.world.client.ask_leader(request)

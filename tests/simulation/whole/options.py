@@ -56,6 +56,11 @@ class Options:
     wiped_at_once: int = 1
     """Two of three is more than a quorum can heal from by itself: then nobody may lead who has not all."""
     full_rate: float = 0.0
+    fault_rate: float = 0.0
+    """Disks that fail for a while, at what `fails_at` names."""
+    fails_at: str = "reads writes fsyncs"
+    calm_rate: float = 0.0
+    """Times without new faults, in which whoever can must elect somebody."""
     change_rate: float = 0.0
     """Orders of an operator to add, remove or move a voter."""
     level_rate: float = 0.0
@@ -127,6 +132,8 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         without_grpc=random.choice((0, 0, 0, 0, 0, 1, 1, 2, 7)),
         compare_seconds=random.choice((1.0, 4.0, 60.0)),
         replay_seconds=random.choice((3.0, 20.0, 3600.0)),
+        fault_rate=rate(0.4, 0.15),
+        calm_rate=rate(0.6, 0.15),
     )
     return overruled(replace(options, **_of_operators(seed, options)), changes or {})
 

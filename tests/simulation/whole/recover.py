@@ -59,7 +59,8 @@ class Recoveries:
         for controller in self.world.controllers.values():
             self.world.kill(controller, power=self._random.random() < 0.5)
             controller.life += 1  # nobody else starts it
-            controller.disk.free = None
+            controller.disk.free = controller.disk.fails_at = None
+            controller.disk.is_read_only = False
 
     def _start_all(self) -> None:
         for controller in self.world.controllers.values():

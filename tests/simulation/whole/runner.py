@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from tests.simulation.whole import planted_operators  # noqa: F401 - registers its bugs
+from tests.simulation.whole import planted_operators, planted_rules  # noqa: F401 - they register more bugs
 from tests.simulation.whole.options import Options, expand
 from tests.simulation.whole.planted import LIKELIER, planted
 from tests.simulation.whole.world import Outcome, simulate

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.controller.quorum_target import KEY, target_of
-from migrator.image.digest import MODULUS, digest, digest_steps
-from migrator.image.loader import ImageLoader
-from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.model import MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
 from migrator.raft import effects as fx
@@ -23,10 +22,14 @@ from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.batch import Batch
 from migrator.records.metadata import ConfigRecord
 from migrator.records.uuid import ZERO_UUID
-from migrator.supervision import FailureBook
+from migrator.supervision import FailureBook, TaskFailures
 from tests.simulation.invariants import Violation as CoreViolation
 from tests.simulation.sightings import Sightings
+from tests.simulation.whole.breach import Violation, check
+from tests.simulation.whole.claims import Claims, Inside
+from tests.simulation.whole.committed import Committed, GivenUp, Hashed, written
 from tests.simulation.whole.machine import SimulatedMachine
+from tests.simulation.whole.replays import check_image
 from tests.simulation.whole.writes import PROOFS, Claim
 
 if TYPE_CHECKING:
@@ -34,35 +37,8 @@ if TYPE_CHECKING:
     from tests.simulation.whole.world import World
 
 
-class Violation(Exception):  # noqa: N818 - as in the simulation of the core
-    """A rule is broken."""
-
-    def __init__(self, rule: str, what: str) -> None:
-        super().__init__(f"{rule}: {what}")
-        self.rule = rule
-
-
-def check(rule: str, holds: object, what: str) -> None:
-    if not holds:
-        raise Violation(rule, what)
-
-
-@dataclass
-class Hashed:
-    """An image with its digest, which follows it by what differs from the image before: from the empty one on, so that
-    the first image of a life, and one that a snapshot brings, are hashed as a whole."""
-
-    image: MetadataImage = EMPTY_IMAGE
-    digest: int = 0
-
-    def follow(self, image: MetadataImage) -> None:
-        self.digest = (self.digest + sum(digest_steps(self.image, image))) % MODULUS
-        self.image = image
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing has been written into what images share."""
-        return self.digest == digest(self.image)
+REFUSED = frozenset(("StorageError", "NoSpaceError", "OperatorError"))
+"""What a task ends with when the disk refuses."""
 
 
 @dataclass
@@ -70,67 +46,15 @@ class Shadow:
     """Of one life of a controller: what was seen of it so far."""
 
     core: NodeCore
+    inside: Inside
     role: Role = Role.UNATTACHED
     epoch: int = 0
     high_watermark: int = 0
     checked_to: int = -1
     """Up to here its log is the committed one."""
     published: Hashed = field(default_factory=Hashed)
-
-
-@dataclass
-class Committed:
-    """What was ever committed, as the first who said so had it."""
-
-    batches: list[tuple[int, int, int]] = field(default_factory=list)
-    """First offset, checksum, epoch."""
-    ends: list[int] = field(default_factory=list)
-    targets: set[str] = field(default_factory=lambda: {""})
-    """Of voters, that were ever set; empty for none."""
-    image: Hashed = field(default_factory=Hashed)
-    """What a replay comes to."""
-    images: dict[int, MetadataImage] = field(default_factory=dict)
-    """By last offset, at the ends of batches outside of transactions."""
-    digests: dict[int, int] = field(default_factory=dict)
-    """Of these."""
-    claims: set[Claim] = field(default_factory=set)
-    """What its records prove of what the client has asked for."""
-    loader: ImageLoader = field(default_factory=lambda: ImageLoader(EMPTY_IMAGE))
-
-    @property
-    def end(self) -> int:
-        return self.ends[-1] if self.ends else 0
-
-    def up_to(self, offset: int) -> Committed:
-        """What is in front of an offset, which is the end of a batch outside of transactions. Of what was claimed,
-        all: nobody is told again that it is written."""
-        count = bisect_right(self.ends, offset)
-        images = {at: image for at, image in self.images.items() if at < offset}
-        hashed = Hashed()
-        if images:
-            hashed.follow(images[max(images)])
-        return Committed(
-            self.batches[:count],
-            self.ends[:count],
-            targets=set(self.targets),
-            image=hashed,
-            images=images,
-            digests={at: self.digests[at] for at in images},
-            claims=set(self.claims),
-            loader=ImageLoader(hashed.image),
-        )
-
-
-@dataclass(frozen=True)
-class GivenUp:
-    """A replica that was given up: what its own quorum has committed, and the epoch that it must never hear of."""
-
-    committed: Committed
-    epoch: int
-
-
-def _written(batch: Batch) -> tuple[int, int, int]:
-    return batch.header.base_offset, batch.header.crc, batch.header.leader_epoch
+    is_replay_due: bool = True
+    """At a start and at each change of who leads, as soon as all of the log is applied."""
 
 
 class Watch:
@@ -139,8 +63,11 @@ class Watch:
     def __init__(self, world: World) -> None:
         self.world = world
         self.committed = Committed()
+        self.claims = Claims(world)
         self.leaders: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
+        self._synced: dict[int, int] = {}
+        """Up to where the log of each was durable, as it said, when its process ended."""
         self._shadows: dict[int, Shadow] = {}
         self._voters = frozenset(ReplicaKey(node_id, ZERO_UUID) for node_id in world.first_voters)
         self._only_validated: set[Claim] = set()
@@ -164,10 +91,14 @@ class Watch:
     def started(self, controller: Controller) -> None:
         """Its process begins."""
 
-    def booted(self, controller: Controller, core: NodeCore) -> None:
-        self._shadows[controller.node_id] = Shadow(core)
+    def booted(self, controller: Controller, inside: Inside) -> None:
+        core = inside.core
+        self._shadows[controller.node_id] = Shadow(core, inside)
         core.image_comparison.listeners.append(lambda text: self._disagreements.append(f"{controller.name}: {text}"))
         self._watch_core(core.quorum._core)
+        end, synced = core.storage.log.end_offset(), self._synced.get(controller.node_id, 0)
+        check("what_is_synced_is_there_at_the_next_start", end >= synced, f"{controller.name}: {synced}, now {end}")
+        self.claims.booted(controller, inside)
 
     def _watch_core(self, raft: RaftNode) -> None:
         """What it sees of its leader; a rule that breaks within its step is told when the step is over."""
@@ -191,12 +122,26 @@ class Watch:
         raft.step = step  # type: ignore[method-assign]
 
     def stopped(self, controller: Controller) -> None:
-        self._shadows.pop(controller.node_id, None)
+        shadow = self._shadows.pop(controller.node_id, None)
+        if shadow is None:
+            return
+        if shadow.role is Role.LEADER:
+            self.claims.leads_no_longer(shadow.epoch)
+        log_end = shadow.core.storage.log.end_offset()
+        self._synced[controller.node_id] = min(shadow.core.quorum._core._quorum.synced_end, log_end)
+        self.claims.process_gone(controller.node_id, shadow.inside)
+
+    def core_of(self, node_id: int) -> NodeCore | None:
+        """While it runs and is booted."""
+        shadow = self._shadows.get(node_id)
+        return None if shadow is None else shadow.core
 
     def disk_replaced(self, controller: Controller) -> None:
         """It knows nothing any more of the epochs that it has seen."""
         self._epochs.pop(controller.node_id, None)
         self._given_up.pop(controller.node_id, None)
+        self._synced.pop(controller.node_id, None)
+        self.claims.disk_replaced(controller)
 
     def recovered(self, survivor: Controller, batches: list[Batch], lost: frozenset[ReplicaKey]) -> None:
         """The survivor's log is the quorum's from now on, all of it. What was committed and is not in it is lost; those
@@ -204,7 +149,7 @@ class Watch:
         old, epoch = self.committed, batches[-1].header.leader_epoch
         known = {first: (first, crc, epoch) for first, crc, epoch in old.batches}
         start = next(
-            (at for at in map(_written, batches) if at[0] >= old.end or known.get(at[0]) != at), _written(batches[-1])
+            (at for at in map(written, batches) if at[0] >= old.end or known.get(at[0]) != at), written(batches[-1])
         )[0]
         self.committed = old.up_to(start)
         self.refused |= lost
@@ -216,16 +161,21 @@ class Watch:
         for batch in batches:
             self._is_committed(survivor, batch)
 
-    def _committed_by(self, node_id: int) -> Committed:
+    def is_apart(self, controller: Controller) -> bool:
+        """Whether it was given up, or follows those who were: its leaders are others."""
+        return controller.is_given_up or controller.node_id in self._given_up
+
+    def committed_by(self, node_id: int) -> Committed:
         """What the quorum has committed that a controller belongs to."""
         return self._given_up[node_id].committed if node_id in self._given_up else self.committed
 
     def ended(self, controller: Controller, machine: SimulatedMachine, error: BaseException | None) -> None:
         """By itself: after an order, or because its disk fails."""
         world = self.world
+        if isinstance(error, Violation):
+            raise error
         if error is not None:
-            may_fail = controller.disk.free is not None or machine.fails_syncs or not machine.is_alive
-            check("nobody_stops_itself", may_fail, f"{controller.name} stopped: {error!r}")
+            check("nobody_stops_itself", machine.was_refused, f"{controller.name} stopped: {error!r}")
             world.count("stops for a failed disk")
         else:
             check("nobody_stops_itself", controller.is_stopping, f"{controller.name} stopped without an order")
@@ -236,6 +186,7 @@ class Watch:
             check("a_stop_leaves_nothing", not machine.open_files, f"{controller.name} left {machine.open_files} files")
             listening = [at for at, sock in world.network.listening.items() if sock.machine is machine]
             check("a_stop_leaves_nothing", not listening, f"{controller.name} still listens on {listening}")
+            self.claims.stopped(controller, machine)
         world.chaos.ended(controller)
 
     def after_event(self, machine: SimulatedMachine | None) -> None:
@@ -250,7 +201,7 @@ class Watch:
             return
         if machine.complaints:
             raise Violation("nothing_unexpected_is_raised", f"{machine.name}: {machine.complaints}")
-        if failed := machine.own(FailureBook).read():
+        if failed := _failed(machine):
             raise Violation("nothing_unexpected_is_raised", f"{machine.name}: tasks failed: {failed}")
         shadow = self._shadows.get(machine.number)
         if shadow is not None and machine.is_alive:
@@ -263,6 +214,9 @@ class Watch:
         role, epoch = quorum.role, quorum.epoch
         if (role, epoch) != (shadow.role, shadow.epoch):
             self._role(controller, shadow, role, epoch)
+        if shadow.is_replay_due and not controller.is_ending and shadow.core.metadata.is_caught_up:
+            shadow.is_replay_due = False
+            self._check_image(controller, shadow)
         if quorum.high_watermark != shadow.high_watermark:
             self._high_watermark(controller, shadow, quorum.high_watermark)
         published = shadow.core.metadata.published
@@ -272,13 +226,18 @@ class Watch:
     def _role(self, controller: Controller, shadow: Shadow, role: Role, epoch: int) -> None:
         known = self._epochs.get(controller.node_id, 0)
         check("epochs_never_fall", epoch >= known, f"{controller.name} was in epoch {known}, and is in {epoch}")
-        if controller.disk.free is None:  # else it may be that the disk does not take it, and nobody hears of it
+        if not _was_refused(controller):  # else it may be that the disk does not take it, and nobody hears of it
             self._epochs[controller.node_id] = epoch
         self.world.trace(f"{controller.name} is {role.value} in epoch {epoch}")
         if shadow.role is Role.LEADER and role is Role.RESIGNED:
             refused = shadow.core.quorum.refusals.count
-            may_refuse = not refused or controller.disk.free is not None
-            check("a_leaders_own_records_fit", may_refuse, f"{controller.name}: its log refused them")
+            check(
+                "a_leaders_own_records_fit",
+                not refused or _was_refused(controller),
+                f"{controller.name}: its log refused them",
+            )
+        if shadow.role is Role.LEADER:
+            self.claims.leads_no_longer(shadow.epoch)
         given_up = self._given_up.get(controller.node_id)
         if given_up is not None:
             check(
@@ -288,10 +247,13 @@ class Watch:
             )
         if role is Role.LEADER:
             self.world.count("elections" if given_up is None else "elections among the given-up")
+            if given_up is None:
+                self.claims.elected(epoch)
+            shadow.is_replay_due = True
             leader = self.leaders.setdefault(epoch, controller.node_id)
             check("one_leader_an_epoch", leader == controller.node_id, f"{controller.node_id} and {leader} in {epoch}")
             end = controller.in_process(shadow.core.storage.log.end_offset)
-            committed = self._committed_by(controller.node_id).end
+            committed = self.committed_by(controller.node_id).end
             check("a_leader_has_all", end >= committed, f"{controller.name} ends at {end} < {committed}")
             self._check_whole(controller.name, shadow.published)
         shadow.role, shadow.epoch = role, epoch
@@ -318,12 +280,12 @@ class Watch:
                 shadow.checked_to = batch.header.next_offset
 
     def _is_committed(self, controller: Controller, batch: Batch) -> None:
-        header, written = batch.header, _written(batch)
+        header, found = batch.header, written(batch)
         if self._has_strayed(controller, batch):
             return
-        known = self._committed_by(controller.node_id)
+        known = self.committed_by(controller.node_id)
         if header.base_offset == known.end:
-            known.batches.append(written)
+            known.batches.append(found)
             known.ends.append(header.next_offset)
             before = known.loader.published
             replay(known.loader, batch)
@@ -338,9 +300,7 @@ class Watch:
             return
         index = bisect_left(known.batches, (header.base_offset, 0, 0))
         there = known.batches[index] if index < len(known.batches) else None
-        check(
-            "what_is_committed_is_the_same_everywhere", there == written, f"{controller.name}: {written}, not {there}"
-        )
+        check("what_is_committed_is_the_same_everywhere", there == found, f"{controller.name}: {found}, not {there}")
 
     def _has_strayed(self, controller: Controller, batch: Batch) -> bool:
         """Whether a controller that is new in the quorum has followed those who were given up: then an operator formats
@@ -357,12 +317,16 @@ class Watch:
     def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
         shadow.published.follow(image)
         offset = image.provenance.offset
-        true = self._committed_by(controller.node_id).digests.get(offset)
+        true = self.committed_by(controller.node_id).digests.get(offset)
         check(
             "the_image_is_a_replay_of_the_log",
             true is None or shadow.published.digest == true,
             f"{controller.name} publishes at offset {offset} another image than the log has",
         )
+
+    def _check_image(self, controller: Controller, shadow: Shadow) -> None:
+        committed = self.committed_by(controller.node_id)
+        controller.in_process(partial(check_image, controller.name, shadow.core, committed))
 
     def _check_whole(self, name: str, hashed: Hashed) -> None:
         """The long way, now and then: digests that follow do not see what is written into a part that images share."""
@@ -441,7 +405,7 @@ class Watch:
         world = self.world
         leaders = [node_id for node_id, shadow in self._of_the_quorum().items() if shadow.role is Role.LEADER]
         if len(leaders) != 1:
-            return f"the leaders are {leaders}: {self._roles()}"
+            return f"the leaders are {leaders}: {self.roles()}"
         leader = self._shadows[leaders[0]].core
         if leader.controller.epoch is None:
             return f"controller {leaders[0]} leads and is not active"
@@ -452,7 +416,7 @@ class Watch:
             if shadow is None:
                 return f"{controller.name} does not run"
             if shadow.core.quorum.leader_id != leaders[0]:
-                return f"{controller.name} follows {shadow.core.quorum.leader_id}: {self._roles()}"
+                return f"{controller.name} follows {shadow.core.quorum.leader_id}: {self.roles()}"
             if shadow.published.image.provenance.offset + 1 < self.committed.end - 50:
                 return (
                     f"{controller.name} is at {shadow.published.image.provenance.offset}, not at {self.committed.end}"
@@ -463,7 +427,7 @@ class Watch:
             return f"the voters are {sorted(map(str, self.voter_keys()))}, and shall be {sorted(map(str, target))}"
         return ""
 
-    def _roles(self) -> dict[int, tuple[str, int, int | None]]:
+    def roles(self) -> dict[int, tuple[str, int, int | None]]:
         return {
             node_id: (shadow.role.value, shadow.epoch, shadow.core.quorum.leader_id)
             for node_id, shadow in self._shadows.items()
@@ -473,7 +437,7 @@ class Watch:
         """A controller has told the client that this is written."""
         self.world.count("acknowledged writes")
         self.world.count(f"acknowledged: {claim[0]}")
-        if claim not in self._committed_by(node_id).claims:
+        if claim not in self.committed_by(node_id).claims:
             self._lost.append(claim)
 
     def validated(self, claim: Claim) -> None:
@@ -487,11 +451,27 @@ class Watch:
 
     def retargeted(self, target: str, node_id: int) -> None:
         """A controller has told the operator that this is the target of the voters."""
-        if target not in self._committed_by(node_id).targets:
+        if target not in self.committed_by(node_id).targets:
             self._lost.append(f"the target {target or 'none'}")
 
     def at_the_end(self) -> None:
-        """Images hold what they held."""
+        """Images hold what they held, and everybody has the image of its log."""
         self._check_whole("the replay", self.committed.image)
         for node_id, shadow in self._shadows.items():
-            self._check_whole(self.world.controllers[node_id].name, shadow.published)
+            controller = self.world.controllers[node_id]
+            self._check_whole(controller.name, shadow.published)
+            if not controller.is_ending and shadow.core.metadata.is_caught_up:
+                self._check_image(controller, shadow)
+
+
+def _failed(machine: SimulatedMachine) -> Mapping[str, TaskFailures]:
+    """Tasks, but for those that a disk stops."""
+    failed = machine.own(FailureBook).read()
+    if failed and machine.was_refused:
+        return {name: failures for name, failures in failed.items() if failures.last_error not in REFUSED}
+    return failed
+
+
+def _was_refused(controller: Controller) -> bool:
+    """By its disk, in this life."""
+    return controller.machine is None or controller.machine.was_refused

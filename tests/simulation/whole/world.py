@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from random import Random
 
 from migrator.node import image_proof
-from migrator.node.core import NodeCore
 from migrator.raft.voter_set import VoterSet
+from tests.simulation.whole.breach import Violation, check
 from tests.simulation.whole.brokers import FIRST_ID, Broker
 from tests.simulation.whole.chaos import Chaos
+from tests.simulation.whole.claims import Inside
 from tests.simulation.whole.client import Client
 from tests.simulation.whole.controller import Controller
 from tests.simulation.whole.disk import SimulatedDisk
@@ -28,12 +29,14 @@ from tests.simulation.whole.reconfigure import Reconfigurations
 from tests.simulation.whole.recover import Recoveries
 from tests.simulation.whole.upgrades import Upgrades
 from tests.simulation.whole.voters import first_voters
-from tests.simulation.whole.watch import Violation, Watch, check
+from tests.simulation.whole.watch import Watch
 
 TURNS_A_SECOND_MAX = 40_000
 """A loop that turns more often, in the world's time, is busy with nothing."""
 KEPT: list[World] = []
 """Of this process; what is in them is never freed."""
+IDLE_SECONDS = 5.0
+"""Within so long all that was asked for is answered, or given up."""
 SETTLING_SECONDS = 25.0
 """Within so long after the last fault everybody agrees again."""
 
@@ -191,8 +194,8 @@ class World:
         self.trace(f"{controller.name} starts, life {controller.life}")
         self.watch.started(controller)
 
-    def booted(self, controller: Controller, core: NodeCore) -> None:
-        self.watch.booted(controller, core)
+    def booted(self, controller: Controller, inside: Inside) -> None:
+        self.watch.booted(controller, inside)
 
     def ended(self, controller: Controller, machine: SimulatedMachine, error: BaseException | None) -> None:
         """The process has ended by itself."""
@@ -235,6 +238,7 @@ class World:
         self.client.start()
         for broker in self.brokers:
             broker.start()
+        self.watch.claims.begin()
 
     def run(self) -> None:
         """Faults, then peace; every rule is looked at all the time.
@@ -253,6 +257,10 @@ class World:
             raise Violation("a_majority_that_can_talk_agrees", self.watch.why_not_agreed())
         self.client.is_done = True
         self.run_for(1.0)
+        claims = self.watch.claims
+        if not self.majority_is_lost and not self.run_until(lambda: not claims.why_busy(), self.now + IDLE_SECONDS):
+            raise Violation("what_waits_is_gone_when_idle", claims.why_busy())
+        self.watch.at_the_end()
         self.chaos.is_over = True
         self._stop_everybody()
 

@@ -1,0 +1,85 @@
+"""What was ever committed, for the rules that compare: batches, images, and what they prove."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from migrator.image.digest import MODULUS, digest, digest_steps
+from migrator.image.loader import ImageLoader
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.records.batch import Batch
+from tests.simulation.whole.writes import Claim
+
+
+@dataclass
+class Hashed:
+    """An image with its digest, which follows it by what differs from the image before: from the empty one on, so that
+    the first image of a life, and one that a snapshot brings, are hashed as a whole."""
+
+    image: MetadataImage = EMPTY_IMAGE
+    digest: int = 0
+
+    def follow(self, image: MetadataImage) -> None:
+        self.digest = (self.digest + sum(digest_steps(self.image, image))) % MODULUS
+        self.image = image
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing has been written into what images share."""
+        return self.digest == digest(self.image)
+
+
+@dataclass
+class Committed:
+    """What was ever committed, as the first who said so had it."""
+
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+    """First offset, checksum, epoch."""
+    ends: list[int] = field(default_factory=list)
+    targets: set[str] = field(default_factory=lambda: {""})
+    """Of voters, that were ever set; empty for none."""
+    image: Hashed = field(default_factory=Hashed)
+    """What a replay comes to."""
+    images: dict[int, MetadataImage] = field(default_factory=dict)
+    """By last offset, at the ends of batches outside of transactions."""
+    digests: dict[int, int] = field(default_factory=dict)
+    """Of these."""
+    claims: set[Claim] = field(default_factory=set)
+    """What its records prove of what the client has asked for."""
+    loader: ImageLoader = field(default_factory=lambda: ImageLoader(EMPTY_IMAGE))
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def up_to(self, offset: int) -> Committed:
+        """What is in front of an offset, which is the end of a batch outside of transactions. Of what was claimed,
+        all: nobody is told again that it is written."""
+        count = bisect_right(self.ends, offset)
+        images = {at: image for at, image in self.images.items() if at < offset}
+        hashed = Hashed()
+        if images:
+            hashed.follow(images[max(images)])
+        return Committed(
+            self.batches[:count],
+            self.ends[:count],
+            targets=set(self.targets),
+            image=hashed,
+            images=images,
+            digests={at: self.digests[at] for at in images},
+            claims=set(self.claims),
+            loader=ImageLoader(hashed.image),
+        )
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A replica that was given up: what its own quorum has committed, and the epoch that it must never hear of."""
+
+    committed: Committed
+    epoch: int
+
+
+def written(batch: Batch) -> tuple[int, int, int]:
+    return batch.header.base_offset, batch.header.crc, batch.header.leader_epoch
