@@ -108,14 +108,14 @@ class Chaos:
         running = [node for node in world.nodes.values() if node.raft is not None]
         leaders = [node for node in running if node.raft and node.raft.role is Role.LEADER]
         node = self._random.choice(leaders if leaders and self._random.random() < 0.7 else running or [None])
-        if node is not None:
+        others = [other for other in world.nodes if node is not None and other != node.node_id]
+        if node is not None and others:
             world.count("doors closed")
-            others = [other for other in world.nodes if other != node.node_id]
-            others = self._random.sample(
-                others, self._random.choice((1, 1, self._random.randint(1, len(others)), len(others)))
+            to = self._random.sample(
+                others, self._random.choice((1, self._random.randint(1, len(others)), len(others)))
             )
-            world.doors.close(node, others)
-            self._later(lambda: world.doors.open(node, others), self._random.choice((60, 200, 600)))
+            world.doors.close(node, to)
+            self._later(lambda: world.doors.open(node, to), self._random.choice((60, 200, 600)))
 
     def _pause(self) -> None:
         """SIGSTOP: the process misses its time, then hears everything at once."""

@@ -49,6 +49,10 @@ class History:
         """Whom a voter voted for first in an epoch, ``candidate`` if nobody."""
         return self.votes.setdefault((voter, epoch), candidate)
 
+    def forget_votes(self, voter: ReplicaKey) -> None:
+        """A voter begins anew, in a quorum that is new."""
+        self.votes = {key: candidate for key, candidate in self.votes.items() if key[0] != voter}
+
     def writing_of(self, batch: Batch, previous_epoch: int) -> tuple[int, int]:
         """What was written first at this offset in this epoch: the batch's key, and the epoch of the record before."""
         return self.written.setdefault((batch.base_offset, batch.epoch), (batch.key, previous_epoch))

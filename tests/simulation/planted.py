@@ -38,7 +38,7 @@ BUGS: dict[str, Callable[[], Patches]] = dict(VOTER_BUGS)
 
 VOTERS_CHANGE = {"dynamic": "yes"}
 BY_HAND = {"dynamic": "yes", "change_rate": "20", "journey": "random", "spares": "2"}
-DOORS_CLOSE = {"door_rate": "4"}
+DOORS_CLOSE = {"door_rate": "4", "barred": "no"}
 DISKS_ARE_LOST = {"dynamic": "no", "barred": "no", "disk_loss_rate": "1", "disk_losses_at_once": "2", "crash_rate": "4"}
 LIKELIER: dict[str, dict[str, str]] = {
     "answer_of_the_leader_leaves_the_evidence": DOORS_CLOSE,

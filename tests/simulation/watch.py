@@ -122,8 +122,10 @@ def change(node: SimulatedNode, voters: VoterSet) -> None:
 
 
 def takes_quorum_for_new(node: SimulatedNode) -> None:
-    """Every voter has said that its log is empty."""
+    """Every voter has said that its log is empty. A vote that went with a lost disk has elected nobody who is left."""
     check(rules.new_quorum_has_lost_nothing, node.committed_at_boot)
+    if node.key in node.world.lost:
+        node.world.history.forget_votes(node.key)
     node.disk.must_fetch_first = False
 
 
