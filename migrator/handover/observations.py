@@ -12,13 +12,13 @@ from migrator.values import value
 class ObservedQuorum:
     """``leader_id`` None: nobody leads, or nobody can be asked. ``finished``: whether the committed metadata say that
     the migration is over, or never was; None: unknown. ``level`` is the finalized metadata.version, 0 unknown.
-    ``target``: of a reassignment, empty without one."""
+    ``target``: of a reassignment, empty without one, None unknown."""
 
     voters: Mapping[int, ControllerSeen]
     leader_id: int | None = None
     finished: bool | None = None
     level: int = 0
-    target: str = ""
+    target: str | None = ""
 
     def is_up(self, node_id: int) -> bool:
         """Whether a voter answers and has everything that is committed."""

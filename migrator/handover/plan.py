@@ -126,6 +126,8 @@ def _joined(voter: ControllerSeen, quorum: ObservedQuorum) -> HandoverStep:
 def _stop(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
     if quorum.finished is None and not node.directory.finished:
         return _wait(node, "no controller answers whether the migration is finished")
+    if quorum.leader_id is not None and quorum.target is None:
+        return _wait(node, "nobody says whether the voters are being reassigned: the metadata log is still being read")
     missing = quorum.missing(node.node_id)
     if wanted.way is Way.ROLLING and (missing or quorum.leader_id is None):
         names = ", ".join(map(str, missing)) or "all"

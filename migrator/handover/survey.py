@@ -36,7 +36,7 @@ class Survey:
             leader_id=None if look.seen is None else look.seen.leader_id,
             finished=self._finished,
             level=self._level,
-            target=look.seen.target or "" if look.seen else "",
+            target=None if look.seen is None else look.seen.target,
         )
 
     async def cluster_id(self) -> str:

@@ -362,7 +362,9 @@ class MetadataLog:
             and run.base_timestamp - first_ms < self._limits.segment_ms
         ):
             return last
-        last.sync()
+        with self._sync_lock:  # Linux tells an error of an fsync once, and the thread that syncs may have been told
+            self._require_usable()
+            last.sync()
         self._add_segment(last.next_offset)
         return self._segments[-1]
 

@@ -160,6 +160,7 @@ class MetadataRuntime:
         self._committed = OffsetWaiters()
         self._mark: tuple[int, Callable[[MetadataImage], None]] | None = None
         self.subscribers: list[Subscriber] = []
+        self.on_known: Callable[[], None] = lambda: None
 
     @property
     def image(self) -> MetadataImage:
@@ -264,6 +265,8 @@ class MetadataRuntime:
     def truncated(self, offset: int) -> None:
         """The log now ends at ``offset``."""
         is_ahead = self._loader.end_offset > offset
+        if is_ahead:
+            self._work = None  # what is being made of the image of before; `_advance` begins anew with the present one
         self._load_end = min(self._load_end, offset)
         self._go_on_from(self._loader.truncate(offset) if is_ahead else min(self._taken, offset))
         self._wake()
@@ -365,6 +368,8 @@ class MetadataRuntime:
             self._gauge.count(Work.RECORDS, TURN_RECORDS)
             if next(self._work, _DONE) is _DONE:
                 self._work = None
+                if self._is_followed:
+                    self.on_known()
             self._settle(TURN_RECORDS)
             return True
         backlog = self._loader.backlog

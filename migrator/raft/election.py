@@ -227,6 +227,8 @@ def handle_end(quorum: Quorum, context: Hashable, request: EndQuorumEpochRequest
         error = ErrorCode.invalid_voter_key
     if error == ErrorCode.none:
         learn(quorum, request.leader_epoch, request.leader_id)
+        if isinstance(quorum.state, Prospective) and quorum.state.early_of is not None:
+            quorum.give_up_prospects(quorum.state)  # the leader itself asks for an election
         if isinstance(quorum.state, Follower):
             _expect_election(quorum, quorum.state, request.preferred_successors)
     quorum.reply(context, request, responses.end(quorum, error))

@@ -188,7 +188,7 @@ def fetch_request(quorum: Quorum) -> FetchRequest:
         leader_epoch=quorum.epoch,
         fetch_offset=end.offset,
         last_fetched_epoch=end.epoch,
-        max_wait_ms=config.fetch_max_wait_ms,
+        max_wait_ms=0 if quorum.departure.is_connection_lost else config.fetch_max_wait_ms,
         max_bytes=config.fetch_max_bytes,
         replica_directory_id=config.directory_id,
     )

@@ -204,11 +204,15 @@ class QuorumEyes:
     def _learn(self, answer: Any) -> None:
         """Where voters are that the settings do not name; theirs count where they do."""
         told = {
-            node.node_id: ListenerEndpoint(node.listeners[0].name, node.listeners[0].host, node.listeners[0].port)
-            for node in getattr(answer, "nodes", ())
-            if node.listeners
+            node.node_id: self._own_listener(node.listeners) for node in getattr(answer, "nodes", ()) if node.listeners
         }
         self._endpoints = {**told, **self._named}
+
+    def _own_listener(self, listeners: Any) -> ListenerEndpoint:
+        """The one that the settings say how to log in at, whatever its place in an answer."""
+        name = self._settings.controller_listeners[0]
+        at = next((at for at in listeners if at.name == name), listeners[0])
+        return ListenerEndpoint(at.name, at.host, at.port)
 
     async def _describe_one(self, at: ListenerEndpoint) -> Any:
         async with self._connected(at) as client:

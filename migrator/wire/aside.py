@@ -67,7 +67,6 @@ class Lanes:
         two seconds for them.
     :ivar own_logins: for logins of our own: an identity provider may have to be asked for a token.
     :ivar proofs: for logins that take long; others do not wait for them.
-    :ivar published_keys: for what an identity provider publishes.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,13 @@ class Lanes:
         self.without_rights = Lane("messages-without-rights")
         self.own_logins = Lane("own-logins")
         self.proofs = Lane("proofs")
-        self.published_keys = Lane("jwks")
+        self._of_providers: list[Lane] = []
+
+    def of_provider(self) -> Lane:
+        """A lane of its own for the published keys of one identity provider: one that does not answer keeps out nobody
+        but those that it vouches for."""
+        self._of_providers.append(lane := Lane("jwks"))
+        return lane
 
     def of_size(self, size: int = 0) -> Lane:
         """Where a message of so many bytes is worked on."""
@@ -84,8 +89,8 @@ class Lanes:
 
     async def close(self) -> None:
         """End the threads, after the work that they have begun. Nobody may ask for more."""
-        for lane in vars(self).values():
-            await asyncio.to_thread(lane.close)
+        lanes = [lane for lane in vars(self).values() if isinstance(lane, Lane)]
+        await asyncio.gather(*(asyncio.to_thread(lane.close) for lane in (*lanes, *self._of_providers)))
 
 
 def lanes() -> Lanes:

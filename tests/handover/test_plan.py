@@ -65,6 +65,13 @@ def test_nothing_is_begun_while_the_voters_are_reassigned(wanted: Handover) -> N
 
 
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
+def test_nothing_is_stopped_while_nobody_says_whether_the_voters_are_reassigned(wanted: Handover) -> None:
+    found = step(replace(quorum(OURS, OURS, OURS), target=None), wanted)
+    assert found.action is Action.WAIT
+    assert "being reassigned" in found.why
+
+
+@pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
 @pytest.mark.parametrize("programs", list(itertools.product((OURS, STOCK, AWAY), repeat=3)))
 def test_nothing_is_begun_before_the_end_of_the_migration(
     programs: tuple[ControllerProgram | None, ...], wanted: Handover

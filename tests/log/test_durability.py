@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import errno
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -176,3 +180,42 @@ def test_what_an_fsync_has_failed_for_is_durable_before_the_next_process_counts_
         assert counted == 2
         machine.lose_power(log.directory)
         assert MetadataLog.open(tmp_path).end_offset() == counted
+
+
+class TellsOnce(Machine):
+    """An fsync that fails tells its error to one caller, as Linux does for each open file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails = False
+        self.has_failed, self.is_told = threading.Event(), threading.Event()
+
+    def sync(self, descriptor: int) -> None:
+        if not self.fails:
+            return super().sync(descriptor)
+        self.fails = False
+        self.has_failed.set()
+        self.is_told.wait()
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_no_segment_follows_one_whose_fsync_fails_in_that_moment(tmp_path: Path) -> None:
+    """Only the last segment is written again at the next start."""
+    machine = TellsOnce()
+    with running_on(machine):
+        log = MetadataLog.open(tmp_path, limits=LogLimits(segment_bytes=2 * len(batch(0)) + 5))
+        log.append(batch(0))
+        log.sync()
+        log.append(batch(1))
+        machine.fails = True
+        with ThreadPoolExecutor(2) as threads:
+            synced = threads.submit(contextvars.copy_context().run, log.sync)
+            machine.has_failed.wait()
+            appended = threads.submit(contextvars.copy_context().run, log.append, batch(2))
+            wait((appended,), timeout=0.2)
+            machine.is_told.set()
+            for failed in (synced.exception(), appended.exception()):
+                assert isinstance(failed, StorageError)
+        assert len(list(log.directory.glob("*.log"))) == 1
+        with suppress(StorageError):
+            log.close()

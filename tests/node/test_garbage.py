@@ -69,12 +69,6 @@ async def test_only_a_copy_is_frozen_not_what_comes_in_daily_use(
     monkeypatch.setattr(metadata, "FREEZE_RECORDS", FREEZE_RECORDS)
     log = Log()
     log.append([FeatureLevelRecord("metadata.version", LEVEL)])
-    if in_transaction:
-        log.append([BeginTransactionRecord("copy")])
-    for _ in range(10 * FREEZE_RECORDS):
-        log.append([NoOpRecord()])
-    if in_transaction:
-        log.append([EndTransactionRecord()])
     runtime = MetadataRuntime(
         lambda _: (_ for _ in ()).throw(AssertionError),
         log.read,
@@ -83,7 +77,16 @@ async def test_only_a_copy_is_frozen_not_what_comes_in_daily_use(
         on_failure=lambda error: pytest.fail(str(error)),
         gauge=TurnGauge(),
     )
+    runtime.appended()
+    async with asyncio.timeout(30):
+        await runtime.caught_up()
     gc.unfreeze()
+    if in_transaction:
+        log.append([BeginTransactionRecord("copy")])
+    for _ in range(10 * FREEZE_RECORDS):
+        log.append([NoOpRecord()])
+    if in_transaction:
+        log.append([EndTransactionRecord()])
     runtime.appended()
     async with asyncio.timeout(30):
         await runtime.caught_up()

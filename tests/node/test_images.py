@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from migrator import turns
 from migrator.errors import require
 from migrator.image.loader import ImageLoader
-from migrator.image.model import EMPTY_IMAGE, ImageDelta, MetadataImage
+from migrator.image.model import EMPTY_IMAGE, Changes, ImageDelta, MetadataImage
 from migrator.image.replay import replay, snapshot_image
 from migrator.node.metadata import MetadataRuntime
 from migrator.observe.loop_health import TurnGauge
@@ -108,6 +108,28 @@ class Log:
         return loader
 
 
+class Follower:
+    """As the index of a controller: it is made of an image in some turns, and follows the image from then on."""
+
+    def __init__(self) -> None:
+        self.image = EMPTY_IMAGE
+        self.has_begun = False
+        self._follows = False
+
+    def replace(self, image: MetadataImage) -> Iterator[None]:
+        self.has_begun = True
+        yield from (None,) * 3
+        self.image, self._follows = image, True
+
+    def step(self, before: MetadataImage, after: MetadataImage, _: Changes) -> None:
+        if self._follows:
+            assert before is self.image
+            self.image = after
+
+    def leap(self, _before: MetadataImage, _after: MetadataImage) -> None:
+        self._follows = False
+
+
 class ImagesMachine(RuleBasedStateMachine):
     """A node that follows, leads, is truncated, is sent a snapshot and starts again."""
 
@@ -126,11 +148,14 @@ class ImagesMachine(RuleBasedStateMachine):
         self.run(lambda: self.runtime.committed(self.committed))
 
     async def make_runtime(self) -> MetadataRuntime:
+        self.follower = Follower()
         runtime = MetadataRuntime(
             self.log.read_snapshot,
             self.log.read,
             lambda: self.log.end,
-            on_step=lambda *_: None,
+            on_step=self.follower.step,
+            on_leap=self.follower.leap,
+            on_replace=self.follower.replace,
             on_failure=self.failures.append,
             gauge=TurnGauge(),
         )
@@ -247,6 +272,14 @@ class ImagesMachine(RuleBasedStateMachine):
         self.run(lambda: self.runtime.boot(self.log.base, self.log.start, 0), turns)
         self.run(lambda: self.runtime.committed(self.committed))
 
+    @rule(lost=histories, data=st.data())
+    def be_cut_while_the_index_is_made(self, lost: list[list[rec.MetadataRecord]], data: st.DataObject) -> None:
+        self.fetch(lost, 0)
+        self.boot_again(0)
+        while not (self.follower.has_begun or self.failures):
+            self.run(turns=1)
+        self.truncate(data, 0)
+
     @rule()
     def lead(self) -> None:
         """Wait until all is applied, and write."""
@@ -274,6 +307,7 @@ class ImagesMachine(RuleBasedStateMachine):
         if self.runtime.is_caught_up:
             oracle = self.log.replayed(self.committed)
             assert image_rows(self.runtime.image) == image_rows(oracle.speculative)
+            assert self.follower.image is self.runtime.image
             assert self.runtime.published.provenance == oracle.published.provenance
             assert self.runtime.transaction_start == oracle.transaction_start
 

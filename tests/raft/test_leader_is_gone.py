@@ -282,3 +282,37 @@ def test_who_shuts_down_asks_for_no_election() -> None:
     lose(cluster, node_id, leader)
     cluster.wait(ELECTION_MS)
     assert questions(cluster, node_id) == before
+
+
+def test_a_follower_that_reaches_the_leader_again_promises_no_vote_while_its_fetch_waits_for_news() -> None:
+    """Two proxies restart one after the other: at each moment a majority reaches the leader."""
+    cluster, leader = led_cluster(3, asks_for_pre_votes=True)
+    first, second = followers(cluster, leader)
+    epoch = cluster[leader].raft.epoch
+    cluster.wait(700)
+    lose(cluster, first, leader)
+    cluster.wait(130)
+    cluster.kept_apart.discard((first, leader))
+    cluster.wait(120)
+    lose(cluster, second, leader)
+    cluster.wait(400)
+    assert leaders(cluster) == [leader]
+    assert {member.raft.epoch for member in cluster.members.values()} == {epoch}
+
+
+@pytest.mark.parametrize(("voters", "down_ms"), [(2, 130), (3, 600)], ids=["of two", "of three, one dead"])
+def test_a_leader_that_comes_back_while_it_is_asked_about_is_heard(voters: int, down_ms: int) -> None:
+    """It says EndQuorumEpoch: the others need not wait for an election time-out."""
+    cluster, leader = led_cluster(voters, asks_for_pre_votes=True)
+    others = followers(cluster, leader)
+    cluster.cut.update(others[1:])
+    epoch = cluster[leader].raft.epoch
+    cluster.wait(700)
+    cluster.end(leader)
+    cluster.wait(down_ms)
+    assert cluster[others[0]].raft.role is Role.PROSPECTIVE
+    cluster.gone.discard(leader)
+    cluster[leader].boot()
+    cluster[leader].step(ev.Tick())
+    cluster.wait(ELECTION_MS // 2)
+    assert [it for it in leaders(cluster) if cluster[it].raft.epoch > epoch]

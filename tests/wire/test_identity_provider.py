@@ -59,6 +59,16 @@ class Provider:
         assert over.wait(timeout=60)
 
 
+def test_a_provider_that_does_not_answer_holds_up_no_other() -> None:
+    silent, other = Provider(jwk(RSA_KEY)), Provider(jwk(RSA_KEY))
+    for provider in (silent, other):
+        with pytest.raises(NotReadyError):
+            provider.set.fitting("RS256", "one")
+    other.settle()
+    assert other.set.fitting("RS256", "one")
+    silent.settle()
+
+
 def test_keys_are_fetched_again_and_outlive_their_provider() -> None:
     provider = Provider(jwk(RSA_KEY))
     with pytest.raises(NotReadyError):

@@ -47,7 +47,7 @@ class KeySet:
         self._refresh_s = refresh_s
         self._backoff_s = backoff_s
         self._clock = clock
-        self._lane = lanes().published_keys
+        self._lane = lanes().of_provider()
         self._lock = threading.Lock()
         self._fetching = False
         self._keys: tuple[PublicKey, ...] = ()
