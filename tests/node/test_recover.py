@@ -41,7 +41,7 @@ from migrator.records.metadata import BeginTransactionRecord, ClientQuotaRecord,
 from migrator.records.uuid import Uuid
 from migrator.verify.kraft.files import membership_of, read_image
 from tests.apis.support.asking import call
-from tests.node.support.cluster import FOLLOWS, until
+from tests.node.support.cluster import FOLLOWS, IMPATIENT, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 
 STEPS = 5
@@ -221,6 +221,7 @@ async def test_both_sides_say_that_there_are_two_quorums_whoever_starts_first(
     """The lost ones lead each other already when the survivor comes. Their leader only announces itself to it."""
     async with stopped(tmp_path) as cluster:
         recover(cluster)
+        cluster.extra |= IMPATIENT
         lost_ones = [cluster.start(it).quorum for it in (1, 2)]
         await until(lambda: Role.LEADER in {it.role for it in lost_ones}, "the lost ones elect one of them")
         leader = next(it for it in lost_ones if it.role is Role.LEADER)

@@ -48,6 +48,7 @@ class Node:
         coordinator = SimpleNamespace(status=lambda _: SimpleNamespace(state=self.state))
         self.runtime: Any = SimpleNamespace(
             executor=SimpleNamespace(coordinator=coordinator, feed=self.seen.append),
+            note=lambda kind, text, **details: self.seen.append((kind, text, details)),
             note_news=lambda kind, text, **details: self.seen.append((kind, text, details)),
             in_zookeeper=self.in_zookeeper,
             node_id=3001,

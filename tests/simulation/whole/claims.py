@@ -92,10 +92,13 @@ class Claims:
     # What the watch tells.
 
     def elected(self, epoch: int) -> None:
+        """By those who voted for it: once more after a start, if its disk refused to note that it leads."""
         self._elected_at.setdefault(epoch, self._world.now)
+        self._ended_at.pop(epoch, None)
 
     def leads_no_longer(self, epoch: int) -> None:
-        self._ended_at.setdefault(epoch, self._world.now)
+        """Neither it nor its next process, which says for a while who led last."""
+        self._ended_at[epoch] = self._world.now
 
     def booted(self, controller: Controller, inside: Inside) -> None:
         before = self._journals.get(controller.node_id, [])
@@ -103,9 +106,11 @@ class Claims:
         lost = [entry for entry in before if entry not in held]
         check("the_journal_keeps_what_is_durable", not lost, f"{controller.name} lost {lost}, and has {sorted(held)}")
 
-    def process_gone(self, node_id: int, inside: Inside) -> None:
+    def process_gone(self, machine: SimulatedMachine, inside: Inside) -> None:
+        """Whoever dies in the middle of its work may just be writing the last entry."""
         events = [(event.sequence, event.text) for event in inside.journal.after(-1)]
-        self._journals[node_id] = events[: len(events) - len(inside.journal._unwritten)]
+        uncertain = max(len(inside.journal._unwritten), machine.is_working)
+        self._journals[machine.number] = events[: len(events) - uncertain]
 
     def disk_replaced(self, controller: Controller) -> None:
         self._journals.pop(controller.node_id, None)

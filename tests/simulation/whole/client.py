@@ -42,7 +42,6 @@ class Client:
         self._clients: dict[tuple[str, int], KafkaClient] = {}
         self._leader: int | None = None
         self.is_done = False
-        self.running: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self.machine.loop.from_outside(lambda: self.machine.loop.create_task(self._run()))
@@ -51,7 +50,7 @@ class Client:
         options = self.world.options
         if not options.writes:
             return
-        running = self.running
+        running: set[asyncio.Task[None]] = set()
         while not self.is_done:
             await asyncio.sleep(self._random.expovariate(options.writes))
             if len(running) < 20:

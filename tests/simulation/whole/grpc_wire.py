@@ -23,6 +23,7 @@ import grpc.aio
 
 from migrator.config.endpoints import parse_host_port
 from migrator.errors import OperatorError
+from migrator.log.errors import StorageError
 from migrator.machine import machine
 from migrator.rpc.channel import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES
 from migrator.rpc.doorkeeper import Doorkeeper
@@ -362,7 +363,8 @@ class Server:
         except TimeoutError:
             code, text = Status.DEADLINE_EXCEEDED, "Deadline Exceeded"
         except Exception as error:  # noqa: BLE001 - as gRPC does, which logs it
-            self.machine.complaints.append(f"{path}: {traceback.format_exc()}")
+            if not (isinstance(error, StorageError) and self.machine.was_refused):
+                self.machine.complaints.append(f"{path}: {traceback.format_exc()}")
             code, text = Status.UNKNOWN, f"Unexpected {type(error)}: {error}"
         connection.send((number, (code, text)))
 

@@ -19,6 +19,8 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from migrator.wire.frames import FrameStream
+
 if TYPE_CHECKING:
     from tests.simulation.whole.machine import SimulatedMachine
 
@@ -147,7 +149,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if kwargs.get("ssl") is not None:
             raise NotImplementedError("TLS is not simulated")
         protocol = protocol_factory()
-        self._machine.book = protocol._account.book
+        if isinstance(protocol, FrameStream):
+            self._machine.book = protocol._account.book
         return await _attached(sock, protocol)
 
 

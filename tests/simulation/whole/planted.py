@@ -44,11 +44,11 @@ LIKELIER: dict[str, Mapping[str, str]] = {}
 FOUND = {
     "answer_before_commit": 0,
     "half_is_a_majority": 0,
-    "image_is_not_cut_with_the_log": 4,
+    "image_is_not_cut_with_the_log": 1,
     "image_of_one_controller_is_wrong": 0,
     "listener_is_not_closed": 0,
     "log_is_not_fsynced": 0,
-    "mark_of_an_empty_disk_is_forgotten_at_the_second_start": 1,
+    "mark_of_an_empty_disk_is_forgotten_at_the_second_start": 13,
     "stop_leaves_a_task": 0,
     "vote_without_log_check": 0,
 }

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tests.simulation.whole.world import World
 
 
+WAS_LEADER = frozenset((Role.LEADER, Role.RESIGNED))
 REFUSED = frozenset(("StorageError", "NoSpaceError", "OperatorError"))
 """What a task ends with when the disk refuses."""
 
@@ -121,15 +122,15 @@ class Watch:
 
         raft.step = step  # type: ignore[method-assign]
 
-    def stopped(self, controller: Controller) -> None:
+    def stopped(self, controller: Controller, machine: SimulatedMachine) -> None:
         shadow = self._shadows.pop(controller.node_id, None)
         if shadow is None:
             return
-        if shadow.role is Role.LEADER:
+        if shadow.role in WAS_LEADER:
             self.claims.leads_no_longer(shadow.epoch)
         log_end = shadow.core.storage.log.end_offset()
         self._synced[controller.node_id] = min(shadow.core.quorum._core._quorum.synced_end, log_end)
-        self.claims.process_gone(controller.node_id, shadow.inside)
+        self.claims.process_gone(machine, shadow.inside)
 
     def core_of(self, node_id: int) -> NodeCore | None:
         """While it runs and is booted."""
@@ -217,7 +218,8 @@ class Watch:
         if shadow.is_replay_due and not controller.is_ending and shadow.core.metadata.is_caught_up:
             shadow.is_replay_due = False
             self._check_image(controller, shadow)
-        if quorum.high_watermark != shadow.high_watermark:
+        has_failed = controller.is_ending and _was_refused(controller)  # amid a change of its log, perhaps
+        if quorum.high_watermark != shadow.high_watermark and not has_failed:
             self._high_watermark(controller, shadow, quorum.high_watermark)
         published = shadow.core.metadata.published
         if published is not shadow.published.image:
@@ -236,8 +238,10 @@ class Watch:
                 not refused or _was_refused(controller),
                 f"{controller.name}: its log refused them",
             )
-        if shadow.role is Role.LEADER:
+        if shadow.role in WAS_LEADER:
             self.claims.leads_no_longer(shadow.epoch)
+        if role is Role.RESIGNED:
+            self.claims.leads_no_longer(epoch)
         given_up = self._given_up.get(controller.node_id)
         if given_up is not None:
             check(
@@ -465,11 +469,10 @@ class Watch:
 
 
 def _failed(machine: SimulatedMachine) -> Mapping[str, TaskFailures]:
-    """Tasks, but for those that a disk stops."""
-    failed = machine.own(FailureBook).read()
-    if failed and machine.was_refused:
-        return {name: failures for name, failures in failed.items() if failures.last_error not in REFUSED}
-    return failed
+    """Tasks, but for those that a disk stops, and those whose error stops the process: `ended` judges that."""
+    expected = REFUSED if machine.was_refused else {"OperatorError"}
+    failed = machine.own(FailureBook).read().items()
+    return {name: failures for name, failures in failed if failures.last_error not in expected}
 
 
 def _was_refused(controller: Controller) -> bool:

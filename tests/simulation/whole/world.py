@@ -184,7 +184,7 @@ class World:
         self._graves.append(machine)
         self.network.process_gone(machine, with_its_machine=power)
         controller.gone()
-        self.watch.stopped(controller)
+        self.watch.stopped(controller, machine)
         if power:
             self.network.machines_off.add(controller.host)
             if controller.disk.lose_power(self.random):
@@ -207,7 +207,7 @@ class World:
         self._graves.append(machine)
         self.network.process_gone(machine, with_its_machine=False)
         controller.gone()
-        self.watch.stopped(controller)
+        self.watch.stopped(controller, machine)
 
     def replace_disk(self, controller: Controller) -> None:
         """By an empty one, formatted for the same node."""
