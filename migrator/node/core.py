@@ -314,6 +314,7 @@ class NodeCore:
         self._supervisor.keep(IMAGE_COMPARISON, self.image_comparison.run)
         self.quorum.start()
         self.metadata.on_known = self.quorum.look_again
+        self.metadata.leader_high_watermark = lambda: self.quorum.leader_high_watermark
         self._supervisor.spawn(LOADED, self._stand_once_loaded())
 
     async def _stand_once_loaded(self) -> None:

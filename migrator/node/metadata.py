@@ -151,6 +151,9 @@ class MetadataRuntime:
         """The log up to here was on the disk when all images were lost: at the start, and in a snapshot."""
         self._loading = Loading()
         self._high_watermark = 0
+        self.leader_high_watermark: Callable[[], int | None] = lambda: self._high_watermark
+        self._first_told: int | None = None
+        """What a leader had committed when this node first heard of it: more than this node has, if it was away."""
         self._has_reached_high_watermark = False
         self._unfrozen = 0
         self._drainer: asyncio.Task[None] | None = None
@@ -436,10 +439,17 @@ class MetadataRuntime:
         delta = next(self._publishing) if self._loader.has_unpublished else None
         if delta is not None:
             self._tell(delta)
-        if 0 < self._high_watermark <= self._applied and not self._loader.has_unpublished:
-            self._has_reached_high_watermark = True
+        if not self._has_reached_high_watermark and self._high_watermark > 0:
+            self._look_whether_all_is_published()
         self._committed.reached(self._settled_end - 1)
         self._stable.reached(self._loader.last_stable_offset)
+
+    def _look_whether_all_is_published(self) -> None:
+        if self._first_told is None:
+            self._first_told = self.leader_high_watermark()
+        is_told = self._first_told is not None and self._first_told <= self._high_watermark
+        if is_told and self._high_watermark <= self._applied and not self._loader.has_unpublished:
+            self._has_reached_high_watermark = True
 
     def _stop_at(self) -> int | None:
         return self._mark and self._mark[0]

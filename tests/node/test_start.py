@@ -10,10 +10,13 @@ from migrator.node.core import NodeCore
 from migrator.node.status_source import NodeStatusSource
 from migrator.raft.messages import VoteRequest
 from migrator.raft.states import Role
-from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, Cluster, until
+from migrator.records import metadata as rec
+from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, STEADY, Cluster, until
 from tests.node.test_far_behind import fill, history
 
 SMALL = 20
+FETCHES = 4
+"""Of the log, which a controller that was away needs."""
 
 
 def hold(node: NodeCore) -> None:
@@ -81,3 +84,38 @@ def test_what_has_to_be_read_is_counted_from_an_offset_on(tmp_path: Path) -> Non
     sizes = log.size_from(0), log.size_from(log.end_offset() - 1), log.size_from(log.end_offset())
     log.close()
     assert sizes == (len(data), len(last), 0)
+
+
+async def test_a_controller_that_was_away_is_ready_when_it_has_all_that_was_committed(tmp_path: Path) -> None:
+    """Not with the first part of it: a user that was deleted meanwhile could log in."""
+    user = rec.UserScramCredentialRecord("mallory", rec.ScramMechanism.SHA_256, b"salt", b"k" * 32, b"s" * 32, 4096)
+    cluster = Cluster(tmp_path, 3, **STEADY)
+    cluster.format()
+    for node_id in (1, 2, 3):
+        cluster.start(node_id)
+    leader = await cluster.leader()
+    away = next(node_id for node_id, node in cluster.nodes.items() if node is not leader)
+    try:
+        epoch = leader.controller.epoch
+        assert epoch is not None
+        await cluster.agree(await leader.controller.append(epoch, (user,)))
+        await cluster.stop(away)
+        for number in range(FETCHES):
+            texts = ["x" * 3_000] * 350
+            many = (rec.ConfigRecord(4, f"t{number}", f"k{key}", text) for key, text in enumerate(texts))
+            end = await leader.controller.append(epoch, tuple(many))
+        end = await leader.controller.append(epoch, (rec.RemoveUserScramCredentialRecord("mallory", user.mechanism),))
+        await until(lambda: leader.metadata.published.provenance.offset >= end, "the user is deleted")
+        back, ready_with = cluster.start(away), []
+        back.metadata.subscribers.append(
+            lambda delta: (
+                ready_with.append(bool(delta.after.scram)) if back.metadata.has_reached_high_watermark else None
+            )
+        )
+        await until(lambda: back.metadata.has_reached_high_watermark, "it is ready")
+        assert not back.metadata.published.scram
+        assert not any(ready_with)
+    finally:
+        for node_id in list(cluster.nodes):
+            await cluster.stop(node_id)
+    assert cluster.failures == []
