@@ -16,12 +16,14 @@ from migrator.raft.transport import (
     PeerTimeoutError,
     RaftTransport,
     TransportError,
+    UnreachableError,
 )
 from tests.rpc.support.transports import (
     EXCHANGES,
     PEER,
     VOTE,
     VOTED,
+    Grpc,
     Kafka,
     Kind,
     answering,
@@ -143,3 +145,13 @@ async def test_who_closes_before_any_answer_was_no_peer() -> None:
     proxy = await asyncio.start_server(close, "127.0.0.1", 0)
     async with proxy, connected(Kafka(), proxy.sockets[0].getsockname()[1]) as transport:
         assert await failure(transport) is Failure.NO_ANSWER
+
+
+async def test_a_port_that_takes_connections_and_says_nothing_is_left_alone_for_a_while() -> None:
+    """A process that hangs: requests of the quorum take Kafka's protocol, without a wait for each of them."""
+    silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    async with silent, connected(Grpc(), silent.sockets[0].getsockname()[1]) as transport:
+        for words in ("does not answer", "did not answer a moment ago"):
+            with pytest.raises(UnreachableError, match=words):
+                await transport.send(PEER, VOTE, 2)
+        silent.close()
