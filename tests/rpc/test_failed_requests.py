@@ -149,9 +149,13 @@ async def test_who_closes_before_any_answer_was_no_peer() -> None:
 
 async def test_a_port_that_takes_connections_and_says_nothing_is_left_alone_for_a_while() -> None:
     """A process that hangs: requests of the quorum take Kafka's protocol, without a wait for each of them."""
-    silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    taken: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda _reader, writer: taken.append(writer), "127.0.0.1", 0)
     async with silent, connected(Grpc(), silent.sockets[0].getsockname()[1]) as transport:
         for words in ("does not answer", "did not answer a moment ago"):
             with pytest.raises(UnreachableError, match=words):
                 await transport.send(PEER, VOTE, 2)
         silent.close()
+        for writer in taken:
+            writer.close()
+            await writer.wait_closed()
