@@ -48,7 +48,6 @@ FOUND = {
     "image_of_one_controller_is_wrong": 0,
     "listener_is_not_closed": 0,
     "log_is_not_fsynced": 0,
-    "mark_of_an_empty_disk_is_forgotten_at_the_second_start": 13,
     "stop_leaves_a_task": 0,
     "vote_without_log_check": 0,
 }

@@ -21,7 +21,6 @@ from tests.simulation.whole.planted import FOUND, Patches, bug
 FOUND |= {
     "boot_forgets_the_last_batch": 1,
     "charge_is_not_given_back": 0,
-    "failed_fsync_is_tried_again": 0,
     "high_watermark_that_is_told_is_the_logs_end": 1,
     "journal_stays_open": 0,
     "leader_of_an_older_epoch_is_told": 0,
