@@ -347,7 +347,7 @@ class QuorumRunner:
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self._storage.log.truncate_to(effect.offset)
-        self._observer.truncated(self._storage.log.end_offset())
+        self._observer.truncated(effect.offset)
 
     def _request_sync(self, effect: fx.RequestSync) -> None:
         self._sync_wanted = effect.generation
