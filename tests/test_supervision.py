@@ -41,7 +41,6 @@ KINDS = {
     "zookeeper-address": OnError.DROP,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
-    "loaded": OnError.STOP,
     "listener-acceptor": OnError.RESTART,
     "listener-connection": OnError.DROP,
     "listener-held-socket": OnError.DROP,

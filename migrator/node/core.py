@@ -56,8 +56,6 @@ SNAPSHOTS = TaskKind("snapshots", OnError.RESTART)
 BALLOT = TaskKind("ballot", OnError.RESTART)
 IMAGE_PROOF = TaskKind("image-proof", OnError.RESTART)
 IMAGE_COMPARISON = TaskKind("image-comparison", OnError.RESTART)
-LOADED = TaskKind("loaded", OnError.STOP)
-"""A voter that never stands for election could leave the quorum without a leader."""
 
 WAITS_EMPTY = (
     "The metadata directory does not hold a whole log, and migrator.quorum.require.bootstrap is true: this controller "
@@ -312,14 +310,9 @@ class NodeCore:
         self._supervisor.keep(BALLOT, self._ballot.keep_asking)
         self._supervisor.keep(IMAGE_PROOF, self.image_proof.run)
         self._supervisor.keep(IMAGE_COMPARISON, self.image_comparison.run)
-        self.quorum.start()
         self.metadata.on_known = self.quorum.look_again
         self.metadata.leader_high_watermark = lambda: self.quorum.leader_high_watermark
-        self._supervisor.spawn(LOADED, self._stand_once_loaded())
-
-    async def _stand_once_loaded(self) -> None:
-        await self.metadata.loaded()
-        self.quorum.look_again()
+        self.quorum.start()
 
     async def close(self, patience_seconds: float = 0.0) -> None:
         """Hand the leadership over if there is time, and stop."""

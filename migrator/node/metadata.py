@@ -164,6 +164,7 @@ class MetadataRuntime:
         self._mark: tuple[int, Callable[[MetadataImage], None]] | None = None
         self.subscribers: list[Subscriber] = []
         self.on_known: Callable[[], None] = lambda: None
+        """Told when `loading` is over: a voter that never stood could leave the quorum without a leader."""
 
     @property
     def image(self) -> MetadataImage:
