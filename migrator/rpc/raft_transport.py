@@ -42,10 +42,10 @@ from migrator.wire.raft_transport import Told, ignore
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 2.0
-SILENCE_SECONDS = 0.5
+SILENT_AFTER_SECONDS = 0.5
 """Who has not answered for so long is left alone for a while: each request would wait as long before it takes another
 way, and requests of the quorum end after two seconds."""
-SILENT_SECONDS = 10.0
+LEFT_ALONE_SECONDS = 10.0
 """How long an address is left alone that swallows what is sent there: each try costs a request its time."""
 
 LINKS_MAX = 100
@@ -102,8 +102,8 @@ class _Link:
             async with asyncio.timeout(patience):
                 connection = await self._connect(self.at.address, self._tls, self.at.principals)
         except TimeoutError as error:
-            if patience >= SILENCE_SECONDS:
-                self._not_before = loop.time() + SILENT_SECONDS
+            if patience >= SILENT_AFTER_SECONDS:
+                self._not_before = loop.time() + LEFT_ALONE_SECONDS
             raise UnreachableError(f"node {self._peer}: {self.at.address} does not answer") from error
         except WrongNameError as error:
             raise WrongVoterError(f"node {self._peer}: {error}") from error
