@@ -58,7 +58,7 @@ class MembersSurvey:
     async def look(self) -> ObservedMembers | None:
         """The cluster as it is now; None while nobody leads. Who has caught up is measured by what was committed at the
         look before: in a quorum that works, somebody always is a record behind."""
-        look = await self._look()
+        look = await self._eyes.look_and_close()
         if look.described is None or look.image is None:
             return None
         image = look.image
@@ -78,17 +78,12 @@ class MembersSurvey:
             brokers=tuple(await asyncio.gather(*map(self._broker, image.cluster.brokers.values()))),
         )
 
-    async def _look(self) -> QuorumLook:
-        look = await self._eyes.look()
-        await self._eyes.close()  # the next look may be made by another event loop
-        return look
-
     async def add(self, key: ReplicaKey) -> str:
         """Have a controller made a voter; what is against that now, empty for nothing.
 
         :raises OperatorError: it is refused, and would be again.
         """
-        look = await self._look()
+        look = await self._eyes.look_and_close()
         registration = None if look.image is None else look.image.cluster.controllers.get(key.node_id)
         if look.described is None or registration is None:
             return "nobody leads, or the controller has not registered"
@@ -98,7 +93,7 @@ class MembersSurvey:
 
     async def remove(self, key: ReplicaKey) -> str:
         """Have a voter removed; answers and errors as `add`."""
-        look = await self._look()
+        look = await self._eyes.look_and_close()
         if look.described is None:
             return "nobody leads"
         return await self._change(look, REMOVE_RAFT_VOTER, key)

@@ -25,8 +25,7 @@ class Survey:
 
     async def look(self) -> ObservedQuorum:
         """The quorum as it is now."""
-        look = await self._eyes.look()
-        await self._eyes.close()  # the next look may be made by another event loop
+        look = await self._eyes.look_and_close()
         if look.image is not None:
             self._finished = self._finished or not look.image.features.zk_migration_state.is_under_way
             self._level = look.image.features.levels.get(FEATURE_NAME, 0)

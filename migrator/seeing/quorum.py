@@ -120,6 +120,12 @@ class QuorumEyes:
         seen = replace(seen, target=_target(seen, image))
         return QuorumLook(seen, image, before, whys, described, self._endpoints, earlier, epoch)
 
+    async def look_and_close(self) -> QuorumLook:
+        """As `look`, and keep no connection: the next look may be made by another event loop."""
+        look = await self.look()
+        await self.close()
+        return look
+
     async def catch_up(self, tell: Callable[[str], None]) -> None:
         """Read all that is committed, so that looks have only to follow; raises nothing, and is bounded in time.
 
