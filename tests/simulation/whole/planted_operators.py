@@ -35,4 +35,4 @@ def validation_writes() -> Patches:
     return [(configs, "alter_configs", decide)]
 
 
-FOUND.update(given_up_are_not_refused=0, given_up_are_told_the_epoch=0, validation_writes=0)
+FOUND.update(given_up_are_not_refused=0, given_up_are_told_the_epoch=0, validation_writes=2)
