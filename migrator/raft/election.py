@@ -127,8 +127,6 @@ def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
 def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> None:
     """Count a vote. A lost election ends at once, without waiting for its time-out."""
     state = quorum.state
-    if isinstance(state, Follower) and peer == response.leader_id == state.leader_id:
-        quorum.prolong(state)  # whoever asks because of an empty disk hears that the leader is there: fetch from it
     if isinstance(state, Prospective):
         _count_pre_vote(quorum, state, peer, granted=response.vote_granted)
     if not isinstance(state, Candidate):

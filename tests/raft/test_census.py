@@ -78,8 +78,8 @@ def test_the_mark_is_gone_before_the_high_watermark_is_told() -> None:
         assert kinds.index(fx.LogIsWhole) < kinds.index(fx.AdvanceHighWatermark)
 
 
-def led(records: int = 5) -> Cluster:
-    cluster = fresh()
+def led(records: int = 5, **settings: bool) -> Cluster:
+    cluster = fresh(**settings)
     waits(cluster, 5)
     (leader,) = leaders(cluster)
     cluster.propose(leader, records)
@@ -106,6 +106,22 @@ def test_two_lost_disks_elect_nobody_however_often_they_are_restarted(restarts: 
     assert not leaders(cluster), "nobody but an operator knows that nothing else is lost"
     assert cluster[whole].log.end_offset() == end
     assert words(cluster[2]) == {1: Word.HAS_LOG, 3: Word.EMPTY}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_lost_disk_that_led_is_no_leader_because_others_remember_it(dynamic: bool) -> None:
+    """The voter with the log still names the leader of its epoch, the lost disk repeats what it was told, and another
+    one must not take that for a sign of life: it would wait, and refuse its promise, for ever."""
+    cluster = led(dynamic=dynamic, asks_for_pre_votes=True)
+    (leader,) = leaders(cluster)
+    whole, other = sorted({1, 2, 3} - {leader})
+    for node_id in (leader, other):
+        wipe(cluster[node_id])
+    restart(cluster[whole])
+    waits(cluster, 10)
+    assert not any(member.raft.status(cluster.now).has_leader for member in cluster.members.values())
+    assert words(cluster[other]) == {whole: Word.HAS_LOG, leader: Word.EMPTY}
+    assert words(cluster[leader]) == {whole: Word.HAS_LOG, other: Word.EMPTY}
 
 
 def test_one_lost_disk_comes_back_by_itself() -> None:
