@@ -9,6 +9,7 @@ PR_SET_PDEATHSIG would be tied to the *thread* that started the child.)
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -28,6 +29,8 @@ from migrator.errors import OperatorError
 POLL_SECONDS = 0.02
 TAIL_LINES = 30
 PROBE_SECONDS = 2.0
+DEAD_SECONDS = 300.0
+"""What is killed has yet to end: on a busy machine a process of low priority takes its time for that, too."""
 
 _GUARDIAN = """
 import os, signal, sys
@@ -222,7 +225,7 @@ class ChildProcess:
         """SIGKILL for the whole group; returns the exit code."""
         if self.exit_code() is None:
             self._kill_group()
-        return self.wait(timeout_seconds=10.0)
+        return self.wait(timeout_seconds=DEAD_SECONDS)
 
     def pause(self) -> None:
         """SIGSTOP: alive for the kernel, silent for its peers, and so when this returns: on a busy machine a thread may
@@ -279,21 +282,63 @@ def run_to_end(
         return child.output_text()
 
 
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody uses.
+class _OwnPorts:
+    """Ports that no other process is given by `free_port` or by the kernel, for as long as this process lives.
 
-    The port is left in TIME_WAIT, so for a minute the kernel gives it to nobody who binds port 0 or connects, while
-    a server that binds it by number (with SO_REUSEADDR, as all of ours do) gets it.
+    The kernel gives ports of its own range (from 32768 on Linux, from 49152 on macOS) to connections, and to servers
+    that ask for any port. A server of that range that is down, or slow to start, may find its port taken.
     """
-    with socket.socket() as server, socket.socket() as client:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind(("127.0.0.1", 0))
-        server.listen(1)
-        port: int = server.getsockname()[1]
-        client.connect(("127.0.0.1", port))
-        accepted, _ = server.accept()
-        accepted.close()
-        return port
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        self._ports: Iterator[int] = iter(())
+
+    def next(self) -> int:
+        with self._lock:
+            if self._owner != os.getpid():  # the first call, or the first one after a fork
+                self._ports, self._owner = itertools.cycle(self._take_block()), os.getpid()
+            for port in itertools.islice(self._ports, _PORTS_IN_BLOCK - 1):
+                if (unused := _bound(port)) is not None:
+                    unused.close()
+                    return port
+        raise OperatorError(
+            "there is no free port",
+            where=f"127.0.0.1, {_PORTS.start} to {_PORTS.stop - 1}",
+            remedy="End processes that listen there, or wait a minute until the ports of closed connections are free",
+        )
+
+    @staticmethod
+    def _take_block() -> range:
+        """Ports of this process alone. The one before them stays bound until it ends, which tells all others so."""
+        blocks = len(_PORTS) // _PORTS_IN_BLOCK
+        for number in range(blocks):
+            first = _PORTS[(os.getpid() + number) % blocks * _PORTS_IN_BLOCK]
+            if (mark := _bound(first)) is not None:
+                mark.detach()
+                return range(first + 1, first + _PORTS_IN_BLOCK)
+        return range(0)
+
+
+_PORTS = range(12_000, 32_000)
+_PORTS_IN_BLOCK = 200
+_own_ports = _OwnPorts()
+
+
+def _bound(port: int) -> socket.socket | None:
+    """Bound there; None while anything uses the port, or did a minute ago."""
+    bound = socket.socket()
+    try:
+        bound.bind(("127.0.0.1", port))
+    except OSError:
+        bound.close()
+        return None
+    return bound
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody uses, and that stays free for a server that stops and starts again."""
+    return _own_ports.next()
 
 
 def probe(port: int, host: str = "127.0.0.1") -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -108,12 +109,22 @@ def test_run_to_end() -> None:
 def test_free_ports_can_be_bound_and_are_not_given_twice() -> None:
     ports = [free_port() for _ in range(50)]
     assert len(set(ports)) == 50
+    assert not set(ports) & set(_kernels_ports()), "the kernel gives the port of a server that is down to another"
+    another = "from migrator.parts.processes import free_port; print([free_port() for _ in range(150)])"
+    assert not set(ports) & set(json.loads(run_to_end("another", [sys.executable, "-c", another], timeout_seconds=30)))
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("127.0.0.1", ports[0]))
         server.listen()
         assert port_is_open(ports[0])
     assert not port_is_open(ports[1])
+
+
+def _kernels_ports() -> range:
+    """What the kernel chooses from, for connections and for servers that ask for any port."""
+    limits = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first, last = map(int, limits.read_text().split()) if limits.exists() else (49_152, 65_535)
+    return range(first, last + 1)
 
 
 BUSY = """
