@@ -145,7 +145,7 @@ class OpenedDirectory:
 
 
 class NodeCore:
-    """Built once; `start`, then `close`.
+    """Built once; `start`, then `leave` and `close`.
 
     :param transport: to the other voters.
     :param ask_voter: what a candidate says of itself, asked before it gets a vote while a migration is under way.
@@ -314,8 +314,8 @@ class NodeCore:
         self.metadata.leader_high_watermark = lambda: self.quorum.leader_high_watermark
         self.quorum.start()
 
-    async def close(self, patience_seconds: float = 0.0) -> None:
-        """Hand the leadership over if there is time, and stop."""
+    async def leave(self, patience_seconds: float = 0.0) -> None:
+        """Hand the leadership over if there is time, and do nothing more. What is asked can still be read."""
         if patience_seconds:
             await self.quorum.shut_down(patience_seconds)
         else:
@@ -323,6 +323,10 @@ class NodeCore:
         await self._supervisor.close()
         await self.leadership.close()
         await self.metadata.close()
+
+    async def close(self) -> None:
+        """`leave`, and close the files. Nobody may ask any more."""
+        await self.leave()
         self._directory.close()
 
 

@@ -15,7 +15,6 @@ from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.features import finalized_levels
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.quorum_target import target_of
-from migrator.errors import MigratorError
 from migrator.image.model import MetadataImage
 from migrator.machine import Machine, machine, running_on
 from migrator.node.access.accounts import PublishedAccounts
@@ -161,12 +160,9 @@ async def _assemble(
         has_address=lambda node_id: addresses.knows(node_id) or gossip.knows(node_id),
         ask_image=transport.grpc.image_digest if isinstance(transport, EitherTransport) else None,
     )
-    try:
-        core.boot()
-        core.is_admitted = False
-    except MigratorError:
-        await core.close()
-        raise
+    stack.push_async_callback(core.close)  # after all who read the log for somebody are closed
+    core.boot()
+    core.is_admitted = False
     times = PropagationTimes()
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
     reassignment = _reassignment(settings, core, signals, journal, failure, stack)
@@ -186,7 +182,7 @@ async def _assemble(
     services: list[Service] = [OperatorService(source), VotersService(orders)]
     server = await _grpc(settings, core, gossip, notes, services, failure, threads)
     stack.push_async_callback(server.close)
-    stack.push_async_callback(core.close, HAND_OVER_SECONDS)
+    stack.push_async_callback(core.leave, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
     stack.callback(following.close)
     core.start()

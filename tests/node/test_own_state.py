@@ -17,7 +17,7 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.machine import THIS_MACHINE, Machine, machine
 from migrator.node.node import run_node
 from migrator.node.stop_reason import StopReason
-from migrator.parts.processes import free_port
+from migrator.parts.processes import free_port, port_is_open
 from migrator.raft.transport import TransportError
 from migrator.records.versions import parse_version
 from migrator.supervision import FailureBook
@@ -62,14 +62,14 @@ class Own:
         return {"listener.name.controller.plain.sasl.jaas.config": jaas}
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, own_machine: Machine | None = None) -> AsyncIterator[None]:
         failure, ready = StopReason(), asyncio.Event()
 
         def note() -> None:
             self.machine = machine()
             ready.set()
 
-        run = asyncio.create_task(run_node(self.settings, failure, when_ready=note))
+        run = asyncio.create_task(run_node(self.settings, failure, own_machine=own_machine, when_ready=note))
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await ready.wait()
@@ -113,3 +113,34 @@ async def test_controllers_of_one_process_share_no_counts_and_leave_no_threads(t
     names = {thread.name for thread in set(threading.enumerate()) - before}
     left = {name for name in names if name.startswith(("decisions", "messages", "big-messages", "proofs", "log-sync"))}
     assert not left
+
+
+class Watchful(Machine):
+    """Notes which ports are open when a segment of the log is closed."""
+
+    def __init__(self, *ports: int) -> None:
+        super().__init__()
+        self._ports = ports
+        self._segments: set[int] = set()
+        self.open_at_the_end: list[list[int]] = []
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        descriptor = super().open(path, flags, mode)
+        if path.suffix == ".log":
+            self._segments.add(descriptor)
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        if descriptor in self._segments:
+            self._segments.remove(descriptor)
+            self.open_at_the_end.append([port for port in self._ports if port_is_open(port)])
+        super().close(descriptor)
+
+
+async def test_nobody_can_ask_any_more_when_the_log_is_closed(tmp_path: Path) -> None:
+    """The log was closed first. Whoever asked in that moment got no answer, and the controller logged an error."""
+    own = Own(tmp_path, 1)
+    watchful = Watchful(own.port, own.metrics_port)
+    async with own.running(watchful):
+        assert watchful.open_at_the_end == []
+    assert watchful.open_at_the_end == [[]]

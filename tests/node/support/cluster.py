@@ -131,7 +131,8 @@ class Cluster:
 
     async def stop(self, node_id: int, patience_seconds: float = 0.0) -> None:
         node = self.wires.nodes[node_id] if patience_seconds else self.wires.nodes.pop(node_id)
-        await node.close(patience_seconds)
+        await node.leave(patience_seconds)
+        await node.close()
         self.wires.nodes.pop(node_id, None)
 
     @property
