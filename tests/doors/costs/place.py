@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[3]
 STOCK_VERSION = "3.9.1"
 STOCK_HEAP = "1g"
 POLL_SECONDS = 0.1
+ACCOUNT_CHARACTERS = 50_000
+"""A traceback is longer than the last lines of a log, and what came before it says why."""
 CLUSTER_RIGHTS = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 SCRAPER = "prometheus:of-the-metrics"
 
@@ -232,7 +234,8 @@ class Place:
 
     def account(self) -> str:
         """What they said last, for a failure's message."""
-        return "\n".join(each.process.tail() for each in self.controllers if each.process is not None)
+        said = [each.process.output_text() for each in self.controllers if each.process is not None]
+        return "\n".join(text[-ACCOUNT_CHARACTERS:] for text in said)
 
 
 @contextmanager

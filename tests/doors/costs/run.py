@@ -128,7 +128,7 @@ def _attackers(place: Place, attacks: Sequence[Attack]) -> Iterator[list[Path]]:
     paths: list[Path] = []
     children: list[ChildProcess] = []
     ports = place.ports[place.leader.node_id]
-    try:
+    with contextlib.ExitStack() as all_end:
         for attack in attacks:
             for _ in range(attack.processes):
                 path = place.directory / f"attackers-{len(paths)}.json"
@@ -136,13 +136,11 @@ def _attackers(place: Place, attacks: Sequence[Attack]) -> Iterator[list[Path]]:
                 attackers.forget(path)
                 paths.append(path)
                 children.append(_child("attackers", "tests.doors.costs.attackers", path, place.nice))
+                all_end.callback(children[-1].kill)
         until(lambda: all(attackers.counts_of(path).total() for path in paths) or not place.leader.runs)
         for child in children:  # from here on: on a machine in use the lowest priority would not even start them
             give_priority(child, min(place.nice + LOWER, LOWER))
         yield paths
-    finally:
-        for child in children:
-            child.kill()
 
 
 def _spec(place: Place, attack: Attack, port: int) -> attackers.Spec:
@@ -175,11 +173,13 @@ def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
     place.let_operate()
     with _honest_callers(place, before[1]) as notes, Memory(place) as memory:
         time.sleep(REST_SECONDS)
+        until(lambda: bool(memory.samples))
         rest = max(memory.samples)
         memory.samples.clear()
         began = time.monotonic()
         with _attackers(place, attacks) as paths:
             time.sleep(seconds)
+            until(lambda: (_heard(notes, began) and bool(memory.samples)) or not place.leader.runs)
             ended = time.monotonic()
             done = sum((attackers.counts_of(path) for path in paths), Counter[str]())
         peak = max(memory.samples)
@@ -208,6 +208,12 @@ def _answers(notes: Path) -> Iterator[Answered]:
     for line in notes.read_text(encoding="ascii").splitlines():
         what, began, seconds, failures = line.split()
         yield Answered(what, float(began), float(seconds), int(failures))
+
+
+def _heard(notes: Path, began: float) -> bool:
+    """Whether one heartbeat of each broker at least was answered since then, however busy the machine is."""
+    ends = [each.began + each.seconds for each in _answers(notes) if each.what == honest.HEARTBEAT]
+    return sum(end > began for end in ends) >= honest.BROKERS
 
 
 def _latency(answers: Sequence[Answered], ended: float) -> Latency:
