@@ -27,7 +27,7 @@ def at(server: str) -> tuple[str, ...]:
     return "--server", server, "--command-config", str(command_config())
 
 
-MIGRATOR = (sys.executable, "-c", "from migrator.cli.main import main; main()")
+MIGRATOR = (sys.executable, "-m", "tests.cli.support.patient")
 
 
 async def run(*arguments: str, answer: str = "") -> tuple[int, str]:

@@ -27,7 +27,7 @@ from migrator.rpc.voters_service import VotersService
 from tests.node.support.cluster import FOLLOWS, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 
-MIGRATOR = (sys.executable, "-c", "from migrator.cli.main import main; main()")
+MIGRATOR = (sys.executable, "-m", "tests.cli.support.patient")
 PATIENT = {"controller.quorum.fetch.timeout.ms": "6000"}
 """All share one event loop: on a busy machine it may stand still for a second or two, and the same one leads on."""
 
