@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +105,15 @@ def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 def kafka_391() -> StockKafka:
     """Stock Kafka 3.9.1; its jars are fetched by the first test ever that asks."""
     return KafkaRelease("3.9.1").fetch()
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that every user may enter. pytest keeps its own to itself, also those above `tmp_path`: whenever a
+    run begins, it closes them again for all runs of the same user."""
+    with tempfile.TemporaryDirectory(prefix="migrator-public-") as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,14 +68,6 @@ def test_what_somebody_could_do_and_the_remedy_are_said_at_each_start(tmp_path: 
         f"{file}: listeners: whoever reaches listener CONTROLLER (PLAINTEXT) may read all secrets"
     )
     assert "authorizer.class.name" in warning
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A directory that every user may enter: pytest keeps its own to itself."""
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory).chmod(0o755)
-        yield Path(directory)
 
 
 @pytest.mark.parametrize(

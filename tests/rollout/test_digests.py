@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from urllib.parse import urlencode
 
 import pytest
@@ -48,14 +47,12 @@ def recorders(directory: Path) -> Path:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("place", ["of this user", "of another user", "backup elsewhere"])
-def test_no_process_of_the_scripts_has_it(tmp_path: Path, shell: str, place: str) -> None:
+def test_no_process_of_the_scripts_has_it(public: Path, shell: str, place: str) -> None:
     if place != "of this user" and os.geteuid() != 0:
         pytest.skip("only root acts for somebody else")
     if shutil.which(shell) is None and "CI" not in os.environ:
         pytest.skip(f"there is no {shell} here")
-    for above in (tmp_path, *(each for each in tmp_path.parents if Path(gettempdir()) in each.parents)):
-        above.chmod(0o755)
-    said, conf, kept = recorders(tmp_path), tmp_path / "conf", tmp_path / "kept"
+    said, conf, kept = recorders(public), public / "conf", public / "kept"
     path, backup = conf / "server.properties", (kept if place == "backup elsewhere" else conf) / "before"
     for directory in (conf, kept):
         directory.mkdir()
@@ -66,14 +63,14 @@ def test_no_process_of_the_scripts_has_it(tmp_path: Path, shell: str, place: str
 
     def runs(script: str, *words: object, sends: bytes = b"") -> bytes:
         command = [str(shutil.which(shell)), "-c", script, "migrator", *map(str, words)]
-        environment = {"PATH": str(tmp_path / "bin")}
+        environment = {"PATH": str(public / "bin")}
         return subprocess.run(command, input=sends, env=environment, capture_output=True, check=True).stdout
 
     assert runs(READ, path).endswith(OLD)
     assert runs(READ_GROWING, path).endswith(OLD)
     runs(WRITE, path, backup, sends=head_of(*DIGESTS) + NEW)
     assert (path.read_bytes(), backup.read_bytes()) == (NEW, OLD)
-    runs(COPY, tmp_path / "copy", sends=head_of("absent", digest(NEW)) + NEW)
+    runs(COPY, public / "copy", sends=head_of("absent", digest(NEW)) + NEW)
     words = said.read_text()
     assert str(path) in words
     assert "sha256sum" in words.split("\n")

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import gettempdir
 
 import psutil
 import pytest
@@ -165,12 +164,10 @@ def test_a_disk_that_is_full_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process as somebody else")
-def test_a_process_of_somebody_else_is_named(tmp_path: Path) -> None:
+def test_a_process_of_somebody_else_is_named(public: Path) -> None:
     if any(not above.stat().st_mode & stat.S_IXOTH for above in (Path(sys.prefix), *Path(sys.prefix).parents)):
         pytest.skip("nobody else may enter the directory of this environment")
-    for directory in (tmp_path, *(above for above in tmp_path.parents if Path(gettempdir()) in above.parents)):
-        directory.chmod(0o755)
-    hands = Hands(node(tmp_path / "conf" / "server.properties"))
+    hands = Hands(node(public / "conf" / "server.properties"))
     hands.path.parent.mkdir(mode=0o755)
     hands.start()
     try:
@@ -236,10 +233,8 @@ def test_content_is_in_no_argument_and_in_no_message(hands: Hands) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to somebody else")
-def test_owner_and_mode_stay_or_nothing_is_written(tmp_path: Path) -> None:
-    for directory in (tmp_path, *(above for above in tmp_path.parents if Path(gettempdir()) in above.parents)):
-        directory.chmod(0o755)
-    hands = Hands(node(tmp_path / "server.properties"))
+def test_owner_and_mode_stay_or_nothing_is_written(public: Path) -> None:
+    hands = Hands(node(public / "server.properties"))
     as_nobody = Hands(hands.node, sudo="setpriv --reuid=65534 --regid=65534 --clear-groups")
     hands.path.write_bytes(CONTENT)
     hands.path.chmod(0o604)
@@ -247,16 +242,16 @@ def test_owner_and_mode_stay_or_nothing_is_written(tmp_path: Path) -> None:
     hands.write(b"new", CONTENT, f"{hands.path}.before")
     found = hands.path.stat()
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (4711, 4712, 0o604)
-    tmp_path.chmod(0o777)
+    public.chmod(0o777)
     with pytest.raises(ExecutorError, match="cannot be kept"):
         as_nobody.write(b"newer", b"new")
-    closed = tmp_path / "closed" / "deeper"
+    closed = public / "closed" / "deeper"
     closed.mkdir(parents=True)
     (closed / "file").write_bytes(CONTENT)
     closed.parent.chmod(0o700)
     with pytest.raises(ExecutorError, match="may not be looked into"):
         as_nobody.read(str(closed / "file"))
-    tmp_path.chmod(0o755)
+    public.chmod(0o755)
     assert (hands.names, hands.read()) == (["closed", "server.properties", "server.properties.before"], b"new")
 
 

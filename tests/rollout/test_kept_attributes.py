@@ -10,7 +10,6 @@ import struct
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import gettempdir
 
 import pytest
 
@@ -61,11 +60,9 @@ def write(path: Path, search: str) -> subprocess.CompletedProcess[bytes]:
     ],
     ids=["own", "of the service"],
 )
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def path(request: pytest.FixtureRequest, public: Path) -> Path:
     """In a directory of its owner."""
-    for directory in (tmp_path, *(above for above in tmp_path.parents if Path(gettempdir()) in above.parents)):
-        directory.chmod(0o755)
-    found = tmp_path / "conf" / "server.properties"
+    found = public / "conf" / "server.properties"
     found.parent.mkdir()
     os.chown(found.parent, request.param, request.param)
     with_attributes(found, request.param)
@@ -93,11 +90,11 @@ def test_a_link_has_what_the_file_behind_it_has(path: Path) -> None:
     assert attributes(path) == attributes(backup) == before
 
 
-def test_what_cannot_be_kept_is_not_written(path: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_kept_is_not_written(path: Path, public: Path) -> None:
     """The cp is that of busybox; the access list can be seen."""
     if shutil.which("busybox") is None and "CI" not in os.environ:
         pytest.skip("there is no busybox here")
-    search = busybox(tmp_path / "bin")
+    search = busybox(public / "bin")
     (search / "ls").unlink()
     (search / "ls").symlink_to(str(shutil.which("ls")))
     before = attributes(path)

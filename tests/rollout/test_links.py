@@ -13,7 +13,6 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 
 import pytest
 
@@ -86,16 +85,13 @@ def busybox(directory: Path) -> Path:
 
 
 @pytest.fixture(params=["dash", *(pytest.param(name, marks=BEFORE_A_MERGE) for name in ("bash", "busybox sh"))])
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Hosted:
+def host(request: pytest.FixtureRequest, public: Path) -> Hosted:
     words = request.param.split()
     found = shutil.which(words[0])
     if found is None and "CI" not in os.environ:
         pytest.skip(f"there is no {words[0]} here")
-    for above in (tmp_path, *tmp_path.parents):
-        if Path(gettempdir()) in above.parents:
-            above.chmod(0o755)
-    path = str(busybox(tmp_path / "bin")) if words[0] == "busybox" else os.environ["PATH"]
-    hosted = Hosted((str(found), *words[1:]), {"PATH": path}, tmp_path / "theirs", tmp_path / "of root")
+    path = str(busybox(public / "bin")) if words[0] == "busybox" else os.environ["PATH"]
+    hosted = Hosted((str(found), *words[1:]), {"PATH": path}, public / "theirs", public / "of root")
     for directory in (hosted.path.parent, hosted.of_root):
         directory.mkdir(parents=True)
         file = directory / NAME

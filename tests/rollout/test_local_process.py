@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import gettempdir
 from typing import IO
 
 import psutil
@@ -30,10 +29,8 @@ NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start p
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    for directory in (tmp_path, *(above for above in tmp_path.parents if Path(gettempdir()) in above.parents)):
-        directory.chmod(0o755)
-    found = tmp_path / "server.properties"
+def path(public: Path) -> Path:
+    found = public / "server.properties"
     found.touch()
     return found
 

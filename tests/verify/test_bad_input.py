@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,14 +38,12 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def log() -> Iterator[Path]:
+def log(public: Path) -> Path:
     """The log folder of a metadata directory that everybody may read."""
-    with tempfile.TemporaryDirectory(prefix="migrator-bad-") as directory:
-        Path(directory).chmod(0o755)
-        folder = Path(directory) / DIRECTORY_NAME
-        folder.mkdir()
-        shutil.copy(STOCK_391.log, folder / SEGMENT)
-        yield folder
+    folder = public / DIRECTORY_NAME
+    folder.mkdir()
+    shutil.copy(STOCK_391.log, folder / SEGMENT)
+    return folder
 
 
 def rewrite(path: Path, change: Callable[[bytearray], None]) -> None:
