@@ -187,6 +187,8 @@ class Observer:
                         self.leader, self._epoch = response.leader_id, response.leader_epoch
                         break
                 else:
+                    if self.leader == NOBODY:  # all were asked, and none knows more: it takes time until one does
+                        break
                     self.leader = NOBODY
             if not answered and self._gives_up:
                 raise NoAnswerError("no other voter answers")

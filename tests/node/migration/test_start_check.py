@@ -174,6 +174,28 @@ async def test_a_leader_that_commits_nothing_is_no_answer() -> None:
         await read_remote_image(observe(NewLeader(silent=None), 1, patience_seconds=0))
 
 
+class Electorate:
+    """Voters of whom none knows a leader yet."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        self.asked.append(peer)
+        return FetchResponse(ErrorCode.none, ErrorCode.not_leader_or_follower, -1, 1, -1, -1)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_who_knows_no_leader_is_asked_once_before_a_rest() -> None:
+    """Each start of a quorum asked each voter five times, ten times a second."""
+    voters = Electorate()
+    with pytest.raises(NoAnswerError, match="no controller names a leader"):
+        await read_remote_image(observe(voters, 1, 2, patience_seconds=0))
+    assert voters.asked == [1, 2]
+
+
 class BusyLeader:
     """A leader with more batches than an image loader keeps states, some of which are not committed yet. Its broker
     was in ZooKeeper mode at first, and is not since."""
