@@ -141,17 +141,20 @@ class Segment:
         """Byte position of the batch that holds an offset; the size for the end offset."""
         if offset >= self.next_offset:
             return self.size
-        for position, header in self._headers(self._known_before(offset)):
+        first, known = self._known_before(offset)
+        if first == offset:
+            return known
+        for position, header in self._headers(known):
             if offset < header.next_offset:
                 return position
         return self.size
 
-    def _known_before(self, offset: int) -> int:
-        """The position of the last batch before an offset, or at it, whose place is known."""
+    def _known_before(self, offset: int) -> tuple[int, int]:
+        """First offset and position of the last batch before an offset, or at it, whose place is known."""
         index = bisect_right(self._offsets, offset) - 1
-        marked = self._positions[index] if index >= 0 else 0
+        marked = (self._offsets[index], self._positions[index]) if index >= 0 else (self.base_offset, 0)
         index = bisect_right(self._recent, (offset, self.size)) - 1
-        return max(marked, self._recent[index][1]) if index >= 0 else marked
+        return max(marked, self._recent[index]) if index >= 0 else marked
 
     def header_of(self, offset: int) -> BatchHeader:
         """The header of the batch that holds an offset of this segment.
@@ -173,6 +176,7 @@ class Segment:
             start = self.position_of(offset)
             stop, next_offset = self._stop_of(start, offset, start + max_bytes, end_offset)
             data = self._read_all(start, stop - start)
+            read_header(data)  # the books know the place, and not that the file still holds what was written
         except CorruptRecordsError as error:
             raise _changed(self.path, error) from error
         return data, next_offset
