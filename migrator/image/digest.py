@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, TypeVar
 
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, TopicImage
@@ -33,6 +34,8 @@ MODULUS = 1 << 8 * HASH_BYTES
 DIGEST_LEVEL = 29
 """The level of metadata.version whose records are hashed. It does not follow the newest one that this program knows:
 during an upgrade, controllers of two releases compare their digests. A change of it needs a field in the request."""
+
+LOOKS_A_RECORD = 50
 
 _encode = encoder(DIGEST_LEVEL)
 _Records = Callable[[Any, Any], Iterable[rec.MetadataRecord]]
@@ -71,19 +74,19 @@ def _differing(before: MetadataImage, after: MetadataImage) -> Iterator[_Differi
         yield from _between(read(before), read(after), records)
     old, new = before.topics.by_id, after.topics.by_id
     if old is not new:
-        for topic_id, topic in new.items():
-            yield from _topic(topic_id, old.get(topic_id), topic)
-        for topic_id, topic in old.items():
-            if topic_id in new:
-                yield 0, ()
-            else:
-                yield from _topic(topic_id, topic, None)
+        for looks in _some(new.items()):
+            for topic_id, topic in looks:
+                if topic is not old.get(topic_id):
+                    yield from _topic(topic_id, old.get(topic_id), topic)
+            yield 0, ()
+        for looks in _some(old.items()):
+            for topic_id, topic in looks:
+                if topic_id not in new:
+                    yield from _topic(topic_id, topic, None)
+            yield 0, ()
 
 
 def _topic(topic_id: Uuid, before: TopicImage | None, after: TopicImage | None) -> Iterator[_Differing]:
-    if before is after:
-        yield 0, ()
-        return
     for sign, topic in ((-1, before), (1, after)):
         if topic is not None:
             yield sign, (rec.TopicRecord(topic.name, topic_id),)
@@ -111,16 +114,27 @@ def _between(before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Reco
     """Equal values are one object where an image was made of the other, else they cancel each other out."""
     if before is after:
         return
-    for key, item in after.items():
-        old = before.get(key)
-        if old is item:
-            yield 0, ()
-            continue
-        if old is not None:
-            yield -1, records(key, old)
-        yield 1, records(key, item)
-    for key, old in before.items():
-        yield (0, ()) if key in after else (-1, records(key, old))
+    for looks in _some(after.items()):
+        for key, item in looks:
+            old = before.get(key)
+            if old is item:
+                continue
+            if old is not None:
+                yield -1, records(key, old)
+            yield 1, records(key, item)
+        yield 0, ()
+    for looks in _some(before.items()):
+        for key, old in looks:
+            if key not in after:
+                yield -1, records(key, old)
+        yield 0, ()
+
+
+def _some(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[tuple[Any, Any], ...]]:
+    """So many looks at what both images share take as long as the digest of one record."""
+    rest = iter(entries)
+    while looks := tuple(islice(rest, LOOKS_A_RECORD)):
+        yield looks
 
 
 def _singles(image: MetadataImage) -> Mapping[str, Iterable[rec.MetadataRecord]]:

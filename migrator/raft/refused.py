@@ -44,6 +44,8 @@ def nothing_recovered() -> Recovered:
 
 def merged(parts: Iterable[Recovered]) -> Recovered:
     """All that is refused, and the last recovery's place in the log."""
-    known = [NOTHING_RECOVERED, *parts]
+    known = [part for part in parts if part is not NOTHING_RECOVERED]
+    if not known:
+        return NOTHING_RECOVERED  # the usual case, asked at each message
     last = max(known, key=lambda part: (part.epoch, part.end_offset))
     return Recovered(frozenset().union(*(part.refused for part in known)), last.epoch, last.end_offset)

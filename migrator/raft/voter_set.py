@@ -58,7 +58,10 @@ class VoterSet:
 
     def find(self, voter_id: int) -> DynamicVoter | None:
         """The voter of that id."""
-        return next((voter for voter in self.voters if voter.voter_id == voter_id), None)
+        for voter in self.voters:  # a few, and asked several times a message
+            if voter.voter_id == voter_id:
+                return voter
+        return None
 
     def key(self, voter_id: int) -> ReplicaKey:
         """The voter's id with its directory, as far as the set knows one."""
@@ -67,10 +70,8 @@ class VoterSet:
 
     def has(self, node_id: int, directory_id: Uuid) -> bool:
         """Whether a replica votes: only on the very disk that the set names (``VoterSet.isVoter``)."""
-        if node_id not in self.ids:
-            return False
-        named = self.key(node_id).directory_id
-        return named in {ZERO_UUID, directory_id}
+        voter = self.find(node_id)
+        return voter is not None and voter.voter_directory_id in (ZERO_UUID, directory_id)
 
     def with_voter(self, voter: DynamicVoter) -> VoterSet:
         """The set with one more voter, or with another entry for one that it has."""

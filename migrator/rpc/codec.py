@@ -32,7 +32,12 @@ RESPONSES = (
 
 _PROTOS: Mapping[type, Any] = {each: getattr(quorum_pb2, each.__name__) for each in (*REQUESTS, *RESPONSES)}
 _MESSAGES: Mapping[str, Any] = {each.__name__: each for each in (*REQUESTS, *RESPONSES)}
-_FIELDS = {each: tuple(field.name for field in dataclasses.fields(each)) for each in (*REQUESTS, *RESPONSES)}
+_PLAIN = frozenset({"int", "bool", "bytes"})
+"""Types of fields that are the same on both sides."""
+_FIELDS = {
+    each: tuple((field.name, field.type in _PLAIN) for field in dataclasses.fields(each))
+    for each in (*REQUESTS, *RESPONSES)
+}
 _ERRORS = {code.value: code for code in ErrorCode}
 
 _OPTIONAL = frozenset({"cluster_id", "diverging", "snapshot_id", "own_log"})
@@ -41,7 +46,10 @@ _ERROR_FIELDS = frozenset({"top_error", "error"})
 
 def to_proto(message: RaftRequest | RaftResponse) -> Any:
     """The protobuf message of the same name."""
-    values = {name: _dump(getattr(message, name)) for name in _FIELDS[type(message)]}
+    values = {
+        name: getattr(message, name) if is_plain else _dump(getattr(message, name))
+        for name, is_plain in _FIELDS[type(message)]
+    }
     return _PROTOS[type(message)](**values)
 
 
@@ -51,7 +59,8 @@ def from_proto(proto: Message) -> Any:
     :raises PeerError: a field has a value that cannot be.
     """
     message_type = _MESSAGES[proto.DESCRIPTOR.name]
-    return message_type(**{name: _load(proto, name) for name in _FIELDS[message_type]})
+    fields = _FIELDS[message_type]
+    return message_type(*[getattr(proto, name) if is_plain else _load(proto, name) for name, is_plain in fields])
 
 
 def _dump(value: Any) -> Any:

@@ -99,6 +99,7 @@ class QuorumRunner:
         self._is_stepping = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0
         self._replies: dict[Hashable, asyncio.Future[RaftResponse | fx.ReadLog | fx.ReadSnapshot]] = {}
         self._contexts = itertools.count()
         self._changes: list[int | Refusal] = []
@@ -292,12 +293,22 @@ class QuorumRunner:
         self._schedule()
 
     def _schedule(self) -> None:
+        """Wake up at the deadline, or before: nearly each step moves it to later, and would begin another timer."""
+        deadline = self._core.deadline()
+        if deadline is None or self._is_closed or (self._timer is not None and self._timer_due <= deadline):
+            return
         if self._timer is not None:
             self._timer.cancel()
-        deadline = self._core.deadline()
-        if deadline is not None and not self._is_closed:
-            delay = max(0, deadline - monotonic_ms()) / 1000
-            self._timer = self._supervisor.call_later(TICK, delay, self._step, ev.Tick())
+        self._timer_due = deadline
+        delay = max(0, deadline - monotonic_ms()) / 1000
+        self._timer = self._supervisor.call_later(TICK, delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer, deadline = None, self._core.deadline()
+        if deadline is not None and deadline <= monotonic_ms():
+            self._step(ev.Tick())
+        else:
+            self._schedule()
 
     # What each effect takes.
 
@@ -445,7 +456,19 @@ class QuorumRunner:
         self._observer.installed(effect.snapshot_id)
 
     def _perform(self, effect: fx.Effect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
-        match effect:
+        match effect:  # what each record takes comes first
+            case fx.Send():
+                self._send(effect)
+            case fx.Reply():
+                self._answer(effect.context, effect.response)
+            case fx.ReadLog() | fx.ReadSnapshot():
+                self._answer(effect.context, effect)
+            case fx.AdvanceHighWatermark():
+                self._observer.committed(effect.offset)
+            case fx.RequestSync():
+                self._request_sync(effect)
+            case fx.Append():
+                self._append(effect)
             case fx.PersistElectionState():
                 self._persist(effect)
             case fx.RoleChanged():
@@ -460,24 +483,12 @@ class QuorumRunner:
                 self._observer.membership_changed(effect.membership)
             case fx.AddressesMissing():
                 self._observer.addresses_missing(effect.voters, max(0, effect.deadline - monotonic_ms()))
-            case fx.Append():
-                self._append(effect)
             case fx.TruncateTo():
                 self._truncate(effect)
-            case fx.RequestSync():
-                self._request_sync(effect)
-            case fx.AdvanceHighWatermark():
-                self._observer.committed(effect.offset)
             case fx.QuorumIsNew():
                 self._storage.note_new_quorum()
             case fx.LogIsWhole():
                 self._storage.unmark()
-            case fx.Send():
-                self._send(effect)
-            case fx.Reply():
-                self._answer(effect.context, effect.response)
-            case fx.ReadLog() | fx.ReadSnapshot():
-                self._answer(effect.context, effect)
             case fx.WriteSnapshotChunk():
                 self._write_snapshot_chunk(effect)
             case fx.FinishSnapshot():

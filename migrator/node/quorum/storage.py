@@ -42,6 +42,8 @@ class NodeStorage:
         self._quorum_state = quorum_state
         self._empty_mark = EmptyMark(metadata_log.directory)
         self._receiver: SnapshotReceiver | None = None
+        self._led_by_stock: dict[int, bool] = {}
+        """The latest epoch of which the log has said who led: that is asked at each look, and never changes."""
 
     @property
     def directory(self) -> Path:
@@ -116,8 +118,12 @@ class NodeStorage:
 
     def is_led_by_stock(self, epoch: int) -> bool:
         """Whether one of Kafka's own controllers led in an epoch; False, too, while nobody can tell."""
-        change = self.leader_of(epoch)
-        return change is not None and not change.led_by_migrator
+        if epoch not in self._led_by_stock:
+            change = self.leader_of(epoch)
+            if change is None:
+                return False
+            self._led_by_stock = {epoch: not change.led_by_migrator}
+        return self._led_by_stock[epoch]
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Every batch from the one that holds ``offset`` to the log's end."""
