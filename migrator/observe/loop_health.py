@@ -15,7 +15,8 @@ from migrator.supervision import OnError, Supervisor, TaskKind
 log = logging.getLogger(__name__)
 
 PROBE = TaskKind("loop-probe", OnError.DROP)
-PROBE_SECONDS = 0.02
+PROBE_SECONDS = 0.05
+"""Each look wakes up a controller that has nothing else to do. A stall seems shorter by at most so much."""
 LATE_MS = 100.0
 """What operators should hear of."""
 WINDOW_SECONDS = 60.0

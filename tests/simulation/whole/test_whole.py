@@ -131,8 +131,8 @@ def lonely_start(options: Options) -> Outcome:
 
 
 def test_an_idle_controller_wakes_up_for_little() -> None:
-    """Two records a second with all that they take, and 50 looks at how late the loop is: no polls beside these."""
-    assert runner.in_child(lambda: idle_turns(replace(QUIET, writes=0.0))) <= 130
+    """Two records a second with all that they take, and 20 looks at how late the loop is: no polls beside these."""
+    assert runner.in_child(lambda: idle_turns(replace(QUIET, writes=0.0))) <= 90
 
 
 def idle_turns(options: Options) -> float:
