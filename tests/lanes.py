@@ -52,6 +52,7 @@ PLACES = {
     "tests/drill/test_reassign.py": Place(TEST, CLUSTERS),
     "tests/rehearse/test_forecast.py": Place(TEST_ALL, CLUSTERS),
     "tests/rollout/test_observer.py": Place(TEST_ALL, CLUSTERS),
+    "tests/bench/test_kraft.py": Place(TEST_ALL, BESIDE),
     "tests/bench/test_verify.py": Place(TEST_ALL, BESIDE),
     "tests/doors/test_controllers.py": Place(TEST_ALL, BESIDE),
     "tests/doors/test_certificate_changes.py": Place(TEST_ALL, BESIDE),

@@ -28,11 +28,14 @@ ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "docs" / "results"
 CASES = DIRECTORY / "test-long.tsv"
 LANES = DIRECTORY / "lanes.tsv"
+KRAFT = DIRECTORY / "kraft.tsv"
+"""Of `tests.bench.kraft`."""
 PAGE = ROOT / "docs" / "compatibility.md"
 """Made of `CASES` (`tests.compatibility`)."""
 HEADS = {
-    CASES: ("commit", "day", "case", "result", "seconds", "figures"),
-    LANES: ("commit", "day", "lane", "result", "tests", "seconds", "processor seconds", "seconds of each room"),
+    CASES.name: ("commit", "day", "case", "result", "seconds", "figures"),
+    KRAFT.name: ("commit", "day", "case", "result", "seconds", "figures"),
+    LANES.name: ("commit", "day", "lane", "result", "tests", "seconds", "processor seconds", "seconds of each room"),
 }
 PROCESSOR = "processor_seconds"
 CI, CI_LIMIT = ".ci/run", 60 * 60
@@ -192,7 +195,7 @@ def passed_on(commit: str, file: Path) -> frozenset[str]:
 def append(file: Path, *fields: str) -> None:
     """One more line, after commit and day."""
     line = (commit(), dt.datetime.now(dt.UTC).date().isoformat(), *fields)
-    head = "" if file.exists() else "\t".join(HEADS[file]) + "\n"
+    head = "" if file.exists() else "\t".join(HEADS[file.name]) + "\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         lines.write(head + "\t".join(line) + "\n")

@@ -125,12 +125,21 @@ class StockKafka:
             directory=properties_file.parent,
         )
 
-    def node(self, name: str, directory: Path, properties: Mapping[str, str], *, jvm: Jvm | None = None) -> StockNode:
+    def node(
+        self,
+        name: str,
+        directory: Path,
+        properties: Mapping[str, str],
+        *,
+        jvm: Jvm | None = None,
+        log_level: str = "INFO",
+    ) -> StockNode:
         """A controller or broker, in whichever mode the properties say; not started yet.
 
         :param directory: property file, output and (unless the properties say otherwise) ``log.dirs``.
+        :param log_level: that it serves is logged at INFO, so with another level nobody can wait for it.
         """
-        return StockNode(self, name, directory, properties, jvm or Jvm(heap="512m"))
+        return StockNode(self, name, directory, properties, jvm or Jvm(heap="512m"), log_level)
 
     # The tools of everyday use, by their main class; all take --bootstrap-server, and some --bootstrap-controller.
 
@@ -150,12 +159,21 @@ class StockKafka:
 class StockNode:
     """One stock controller or broker; leaving its context stops it. It can be started again on the same data."""
 
-    def __init__(self, kafka: StockKafka, name: str, directory: Path, properties: Mapping[str, str], jvm: Jvm) -> None:
+    def __init__(
+        self,
+        kafka: StockKafka,
+        name: str,
+        directory: Path,
+        properties: Mapping[str, str],
+        jvm: Jvm,
+        log_level: str = "INFO",
+    ) -> None:
         self.kafka = kafka
         self.name = name
         self.directory = directory
         self.properties = {"log.dirs": str(directory / "data"), **properties}
         self._jvm = jvm
+        self._log_level = log_level
         self._process: ChildProcess | None = None
 
     @property
@@ -189,7 +207,13 @@ class StockNode:
 
     def run(self) -> None:
         """As `launch`, with the property file as it is: somebody else may have written it."""
-        command = self.kafka.command("kafka.Kafka", str(self.properties_file), directory=self.directory, jvm=self._jvm)
+        command = self.kafka.command(
+            "kafka.Kafka",
+            str(self.properties_file),
+            directory=self.directory,
+            jvm=self._jvm,
+            log_level=self._log_level,
+        )
         self._process = ChildProcess(self.name, command, output=self.directory / "node.log", env=java_environment())
 
     def wait_until_started(self, *, timeout_seconds: float = START_SECONDS) -> None:

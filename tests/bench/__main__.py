@@ -1,7 +1,7 @@
 """Figures of our controllers beside stock Kafka's, on the same machine, in the same run. Nothing here asserts a time.
 
 python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE]
-    [--pieces|--rolls|--rehearse N,N,...|--reassign]
+    [--pieces|--rolls|--rehearse N,N,...|--reassign|--kraft]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from migrator.drill.cluster import ClusterOptions
 from tests.bench.figures import Result, table, to_json
 from tests.bench.migration import BenchOptions, run
 from tests.bench.peers import PEERS
+from tests.results import KRAFT
 
 DEFAULT_PARTITIONS = 200_000
 
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if given.rehearse:
         return _rehearsals(given, console)
+    if given.kraft:
+        return _kraft(given, console)
     if given.reassign:
         return _reassignments(given, console)
     cores = os.cpu_count()
@@ -101,6 +104,20 @@ def _reassignments(given: argparse.Namespace, console: Console) -> int:
     return _failed(results, console)
 
 
+def _kraft(given: argparse.Namespace, console: Console) -> int:
+    from tests.bench import kraft  # noqa: PLC0415 - as above
+
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="migrator-bench-", dir=given.dir) as directory:
+        for peer in given.peers.split(","):
+            measured = kraft.run(peer, Path(directory) / peer, given.partitions, given.lines, console)
+            if (failure := asyncio.run(measured)) is not None:
+                console.print(f"[red]{peer}: {failure}[/red]")
+                failed = True
+    Console(width=180 if not sys.stdout.isatty() else None).print(kraft.table(given.partitions, given.lines))
+    return int(failed)
+
+
 def _failed(results: Sequence[Result], console: Console) -> int:
     for result in results:
         if result.failure is not None:
@@ -121,6 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rolls", action="store_true", help="real brokers roll through it, and a producer waits")
     parser.add_argument("--rehearse", metavar="SIZES", help="rehearsals and their migrations, e.g. 1000,20000,200000")
     parser.add_argument("--reassign", action="store_true", help="three voters become three others under writes")
+    parser.add_argument("--kraft", action="store_true", help="a broker goes, the leader dies, without ZooKeeper")
+    parser.add_argument("--lines", type=Path, default=KRAFT, help="where --kraft notes its rows, and what it has them")
     parser.add_argument("--only", help="of the pieces, those whose name contains this")
     return parser
 

@@ -7,13 +7,10 @@ removes one controller after the other, and types a command again that was refus
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -21,16 +18,14 @@ from rich.console import Console
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.errors import MigratorError, OperatorError, PeerError
-from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processors import ProcessorMeter
 from migrator.raft.transport import TransportError
 from migrator.records.uuid import uuid_to_text
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
 from tests.bench.figures import Figure, Result
-from tests.bench.peers import STOCK_JVM, STOCK_VERSION
+from tests.bench.quorums import REQUEST_SECONDS, TITLES, StockVoters, fill, running
 from tests.interop.support.changing_voters import ChangingVoters, Writers
-from tests.interop.support.mixed_voters import StockVoter
 
 REASSIGNMENT_FIGURES = (
     Figure("move", "first command to (4,5,6) alone in force", "s", "<= 1x"),
@@ -42,51 +37,14 @@ REASSIGNMENT_FIGURES = (
     Figure("others_percent", "the processors' share that others took meanwhile", "%"),
 )
 """Goals are multiples of stock's."""
-TITLES = {"stock": f"stock {STOCK_VERSION}", "ours": "ours"}
 OLD, NEW = (1, 2, 3), (4, 5, 6)
 CLIENTS = 10
 MORE_WRITES = 200
 BROKERS = (101, 102, 103)
-PARTITIONS_A_TOPIC, TOPICS_A_REQUEST = 10, 50
-BROKER_REGISTRATION, BROKER_HEARTBEAT, CREATE_TOPICS = 62, 63, 19
+BROKER_REGISTRATION, BROKER_HEARTBEAT = 62, 63
 METADATA_VERSION = 21  # 3.9-IV0
-REQUEST_SECONDS = 60.0
-TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 NO_SESSION_ENDS = {"broker.session.timeout.ms": "3600000"}
 """The brokers are three registrations: who votes does not concern them, and they would take part of the processors."""
-
-
-class StockVoters(ChangingVoters):
-    """The same six controllers, all of them stock Kafka's."""
-
-    def __init__(self, directory: Path, kafka: StockKafka) -> None:
-        super().__init__(directory, size=len(OLD + NEW), voters=len(OLD))
-        self.directory, self._kafka = directory, kafka
-        self._voters = {node: BenchVoter(kafka, like) for node, like in self.controllers.items()}
-        self.controllers = {**self._voters}
-
-    def format_first(self, node: int, how: Iterable[str]) -> None:
-        """See its base."""
-        self._voters[node].format_with(*how)
-
-    def command(self, *arguments: str) -> None:
-        """``kafka-metadata-quorum``, as an operator types it: at any controller that runs.
-
-        :raises OperatorError: it was refused.
-        """
-        at = ("--bootstrap-controller", ",".join(f"127.0.0.1:{self.ports[node]}" for node in OLD + NEW))
-        self._kafka.tool(TOOL, *at, *arguments, directory=self.directory)
-
-
-class BenchVoter(StockVoter):
-    """With the memory and the compilers that a real one has."""
-
-    def __init__(self, kafka: StockKafka, like: Any) -> None:
-        super().__init__(kafka, like)
-        self._jvm_of = kafka
-
-    def _node(self) -> Any:
-        return self._jvm_of.node(f"controller {self.node_id}", self.directory, self.properties, jvm=STOCK_JVM)
 
 
 async def run(peer: str, directory: Path, partitions: int, console: Console) -> Result:
@@ -94,7 +52,8 @@ async def run(peer: str, directory: Path, partitions: int, console: Console) -> 
     figures: dict[str, float] = {}
     failure = None
     try:
-        async with _quorum(peer, directory) as quorum:
+        size, voters = len(OLD + NEW), len(OLD)
+        async with running(peer, directory, size=size, voters=voters, properties=NO_SESSION_ENDS) as quorum:
             console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {peer}: {partitions:,} partitions are created")
             await _fill(quorum, partitions)
             await quorum.until_caught_up()
@@ -103,22 +62,6 @@ async def run(peer: str, directory: Path, partitions: int, console: Console) -> 
     except (MigratorError, TimeoutError, OSError) as error:
         failure = f"{type(error).__name__}: {error}"
     return Result(peer, TITLES[peer], figures, failure)
-
-
-@asynccontextmanager
-async def _quorum(peer: str, directory: Path) -> AsyncIterator[ChangingVoters]:
-    if peer == "stock":
-        quorum: ChangingVoters = StockVoters(directory, KafkaRelease(STOCK_VERSION).fetch())
-    else:
-        quorum = ChangingVoters(directory, size=len(OLD + NEW), voters=len(OLD))
-    for controller in quorum.controllers.values():
-        controller.properties |= NO_SESSION_ENDS
-    try:
-        await asyncio.to_thread(quorum.format_and_start)
-        await quorum.until_caught_up()
-        yield quorum
-    finally:
-        await asyncio.to_thread(quorum.close)
 
 
 async def _measure(quorum: ChangingVoters, figures: dict[str, float]) -> None:
@@ -183,16 +126,13 @@ async def _type(quorum: StockVoters, step: tuple[str, ...]) -> int:
 
 
 async def _fill(quorum: ChangingVoters, partitions: int) -> None:
-    """Topics of three replicas on three registered brokers."""
+    """Three brokers are registered, then come their topics."""
     leader = (await quorum.until(lambda _: True)).leader_id
     client = KafkaClient("127.0.0.1", quorum.ports[leader], "bench")
     try:
         for broker in BROKERS:
             await _register(client, broker)
-        count = partitions // PARTITIONS_A_TOPIC
-        for first in range(0, count, TOPICS_A_REQUEST):
-            names = [f"topic-{number}" for number in range(first, min(first + TOPICS_A_REQUEST, count))]
-            await _create(client, names)
+        await fill(quorum, partitions, BROKERS)
     except (TransportError, PeerError) as error:
         raise MigratorError(f"the topics could not be created: {error}") from error
     finally:
@@ -230,23 +170,6 @@ async def _register(client: KafkaClient, broker: int) -> None:
         beaten = await client.request(heartbeat, REQUEST_SECONDS)
         _check(beaten.error_code, f"heartbeat of broker {broker}")
         is_fenced = beaten.is_fenced
-
-
-async def _create(client: KafkaClient, names: list[str]) -> None:
-    topics = [
-        {
-            "name": name,
-            "num_partitions": PARTITIONS_A_TOPIC,
-            "replication_factor": len(BROKERS),
-            "assignments": (),
-            "configs": (),
-        }
-        for name in names
-    ]
-    seconds = dt.timedelta(seconds=REQUEST_SECONDS)
-    request = build(request_type(CREATE_TOPICS, 7), topics=topics, timeout=seconds, validate_only=False)
-    for answer in (await client.request(request, REQUEST_SECONDS)).topics:
-        _check(answer.error_code, f"creation of {answer.name}")
 
 
 def _check(code: ErrorCode, what: str) -> None:

@@ -23,6 +23,7 @@ from migrator.wire.schemas import (
 )
 from migrator.wire.server import KafkaListener
 from tests.bench.figures import FIGURES, Result, ratio, table, to_json
+from tests.bench.kraft import ROWS
 from tests.bench.observers import stall_in
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample
 from tests.bench.propagation import METADATA, METADATA_VERSION, REAL_CHANGES, measure_real
@@ -90,6 +91,7 @@ def test_the_documented_figures_are_those_that_are_measured() -> None:
     page = (Path(__file__).parents[2] / "docs/bench.md").read_text(encoding="utf-8")
     figures = (*FIGURES, *ROLL_FIGURES, *REASSIGNMENT_FIGURES)
     assert [figure.label for figure in figures if figure.target and figure.label not in page] == []
+    assert [row.label for row in ROWS if row.label not in page] == []
 
 
 class Forgetful:
