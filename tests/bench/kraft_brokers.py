@@ -88,7 +88,10 @@ class LogWatch:
             except NoAnswerError:
                 continue
             if response.snapshot_id is not None:
-                raise MigratorError(f"the log begins behind offset {self._offset}, which is not read yet")
+                if self._offset > 0:
+                    raise MigratorError(f"the log begins behind offset {self._offset}, which was not read yet")
+                self._offset, self._epoch = response.snapshot_id.offset, response.snapshot_id.epoch
+                continue
             if response.diverging is not None:
                 self._offset, self._epoch = response.diverging.offset, response.diverging.epoch
                 self._batches = [batch for batch in self._batches if batch.header.next_offset <= self._offset]

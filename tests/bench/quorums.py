@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import random
+import shutil
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from migrator.drill.light.broker import directory_of
 from migrator.errors import MigratorError
+from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
+from migrator.records import metadata as m
+from migrator.records.uuid import Uuid, random_uuid
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
 from tests.bench.peers import STOCK_JVM, STOCK_VERSION
+from tests.bench.verify_inputs import LEVEL, write_log
 from tests.interop.support.changing_voters import ChangingVoters
 from tests.interop.support.mixed_voters import StockVoter
 
 TITLES = {"stock": f"stock {STOCK_VERSION}", "ours": "ours"}
-PARTITIONS_A_TOPIC, TOPICS_A_REQUEST = 10, 50
+PARTITIONS_A_TOPIC, TOPICS_A_REQUEST, REPLICAS = 10, 50, 3
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
 REQUEST_SECONDS = 60.0
 TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
@@ -80,8 +87,12 @@ async def running(
     jvm: Jvm = STOCK_JVM,
     log_level: str = "INFO",
     properties: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> AsyncIterator[ChangingVoters]:
-    """A quorum of a peer that has a leader; the JVM and the log level are those of stock controllers."""
+    """A quorum of a peer that has a leader; the JVM and the log level are those of stock controllers.
+
+    :param log: the segment that every controller begins with, made by `prepared_log`.
+    """
     if peer == "stock":
         kafka = KafkaRelease(STOCK_VERSION).fetch()
         quorum: ChangingVoters = StockVoters(directory, kafka, size=size, voters=voters, jvm=jvm, log_level=log_level)
@@ -90,11 +101,21 @@ async def running(
     for controller in quorum.controllers.values():
         controller.properties |= properties or {}
     try:
-        await asyncio.to_thread(quorum.format_and_start)
+        await asyncio.to_thread(_format_and_start, quorum, log)
         await quorum.until_caught_up()
         yield quorum
     finally:
         await asyncio.to_thread(quorum.close)
+
+
+def _format_and_start(quorum: ChangingVoters, log: Path | None) -> None:
+    quorum.format()
+    for controller in quorum.controllers.values():
+        if log is not None:
+            directory = controller.metadata_directory / DIRECTORY_NAME
+            directory.mkdir(parents=True, exist_ok=True)
+            shutil.copy(log, directory)
+        controller.start()
 
 
 async def fill(quorum: ChangingVoters, partitions: int, brokers: Sequence[int]) -> None:
@@ -105,7 +126,7 @@ async def fill(quorum: ChangingVoters, partitions: int, brokers: Sequence[int]) 
     """
     leader = (await quorum.until(lambda _: True)).leader_id
     client = KafkaClient("127.0.0.1", quorum.ports[leader], "bench")
-    on = [[brokers[(first + more) % len(brokers)] for more in range(3)] for first in range(PARTITIONS_A_TOPIC)]
+    on = _replicas(brokers)
     assignments = [{"partition_index": index, "broker_ids": replicas} for index, replicas in enumerate(on)]
     topic = {"num_partitions": -1, "replication_factor": -1, "assignments": assignments, "configs": ()}
     count = partitions // PARTITIONS_A_TOPIC
@@ -118,6 +139,29 @@ async def fill(quorum: ChangingVoters, partitions: int, brokers: Sequence[int]) 
                     raise MigratorError(f"creation of {answer.name}: {answer.error_code.name}")
     finally:
         await client.close()
+
+
+def prepared_log(directory: Path, partitions: int, brokers: Sequence[int]) -> Path:
+    """What `fill` would create, as the segment of a log."""
+    return write_log(directory, _records(partitions, brokers))
+
+
+def _records(partitions: int, brokers: Sequence[int]) -> Iterator[m.MetadataRecord]:
+    ids, on = random.Random(0), _replicas(brokers)
+    yield m.FeatureLevelRecord("metadata.version", LEVEL)
+    for number in range(partitions // PARTITIONS_A_TOPIC):
+        topic_id = random_uuid(ids)
+        yield m.TopicRecord(f"topic-{number}", topic_id)
+        for index, replicas in enumerate(on):
+            directories = tuple(Uuid(directory_of(broker).bytes) for broker in replicas)
+            yield m.PartitionRecord(index, topic_id, replicas, replicas, (), (), replicas[0], 0, 0, 0, directories)
+
+
+def _replicas(brokers: Sequence[int]) -> list[tuple[int, ...]]:
+    """Of each partition of a topic."""
+    ring = [*brokers, *brokers]
+    starts = [number % len(brokers) for number in range(PARTITIONS_A_TOPIC)]
+    return [tuple(ring[start : start + REPLICAS]) for start in starts]
 
 
 def creation(topics: Sequence[Mapping[str, Any]]) -> Any:

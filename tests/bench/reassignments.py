@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from rich.console import Console
 
 from migrator.drill.cluster import CLUSTER_ID
+from migrator.drill.light.broker import directory_of
 from migrator.errors import MigratorError, OperatorError, PeerError
 from migrator.parts.processors import ProcessorMeter
 from migrator.raft.transport import TransportError
@@ -152,7 +153,7 @@ async def _register(client: KafkaClient, broker: int) -> None:
         ],
         rack=None,
         is_migrating_zk_broker=False,
-        log_dirs=(UUID(int=(broker << 64) + 1000),),
+        log_dirs=(directory_of(broker),),
         previous_broker_epoch=-1,
     )
     registered = await client.request(registration, REQUEST_SECONDS)

@@ -35,15 +35,20 @@ _CONFIG_JSON = b'{"version":1,"config":{"retention.ms":"3600000","cleanup.policy
 def write_inputs(directory: Path, partitions: int) -> tuple[Path, Path]:
     """A ``dataDir`` and a metadata directory."""
     write_nodes(directory / "data", _nodes(partitions))
-    folder = directory / "metadata" / DIRECTORY_NAME
-    folder.mkdir(parents=True)
-    records, offset = _records(partitions), 0
-    with (folder / segment_name(0)).open("wb") as file:
+    write_log(directory / "metadata", _records(partitions))
+    return directory / "data", directory / "metadata"
+
+
+def write_log(directory: Path, records: Iterator[m.MetadataRecord]) -> Path:
+    """A metadata log of one segment, of epoch 1, in a metadata directory; gives the segment."""
+    segment, offset = directory / DIRECTORY_NAME / segment_name(0), 0
+    segment.parent.mkdir(parents=True, exist_ok=True)
+    with segment.open("wb") as file:
         while some := list(islice(records, RECORDS_AT_ONCE)):
             for group in split_values(encode_all(some, LEVEL), records_max=BATCH_RECORDS):
                 file.write(build_batch(group, timestamp_ms=1, base_offset=offset, leader_epoch=1))
                 offset += len(group)
-    return directory / "data", folder.parent
+    return segment
 
 
 def _topics(partitions: int) -> Iterator[tuple[int, str, Uuid]]:

@@ -68,6 +68,11 @@ APIS = {
 }
 
 
+def directory_of(broker_id: int) -> UUID:
+    """Of a broker's one log directory."""
+    return UUID(int=(broker_id << 64) + 1000)
+
+
 class LightBrokerMode(Enum):
     """What a broker is configured as."""
 
@@ -387,7 +392,7 @@ class LightBroker:
             ],
             rack=self._rack,
             is_migrating_zk_broker=self.mode is LightBrokerMode.MIGRATING,
-            log_dirs=(UUID(int=(broker_id << 64) + 1000),),
+            log_dirs=(directory_of(broker_id),),
             previous_broker_epoch=-1,
         )
         while True:

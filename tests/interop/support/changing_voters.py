@@ -70,13 +70,18 @@ class ChangingVoters:
             speak_grpc(list(self.controllers.values()))
 
     def format_and_start(self) -> None:
+        self.format()
+        for controller in self.controllers.values():
+            controller.start()
+
+    def format(self) -> None:
+        """Their directories, with the first voters."""
         ids = {node: uuid_to_text(random_uuid(Random(node))) for node in self.first}
         named = ",".join(f"{node}@127.0.0.1:{self.ports[node]}:{ids[node]}" for node in sorted(self.first))
         for node, controller in self.controllers.items():
             controller.write_properties()
             first = [] if self._is_configured else ["--initial-controllers", named]
             self.format_first(node, first if node in self.first else ["--no-initial-controllers"])
-            controller.start()
 
     def format_first(self, node: int, how: Sequence[str]) -> None:
         """Format a controller with these options."""
