@@ -304,16 +304,10 @@ class QuorumRunner:
         self._timer = self._supervisor.call_later(TICK, delay, self._tick)
 
     def _tick(self) -> None:
-        self._timer, deadline = None, self._core.deadline()
-        if deadline is not None and deadline <= monotonic_ms():
-            self._step(ev.Tick())
-        else:
-            self._schedule()
+        self._timer = None
+        self._step(ev.Tick())
 
     # What each effect takes.
-
-    def _persist(self, effect: fx.PersistElectionState) -> None:
-        self._storage.persist_election_state(effect.state)
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         if effect.epoch + 1 >= EPOCH_LIMIT and effect.epoch > self._last_epoch_said:
@@ -356,10 +350,6 @@ class QuorumRunner:
             self._observer.appended_own(batches, self._proposed)
         return True
 
-    def _truncate(self, effect: fx.TruncateTo) -> None:
-        self._storage.log.truncate_to(effect.offset)
-        self._observer.truncated(effect.offset)
-
     def _request_sync(self, effect: fx.RequestSync) -> None:
         self._sync_wanted = effect.generation
         if not self._is_syncing:
@@ -381,9 +371,6 @@ class QuorumRunner:
     def _fail(self, error: BaseException) -> None:
         self._is_closed = True
         self._on_failure(error)
-
-    def _send(self, effect: fx.Send) -> None:
-        self._supervisor.spawn(EXCHANGE, self._exchange(effect), f"an exchange with node {effect.peer}")
 
     async def _exchange(self, effect: fx.Send) -> None:
         deadline = self._loop.time() + self._request_timeout_seconds * CHECK_SHARE
@@ -458,7 +445,7 @@ class QuorumRunner:
     def _perform(self, effect: fx.Effect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
         match effect:  # what each record takes comes first
             case fx.Send():
-                self._send(effect)
+                self._supervisor.spawn(EXCHANGE, self._exchange(effect), f"an exchange with node {effect.peer}")
             case fx.Reply():
                 self._answer(effect.context, effect.response)
             case fx.ReadLog() | fx.ReadSnapshot():
@@ -470,7 +457,7 @@ class QuorumRunner:
             case fx.Append():
                 self._append(effect)
             case fx.PersistElectionState():
-                self._persist(effect)
+                self._storage.persist_election_state(effect.state)
             case fx.RoleChanged():
                 self._role_changed(effect)
             case fx.AppendLeaderChange():
@@ -484,7 +471,8 @@ class QuorumRunner:
             case fx.AddressesMissing():
                 self._observer.addresses_missing(effect.voters, max(0, effect.deadline - monotonic_ms()))
             case fx.TruncateTo():
-                self._truncate(effect)
+                self._storage.log.truncate_to(effect.offset)
+                self._observer.truncated(effect.offset)
             case fx.QuorumIsNew():
                 self._storage.note_new_quorum()
             case fx.LogIsWhole():
