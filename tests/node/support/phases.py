@@ -25,19 +25,20 @@ from migrator.node import image_proof
 from migrator.node.access.authorization import Authorization
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.metadata import MetadataRuntime
-from migrator.node.quorum import reads
+from migrator.node.quorum import reads, runner
 from migrator.node.status_source import NodeStatusSource
 from migrator.records import metadata as rec
 from migrator.turns import give_back, in_turns, parts
 from tests.controller.support.leading_controller import registration, some_uuid
-from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, Cluster, until
+from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, STEADY, Cluster, until
+from tests.patience import PATIENCE_SECONDS
 
 PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "broker.session.timeout.ms": "600000",
     "delegation.token.secret.key": "secret",
-    "controller.quorum.fetch.timeout.ms": "10000",
+    **STEADY,
     "metadata.max.idle.interval.ms": "0",
 }
 BROKERS = (1, 2, 3)
@@ -238,11 +239,15 @@ async def _cut_off(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
     cluster.wires.cut.add(node_id)
     await write_lost(leader, changes(leader.metadata.image, "lost"))
     yield ""
-    other = await cluster.leader()
-    await write(other, iter((rec.ConfigRecord(rec.ConfigResourceType.BROKER, "", "a", "b"),)))
-    cluster.wires.cut.clear()
-    await cluster.agree(other.metadata.published.provenance.offset)
-    yield "a leader that was cut off forgets what it wrote"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "monotonic_ms", lambda: monotonic_ms() + 2_000 * int(PATIENCE_SECONDS))
+        for node in cluster.nodes.values():  # the time-out of `STEADY` has passed
+            node.quorum.look_again()
+        other = await cluster.leader()
+        await write(other, iter((rec.ConfigRecord(rec.ConfigResourceType.BROKER, "", "a", "b"),)))
+        cluster.wires.cut.clear()
+        await cluster.agree(other.metadata.published.provenance.offset)
+        yield "a leader that was cut off forgets what it wrote"
 
 
 def plant() -> None:
