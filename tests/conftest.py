@@ -28,7 +28,6 @@ OUTSIDE_ZOOKEEPER = "MIGRATOR_TEST_ZOOKEEPER"
 """Environment: ``host:port`` of a server to use instead of one of our own. Tests only write below their own chroot."""
 
 PR_SET_CHILD_SUBREAPER = 36
-END_SECONDS = 10.0
 _ENDS_WITH_US = (
     "PythonGatewayServer",
     "multiprocessing.resource_tracker",
@@ -161,7 +160,9 @@ def no_process_left_behind() -> Iterator[None]:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
-    _, running = psutil.wait_procs([child for child in _children() if child.pid not in before], timeout=END_SECONDS)
+    _, running = psutil.wait_procs(
+        [child for child in _children() if child.pid not in before], timeout=PATIENCE_SECONDS
+    )
     left = [_describe(child) for child in running]
     for child in running:
         child.kill()

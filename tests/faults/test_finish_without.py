@@ -20,6 +20,7 @@ from migrator.rpc.operator_client import OperatorClient
 from tests.conftest import ZooKeeperSpace
 from tests.drill.support.stock_controllers import StockController
 from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
+from tests.patience import PATIENCE_SECONDS
 
 COMMAND = "migrator force finish --without {} --reason TEXT"
 
@@ -147,7 +148,7 @@ async def test_a_broker_that_vanished_in_zookeeper_mode_is_left_out_and_refused_
         for broker in others:
             await broker.stop()
             await broker.start(LightBrokerMode.KRAFT)
-            await asyncio.wait_for(broker.running.wait(), 30)
+            await asyncio.wait_for(broker.running.wait(), PATIENCE_SECONDS)
         await cluster.until_problem(f"broker {broker_id}", COMMAND.format(broker_id))
         gates = await gates_of_finish(leader)
         assert COMMAND.format(broker_id) in gates["brokers"].remedy
@@ -168,7 +169,7 @@ async def test_a_broker_that_vanished_in_zookeeper_mode_is_left_out_and_refused_
         await cluster.until("the broker that came back in ZooKeeper mode is refused", turned_away)
         await lost.stop(controlled=False)
         await lost.start(LightBrokerMode.KRAFT)
-        await asyncio.wait_for(lost.running.wait(), 30)
+        await asyncio.wait_for(lost.running.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.lane("test-long")
@@ -187,12 +188,12 @@ async def test_a_broker_that_returns_after_the_order_holds_up_the_end_again(
         await cluster.until_problem(COMMAND.format(lost.options.broker_id))
         await order(leader, lost.options.broker_id)
         await lost.start()
-        await asyncio.wait_for(lost.running.wait(), 30)
+        await asyncio.wait_for(lost.running.wait(), PATIENCE_SECONDS)
         gates = await gates_of_finish(leader)
         assert not gates["brokers"].open
         await lost.stop()
         await lost.start(LightBrokerMode.KRAFT)
-        await asyncio.wait_for(lost.running.wait(), 30)
+        await asyncio.wait_for(lost.running.wait(), PATIENCE_SECONDS)
 
         dead = await cluster.until_dual_writing()
         others = [each for each in cluster.controllers if each is not dead]

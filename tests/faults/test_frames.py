@@ -86,14 +86,14 @@ async def test_garbage_costs_only_its_own_connection(zookeeper: ZooKeeperSpace, 
                 reader, writer = await asyncio.open_connection(*address)
                 writer.write(data)
                 try:
-                    await asyncio.wait_for(reader.read(), 10)
+                    await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
                 except ConnectionResetError:
                     pass
                 except TimeoutError:
                     pytest.fail(f"{sort}: the connection was left open")
                 finally:
                     writer.transport.abort()
-                answer = await neighbour.request(question, timeout=5.0)
+                answer = await neighbour.request(question, timeout=PATIENCE_SECONDS)
                 assert answer.topics[0].partitions[0].leader_id == controller.node_id, sort
         finally:
             await neighbour.close()

@@ -16,13 +16,14 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
 from tests.faults.support.cluster import cluster_in, start_all
+from tests.patience import PATIENCE_SECONDS
 
 LISTENER = "migrator.metrics.listener"
 PARTITIONS = 30
 
 
 def ask(controller: ControllerProcess, path: str) -> Any:
-    with urllib.request.urlopen(f"http://{controller.properties[LISTENER]}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{controller.properties[LISTENER]}{path}", timeout=PATIENCE_SECONDS) as answer:
         return json.load(answer)
 
 

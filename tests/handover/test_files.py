@@ -26,6 +26,7 @@ from migrator.records import metadata as m
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.records.versions import parse_version
+from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
 OURS = """\
@@ -165,7 +166,7 @@ async def test_a_directory_in_use_is_not_disturbed(tmp_path: Path) -> None:
     hold = "from migrator.log.lock import DirectoryLock as L; from pathlib import Path; import sys, time"
     script = f"{hold}; lock = L(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
     with ChildProcess("holder", [sys.executable, "-c", script, str(tmp_path)], output=tmp_path / "out") as holder:
-        holder.wait_for_output("held", timeout_seconds=30)
+        holder.wait_for_output("held", timeout_seconds=PATIENCE_SECONDS)
         assert (await look_into(settings(tmp_path), None)).in_use
         holder.kill()
     assert not (await look_into(settings(tmp_path), None)).in_use

@@ -17,6 +17,7 @@ from migrator.log.snapshots import SnapshotReceiver, SnapshotStore, SnapshotWrit
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import restamp
 from tests.log.support.builders import NO_OP, batch
+from tests.patience import PATIENCE_SECONDS
 
 ID = EpochOffset(3, 40)
 NAME = f"{40:020d}-{3:010d}"
@@ -77,18 +78,18 @@ def test_who_gives_up_waits_for_an_end_in_a_thread(tmp_path: Path, monkeypatch: 
 
     def slow(descriptor: int) -> None:
         syncing.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE_SECONDS)
         os.fsync(descriptor)
 
     monkeypatch.setattr(snapshots, "sync_file", slow)
     with ThreadPoolExecutor(2) as threads:
         writer = writer_in(tmp_path)
         ending = threads.submit(writer.freeze, now_ms=9)
-        assert syncing.wait(30)
+        assert syncing.wait(PATIENCE_SECONDS)
         giving_up = threads.submit(writer.abort)
         go_on.set()
-        assert list(iter_snapshot(ending.result(30)))
-        giving_up.result(30)
+        assert list(iter_snapshot(ending.result(PATIENCE_SECONDS)))
+        giving_up.result(PATIENCE_SECONDS)
     assert names(tmp_path) == [f"{NAME}.checkpoint"]
     with pytest.raises(InvariantViolation, match="was given up"):
         writer._publish()

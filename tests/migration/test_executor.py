@@ -35,6 +35,7 @@ from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from tests.migration.support.images import PASSWORDS
 from tests.migration.support.rig import EPOCH, FakeWorker, Rig
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -200,16 +201,16 @@ async def test_a_worker_that_is_given_up_has_ended_before_the_next_begins(rig: R
 
     rig.executor._start_worker = start
     rig.lead()
-    await asyncio.wait_for(began.wait(), 20)
+    await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
     began.clear()
     rig.executor.feed(ev.LostLeadership(EPOCH))
-    await asyncio.wait_for(ending.wait(), 20)
+    await asyncio.wait_for(ending.wait(), PATIENCE_SECONDS)
     rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.PRE_MIGRATION, enabled=True))
     await rig.until_state(State.DECODING)
     await asyncio.sleep(0)
     assert not began.is_set()
     may_end.set()
-    await asyncio.wait_for(began.wait(), 20)
+    await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
     assert not rig.failures
 
 

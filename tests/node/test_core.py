@@ -39,6 +39,7 @@ from migrator.records.metadata import (
 from migrator.records.primitives import MAX_STRING_BYTES
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, parse_version
 from tests.node.support.cluster import IMPATIENT, Cluster, running, until
+from tests.patience import PATIENCE_SECONDS
 
 MIGRATES = {
     "zookeeper.metadata.migration.enable": "true",
@@ -368,5 +369,5 @@ async def test_a_write_in_the_very_step_in_which_a_stopped_leader_notices_that_i
         await cluster.agree(successor.metadata.published.provenance.offset)
         assert "lost" not in configs(leader)
         with pytest.raises(RefusedError) as caught:
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, PATIENCE_SECONDS)
         assert caught.value.error.code is ErrorCode.not_controller

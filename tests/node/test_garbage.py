@@ -21,6 +21,7 @@ from migrator.records.metadata import (
     MetadataRecord,
     NoOpRecord,
 )
+from tests.patience import PATIENCE_SECONDS
 
 LEVEL = 21
 FREEZE_RECORDS = 10
@@ -78,7 +79,7 @@ async def test_only_a_copy_is_frozen_not_what_comes_in_daily_use(
         gauge=TurnGauge(),
     )
     runtime.appended()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await runtime.caught_up()
     gc.unfreeze()
     if in_transaction:
@@ -88,7 +89,7 @@ async def test_only_a_copy_is_frozen_not_what_comes_in_daily_use(
     if in_transaction:
         log.append([EndTransactionRecord()])
     runtime.appended()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await runtime.caught_up()
     await runtime.close()
     assert (gc.get_freeze_count() > 0) is frozen

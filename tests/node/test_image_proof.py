@@ -31,6 +31,7 @@ from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.rpc.quorum_service import ImageDigest
 from tests.node.support.cluster import FOLLOWS, Cluster, running, until
+from tests.patience import PATIENCE_SECONDS
 
 LEVEL = 21
 HISTORY: list[list[rec.MetadataRecord]] = [
@@ -142,7 +143,7 @@ def comparison(leader: Node, others: list[Node]) -> ImageComparison:
 
 async def compared(comparing: ImageComparison, all_nodes: list[Node]) -> ImagesStatus:
     """One round, in which what the leader names is committed on every node."""
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
         group.create_task(comparing.compare())
         await asyncio.sleep(0)
         for node in all_nodes:
@@ -152,7 +153,7 @@ async def compared(comparing: ImageComparison, all_nodes: list[Node]) -> ImagesS
 
 
 async def until_stopped(node: Node) -> BaseException:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not node.failures:
             await asyncio.sleep(0)
     return node.failures[0]
@@ -170,7 +171,7 @@ async def test_the_digest_is_of_the_first_place_outside_transactions(
         await one.take(HISTORY)
         for records in HISTORY:
             await other.take([records])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while min(node.proof.image_digest(at, replay=False).offset for node in (one, other)) < 0:
                 await asyncio.sleep(0)
         found = one.proof.image_digest(at, replay=False)
@@ -223,7 +224,7 @@ async def test_on_a_quiet_cluster_nobody_waits_for_the_next_record(tmp_path: Pat
         for node in (leader, follower):
             await node.take(HISTORY)
         comparing = comparison(leader, [follower])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await comparing.compare()
         assert comparing.status is not None
         assert (comparing.status.offset, comparing.status.equal) == (ENDS[-1], (2,))
@@ -235,7 +236,7 @@ async def test_on_a_busy_cluster_an_offset_further_ahead_is_named_next(tmp_path:
             await node.take(HISTORY)
         comparing = comparison(leader, [follower])
         await follower.take([[rec.NoOpRecord()]])  # told of more before it is asked
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await comparing.compare()
         assert comparing.status is not None
         assert comparing.status.unknown == (2,)
@@ -286,7 +287,7 @@ async def test_a_log_that_is_replaced_during_a_replay_proves_nothing(
         node.log.store.add(snapshot_id)
         node.log.truncate_fully_to_snapshot(snapshot_id)
         node.images.installed(snapshot_id)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await replaying
 
 
@@ -325,7 +326,7 @@ async def test_the_status_of_a_leader_says_who_disagrees(tmp_path: Path) -> None
         leader.image_comparison._ask = ask
         source = NodeStatusSource(cluster.settings(own), leader, FOLLOWS, lambda _after: [])
         assert source.status().images is None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while leader.image_comparison.status is None or leader.image_comparison.status.unknown:
                 await leader.image_comparison.compare()
         status = source.status()

@@ -34,6 +34,7 @@ from migrator.observe.propagation import PROPAGATION, PropagationMode, Propagati
 from migrator.observe.write_times import KEPT, QUANTILES, Durations, WriteTimes
 from migrator.supervision import TaskFailures
 from migrator.zookeeper.znodes.migration import CRC_FIELD
+from tests.patience import PATIENCE_SECONDS
 
 RAFT = "kafka_server_raft_metrics_"
 UNRELATED = {
@@ -77,7 +78,7 @@ def served(read: Any) -> Iterator[int]:
 
 
 def scrape(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS) as answer:
         text = answer.read().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value

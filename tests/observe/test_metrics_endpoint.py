@@ -26,11 +26,10 @@ from migrator.observe.logins import LoginBook
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import HEAD_BYTES_MAX, MetricsEndpoint
 from migrator.parts.certificates import Authority, PemFiles
-from tests.patience import until
+from tests.patience import PATIENCE_SECONDS, until
 
 SECRET = "correct horse"
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
-WAIT_SECONDS = 30.0
 
 
 @contextmanager
@@ -48,7 +47,7 @@ def served(
 
 
 def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -256,7 +255,7 @@ def test_who_keeps_connections_open_is_hung_up_on(monkeypatch: pytest.MonkeyPatc
                 except OSError:
                     return True
 
-            until(has_ended, WAIT_SECONDS)
+            until(has_ended)
 
 
 @pytest.mark.parametrize("of_address", [True, False])
@@ -294,7 +293,7 @@ def test_nobody_who_is_being_answered_gives_way(monkeypatch: pytest.MonkeyPatch)
 
     def slow() -> NodeHealth:
         asked_for.append(1)
-        assert go_on.wait(WAIT_SECONDS)
+        assert go_on.wait(PATIENCE_SECONDS)
         return HEALTHY
 
     with served(health=slow) as port:
@@ -302,8 +301,8 @@ def test_nobody_who_is_being_answered_gives_way(monkeypatch: pytest.MonkeyPatch)
         try:
             for connection in answered:
                 connection.sendall(READY)
-            until(lambda: len(asked_for) == 3, WAIT_SECONDS)
-            until(lambda: rest_of_newcomer(port) == b"", WAIT_SECONDS)
+            until(lambda: len(asked_for) == 3)
+            until(lambda: rest_of_newcomer(port) == b"")
             go_on.set()
             assert [status(rest(connection)) for connection in answered] == [200] * 3
         finally:

@@ -15,6 +15,7 @@ from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import StillRunningError, free_port
 from tests.parts.support.kafka_tools import SHELL_ATTEMPTS, dump_log, metadata_shell
+from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
 
@@ -79,7 +80,7 @@ def test_concurrent_fetches_fetch_once(tmp_path: Path) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(PATIENCE_SECONDS)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert notes.read_text() == "fetched\n"
     assert (tmp_path / "kraft-migrator/kafka/1.2.3/kafka-1.2.3.jar").exists()

@@ -61,24 +61,24 @@ def test_children_and_their_children_end_with_a_killed_parent(tmp_path: Path, nu
 def test_stop_kills_one_that_ignores_sigterm(tmp_path: Path) -> None:
     program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
     child = ChildProcess("deaf", [sys.executable, "-c", program], output=tmp_path / "log")
-    child.wait_for_output("deaf", timeout_seconds=30)
+    child.wait_for_output("deaf", timeout_seconds=PATIENCE_SECONDS)
     assert child.stop(grace_seconds=0.2) == -signal.SIGKILL
 
 
 def test_stop_ends_a_paused_child_and_the_group_it_left(tmp_path: Path) -> None:
     child = ChildProcess("shell", ["sh", "-c", "sleep 600 & echo $!; exec sleep 600"], output=tmp_path / "log")
-    child.wait_for_output(r"\d+", timeout_seconds=30)
+    child.wait_for_output(r"\d+", timeout_seconds=PATIENCE_SECONDS)
     grandchild = int(child.output_text())
     child.pause()
     assert child.stop() == -signal.SIGTERM
-    psutil.wait_procs([psutil.Process(grandchild)] if not gone(grandchild) else [], timeout=10)
+    psutil.wait_procs([psutil.Process(grandchild)] if not gone(grandchild) else [], timeout=PATIENCE_SECONDS)
     assert gone(grandchild)
 
 
 def test_a_child_that_ends_early_is_reported_with_its_output(tmp_path: Path) -> None:
     child = ChildProcess("short", ["sh", "-c", "echo the reason; exit 3"], output=tmp_path / "log")
     with pytest.raises(OperatorError, match=r"(?s)exit code 3 before: output matching 'ready'.*the reason"):
-        child.wait_for_output("ready", timeout_seconds=30)
+        child.wait_for_output("ready", timeout_seconds=PATIENCE_SECONDS)
 
 
 def test_a_child_that_is_late_is_reported(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_child_that_is_late_is_reported(tmp_path: Path) -> None:
 def test_only_this_runs_output_counts(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("ready of yesterday\n")
     with ChildProcess("echo", ["sh", "-c", "echo today"], output=tmp_path / "log") as child:
-        child.wait(timeout_seconds=30)
+        child.wait(timeout_seconds=PATIENCE_SECONDS)
         assert child.output_text() == "today\n"
 
 
@@ -101,9 +101,11 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_run_to_end() -> None:
-    assert run_to_end("echo", ["sh", "-c", "echo out; echo error >&2"], timeout_seconds=30) == "out\nerror\n"
+    assert (
+        run_to_end("echo", ["sh", "-c", "echo out; echo error >&2"], timeout_seconds=PATIENCE_SECONDS) == "out\nerror\n"
+    )
     with pytest.raises(OperatorError, match=r"(?s)false ended with exit code 1"):
-        run_to_end("false", ["false"], timeout_seconds=30)
+        run_to_end("false", ["false"], timeout_seconds=PATIENCE_SECONDS)
 
 
 def test_free_ports_can_be_bound_and_are_not_given_twice() -> None:
@@ -111,7 +113,9 @@ def test_free_ports_can_be_bound_and_are_not_given_twice() -> None:
     assert len(set(ports)) == 50
     assert not set(ports) & set(_kernels_ports()), "the kernel gives the port of a server that is down to another"
     another = "from migrator.parts.processes import free_port; print([free_port() for _ in range(150)])"
-    assert not set(ports) & set(json.loads(run_to_end("another", [sys.executable, "-c", another], timeout_seconds=30)))
+    assert not set(ports) & set(
+        json.loads(run_to_end("another", [sys.executable, "-c", another], timeout_seconds=PATIENCE_SECONDS))
+    )
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("127.0.0.1", ports[0]))

@@ -22,6 +22,7 @@ from migrator.rollout.ports import LockedError, LockHolder
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
+from tests.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
@@ -225,7 +226,7 @@ def test_zookeeper_away_stops_a_rollout_until_the_migration_is_over(
         do(resumed.acquire("aaaa"))
         do(resumed.check("aaaa"))
         own_zookeeper.start()
-        assert host.session.wait_connected(60)
+        assert host.session.wait_connected(PATIENCE_SECONDS)
         do(resumed.check("aaaa"))
         do(resumed.release("aaaa"))
         assert do(resumed.holder()) is None

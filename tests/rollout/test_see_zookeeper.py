@@ -16,6 +16,7 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from tests.conftest import ZooKeeperSpace
+from tests.patience import PATIENCE_SECONDS
 
 BROKER = {
     "version": 5,
@@ -108,5 +109,5 @@ def test_a_server_that_is_away_is_told_and_comes_back(own_zookeeper: EmbeddedZoo
         assert seen.brokers is None
         assert "ZooKeeper" in seen.unknown[0]
         own_zookeeper.start()
-        assert session.wait_connected(60)
+        assert session.wait_connected(PATIENCE_SECONDS)
         assert eyes.look().brokers == {}

@@ -32,6 +32,7 @@ from migrator.rpc.stubs import operator_pb2, quorum_pb2, voters_pb2
 from migrator.rpc.tls import OWN_USE, TRUST_USE, TlsFiles
 from migrator.rpc.voters_service import VotersService
 from migrator.values import value
+from tests.patience import PATIENCE_SECONDS
 from tests.rpc.support.identities import AUTHORITY, IDENTITIES, files_of, voter
 from tests.rpc.support.operator_node import PlayedNode
 from tests.rpc.support.transports import CLUSTER, PEER, VOTE, VOTED, View, grpc_transport
@@ -96,7 +97,7 @@ async def served(directory: Path) -> AsyncIterator[Served]:
 
 async def call(channel: grpc.aio.Channel, method: str, message: bytes) -> tuple[grpc.StatusCode, str]:
     """How it ends, or begins to be answered."""
-    stream = channel.unary_stream(method)(message, timeout=20, metadata=((CLUSTER_KEY, CLUSTER),))
+    stream = channel.unary_stream(method)(message, timeout=PATIENCE_SECONDS, metadata=((CLUSTER_KEY, CLUSTER),))
     try:
         await stream.read()
     except grpc.aio.AioRpcError as error:

@@ -18,6 +18,7 @@ from migrator.raft.transport import (
     TransportError,
     UnreachableError,
 )
+from tests.patience import PATIENCE_SECONDS
 from tests.rpc.support.transports import (
     EXCHANGES,
     PEER,
@@ -110,7 +111,7 @@ async def test_a_connection_that_the_peer_closes_and_takes_again_fails_nobody(ki
         async with connected(kind, await front.listen()) as transport:
             await transport.send(PEER, VOTE, 10)
             front.break_all()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:  # the kernel may tell of it during the request, whose answer is lost then
                     with contextlib.suppress(TransportError):
                         assert await transport.send(PEER, VOTE, 5) == VOTED

@@ -32,6 +32,7 @@ from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumService
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.server import GrpcServer
 from migrator.wire.raft_codec import ListenerEndpoint
+from tests.patience import PATIENCE_SECONDS
 from tests.rpc.support.identities import IDENTITIES, voter
 from tests.rpc.support.transports import (
     CLUSTER,
@@ -96,7 +97,7 @@ async def test_a_peer_that_comes_back_is_found(kind: Kind, unused_tcp_port: int)
         with pytest.raises(TransportError):
             await transport.send(PEER, VOTE, 5)
         async with kind.serve(answering((VOTE, VOTED)), unused_tcp_port):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:
                     with contextlib.suppress(TransportError):
                         assert await transport.send(PEER, VOTE, 5) == VOTED
@@ -250,8 +251,10 @@ async def test_grpc_tells_what_the_metadata_come_to() -> None:
     await server.start()
     transport = grpc_transport(port)
     try:
-        assert (await transport.image_digest(PEER, 40, replay=False, timeout=10)).offset == -1
-        assert await transport.image_digest(PEER, 40, replay=True, timeout=10) == ImageDigest(41, 2**127 + 40)
+        assert (await transport.image_digest(PEER, 40, replay=False, timeout=PATIENCE_SECONDS)).offset == -1
+        assert await transport.image_digest(PEER, 40, replay=True, timeout=PATIENCE_SECONDS) == ImageDigest(
+            41, 2**127 + 40
+        )
     finally:
         await transport.close()
         await server.close(grace=0)

@@ -19,6 +19,7 @@ from migrator.rpc.identity import NOBODY, Identities, read_certificate
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.tls import TlsFiles
 from migrator.wire.server import KafkaListener
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.odd_certificates import UNREADABLE, make, unreadable
 from tests.wire.test_tls import WhoAmI, everything_from, security
 
@@ -84,7 +85,7 @@ async def test_a_client_that_shows_it_is_a_failed_login(kind: str, tmp_path: Pat
     try:
         with contextlib.suppress(ConnectionError):
             assert await everything_from(port, client) == b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while listener.counters.failed_logins == 0:
                 await asyncio.sleep(0.001)
         assert (listener.counters.failed, handler.principals) == (0, [])

@@ -30,7 +30,7 @@ from tests.verify.support.sample_pages import DIFFERENT, EQUAL
 
 
 def scraped(port: int) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS) as answer:
         text = answer.read().decode()
     return {name: float(number) for name, number in re.findall(r"^(migrator_\w+) (\S+)$", text, re.MULTILINE)}
 
@@ -97,7 +97,7 @@ async def test_a_watch_beside_a_cluster(
                 "nothing may be finished while it dual-writes"
             )
             process.send(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, timeout_seconds=60) == ExitCode.DIFFERENT
+            assert await asyncio.to_thread(process.wait, timeout_seconds=PATIENCE_SECONDS) == ExitCode.DIFFERENT
         finally:
             process.kill()
         assert topic in page.read_text()

@@ -11,6 +11,7 @@ from migrator.wire.client import KafkaClient
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
 from migrator.wire.server import KafkaListener
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.messages import damaged_frame
 
 CONNECTIONS = 400
@@ -32,7 +33,7 @@ async def bother(port: int, source: random.Random) -> None:
         for _ in range(source.randint(1, 4)):
             writer.write(damaged_frame(source))
         writer.write_eof()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await reader.read(65536):
                 pass
     writer.close()

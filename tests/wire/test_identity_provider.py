@@ -26,6 +26,7 @@ from migrator.wire.sasl.https import MAX_BYTES, parse_address, request
 from migrator.wire.sasl.jwks import UNKNOWN_SECONDS, KeySet
 from migrator.wire.sasl.login import BearerLogin, client_credentials
 from migrator.wire.security import listener_security
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.tokens import EC_KEY, RSA_KEY, document, jwk, signed
 
 NOW = time.time()
@@ -46,7 +47,7 @@ class Provider:
 
     def fetch(self) -> bytes:
         self.asked += 1
-        assert self.turns.acquire(timeout=60)
+        assert self.turns.acquire(timeout=PATIENCE_SECONDS)
         if self.away:
             raise OSError("away")
         return document(*self.keys)
@@ -56,7 +57,7 @@ class Provider:
         self.turns.release()
         over = threading.Event()
         self.set._lane.begin(over.set)
-        assert over.wait(timeout=60)
+        assert over.wait(timeout=PATIENCE_SECONDS)
 
 
 def test_a_provider_that_does_not_answer_holds_up_no_other() -> None:

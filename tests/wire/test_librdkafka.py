@@ -14,6 +14,7 @@ from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange, build, response_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.accounts import Accounts
 
 METADATA = 3
@@ -79,7 +80,7 @@ async def test_an_admin_client_is_served(tmp_path: Path, protocol: str, mechanis
     if mechanism:
         options |= {"sasl.mechanism": mechanism, "sasl.username": "admin", "sasl.password": "secret"}
     try:
-        found = await asyncio.to_thread(lambda: AdminClient(options).list_topics(timeout=20))
+        found = await asyncio.to_thread(lambda: AdminClient(options).list_topics(timeout=PATIENCE_SECONDS))
         assert str(found.cluster_id) == "ours"
         assert list(found.topics) == ["orders"]
         assert handler.principals == {principal}

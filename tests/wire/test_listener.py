@@ -37,6 +37,7 @@ from migrator.wire.schemas import (
 )
 from migrator.wire.server import KafkaListener, ListenerLimits
 from tests.lanes import examples
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.babbler import babbling
 
 HEARTBEAT = 63
@@ -134,7 +135,7 @@ async def raw_connection(port: int) -> AsyncIterator[tuple[asyncio.StreamReader,
 
 async def assert_closed(reader: asyncio.StreamReader) -> None:
     with contextlib.suppress(ConnectionError):
-        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
 
 
 async def assert_served(port: int) -> None:
@@ -214,7 +215,7 @@ async def test_answers_come_in_order_and_one_request_of_a_connection_runs_at_a_t
 
 
 async def wait_until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -325,7 +326,7 @@ async def test_a_peer_that_is_throttled_is_answered_and_then_not_listened_to() -
             await read_frame(reader)
             await assert_served(port)
             assert [context.client_id for context in handler.contexts] == ["raw", "tester"]
-        async with asyncio.timeout(60):  # and when it leaves, it is forgotten at once
+        async with asyncio.timeout(PATIENCE_SECONDS):  # and when it leaves, it is forgotten at once
             while len(listener._connections):
                 await asyncio.sleep(0)
 
@@ -416,7 +417,7 @@ async def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> Non
         for _ in range(3):
             assert (await client.request(heartbeat(3), 10)).is_fenced is True
             assert client.connection is not None
-            await asyncio.wait_for(client.connection.closed(), 10)
+            await asyncio.wait_for(client.connection.closed(), PATIENCE_SECONDS)
 
 
 async def test_every_interface_is_one_port_and_ipv4_keeps_its_face() -> None:

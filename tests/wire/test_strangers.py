@@ -33,6 +33,7 @@ from migrator.wire.schemas import (
 )
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
+from tests.patience import PATIENCE_SECONDS
 from tests.raw_frames import sized
 
 HEARTBEAT = 63
@@ -77,7 +78,7 @@ async def ask(port: int, security: ListenerSecurity = PLAINTEXT) -> None:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -32,6 +32,7 @@ from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
 from migrator.wire.tls import CHECK_SECONDS, TlsStores
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.odd_certificates import Signed, make
 
 HEARTBEAT = 63
@@ -101,7 +102,7 @@ async def everything_from(port: int, client: ssl.SSLContext) -> bytes:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -18,6 +18,7 @@ from migrator.zookeeper.jute import MultiRead
 from migrator.zookeeper.ops import Applied, Create, Delete, Op, SetData
 from migrator.zookeeper.session import KazooRequest, SessionOptions, ZooKeeperSession, ZooKeeperUnavailableError
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
+from tests.patience import PATIENCE_SECONDS
 
 both_ways = pytest.mark.parametrize("multi_read", [True, False], ids=["multi-read", "single-reads"])
 
@@ -164,8 +165,8 @@ def test_nobody_reads_on_when_the_session_is_closed(own_zookeeper: EmbeddedZooKe
         readers = [BulkReader(session, retry_seconds=120.0) for session in sessions]
         reading = [threads.submit(list, reader.read(["/"])) for reader in readers]
         with pytest.raises(ZooKeeperUnavailableError, match="closed"):
-            reading[0].result(30.0)
+            reading[0].result(PATIENCE_SECONDS)
         assert not reading[1].done()
         meanwhile.close()
         with pytest.raises(ZooKeeperUnavailableError, match="closed"):
-            reading[1].result(30.0)
+            reading[1].result(PATIENCE_SECONDS)

@@ -30,6 +30,7 @@ from migrator.zookeeper.writer import ConditionalWriter
 from tests.conftest import ZooKeeperSpace
 from tests.parts.support.ensemble import ZooKeeperEnsemble
 from tests.parts.support.jaas import client_jaas
+from tests.patience import PATIENCE_SECONDS
 
 USERS = {"kafka": 'br0ker "secret" \\', "müller": "pässwörd", "other": "o"}
 
@@ -94,7 +95,7 @@ def test_a_session_without_a_login_is_refused_at_its_first_request(server: Embed
 
 def test_a_session_without_a_login_may_not_write_either(server: EmbeddedZooKeeper) -> None:
     with ZooKeeperSession(SessionOptions(server.hosts)) as session, pytest.raises(OperatorError, match="logged in"):
-        ConditionalWriter(session).submit([Create("/anonymous", None)]).result(timeout=60)
+        ConditionalWriter(session).submit([Create("/anonymous", None)]).result(timeout=PATIENCE_SECONDS)
 
 
 def test_a_server_that_knows_no_logins_is_named_as_such(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
@@ -121,15 +122,17 @@ def test_a_login_is_made_again_after_each_loss_with_the_password_of_the_day(tmp_
             )
             assert not session.wait_connected(0), "who is not logged in is not connected"
             login(tmp_path, "kafka", "second")
-            assert session.wait_connected(60)
+            assert session.wait_connected(PATIENCE_SECONDS)
             assert session.trouble == ""
             assert isinstance(writer.write([SetData("/config/users", b"second")]), Applied)
             states: list[SessionState] = []
             session.add_listener(states.append)
             session.client._session_id = 0x7FFF  # the server knows no such session: it has expired
             session.client._connection._socket.shutdown(socket.SHUT_RDWR)
-            renewed.process.wait_until(lambda: SessionState.LOST in states, "the session lost", timeout_seconds=60)
-            assert session.wait_connected(60)
+            renewed.process.wait_until(
+                lambda: SessionState.LOST in states, "the session lost", timeout_seconds=PATIENCE_SECONDS
+            )
+            assert session.wait_connected(PATIENCE_SECONDS)
             assert isinstance(writer.write([SetData("/config/users", b"third")]), Applied)
 
 

@@ -24,6 +24,7 @@ from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, ZooKeep
 from migrator.zookeeper.tls import TlsOptions
 from migrator.zookeeper.writer import ConditionalWriter
 from tests.parts.support.jaas import client_jaas
+from tests.patience import PATIENCE_SECONDS
 
 ADDRESS_ONLY = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")),)
 
@@ -150,7 +151,7 @@ def test_a_certificate_that_is_replaced_is_the_next_connections(secured: Secured
             lambda: "cannot be read" in session.trouble, "the file missed", timeout_seconds=60
         )
         secured.authority.store(tmp_path / "key.pem", "after")
-        assert session.wait_connected(60)
+        assert session.wait_connected(PATIENCE_SECONDS)
         assert isinstance(ConditionalWriter(session).write([Create("/after", None)]), Applied)
         assert acl(session, "/before")[0] == ("x509", "CN=before")
         assert acl(session, "/after")[0] == ("x509", "CN=after")

@@ -14,6 +14,7 @@ from migrator.zookeeper.ops import Applied, Check, Create, Delete, Failed, Op, S
 from migrator.zookeeper.request_size import BYTES_MAX, op_bytes
 from migrator.zookeeper.session import SessionOptions, SessionState, ZooKeeperSession, default_acl
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_results_of_every_operation(session: ZooKeeperSession) -> None:
@@ -83,9 +84,9 @@ def test_a_lost_connection_leaves_the_outcome_unknown(own_zookeeper: EmbeddedZoo
         own_zookeeper.pause()
         pending = [writer.submit([SetData("/v", b"%d" % number)]) for number in range(3)]
         own_zookeeper.kill()
-        assert all(isinstance(future.result(timeout=30), Unknown) for future in pending)
+        assert all(isinstance(future.result(timeout=PATIENCE_SECONDS), Unknown) for future in pending)
         own_zookeeper.start()
-        assert session.wait_connected(30)
+        assert session.wait_connected(PATIENCE_SECONDS)
         assert isinstance(writer.write([SetData("/v", b"after")]), Applied)
     assert SessionState.SUSPENDED in states
 

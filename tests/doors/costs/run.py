@@ -168,8 +168,7 @@ def _child(name: str, module: str, path: Path, nice: int) -> ChildProcess:
 
 def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
     """Attack the leader of a place that is at rest."""
-    before = place.leadership()
-    assert before is not None
+    before = place.led()
     place.let_operate()
     with _honest_callers(place, before[1]) as notes, Memory(place) as memory:
         time.sleep(REST_SECONDS)

@@ -30,6 +30,7 @@ from tests.doors.support.controllers import (
     Controllers,
     name_of,
 )
+from tests.patience import PATIENCE_SECONDS
 
 SERVICES = {
     descriptor.full_name: descriptor
@@ -201,7 +202,7 @@ def request_of(call: str, speaker: int) -> Any:
 
 async def ended(channel: grpc.aio.Channel, call: str, message: bytes) -> tuple[grpc.StatusCode, str]:
     """How a call ends, or begins to be answered."""
-    stream = channel.unary_stream("/" + call)(message, timeout=60, metadata=((CLUSTER_KEY, CLUSTER_ID),))
+    stream = channel.unary_stream("/" + call)(message, timeout=PATIENCE_SECONDS, metadata=((CLUSTER_KEY, CLUSTER_ID),))
     try:
         await stream.read()
     except grpc.aio.AioRpcError as error:

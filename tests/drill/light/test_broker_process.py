@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from migrator.parts.processes import ChildProcess, free_port
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_it_registers_waits_and_leaves(
@@ -25,7 +26,7 @@ def test_it_registers_waits_and_leaves(
         process.wait_until(
             lambda: sorted(zookeeper_client.get_children(paths.BROKER_IDS)) == ["1", "2"],
             "both brokers are registered",
-            timeout_seconds=60,
+            timeout_seconds=PATIENCE_SECONDS,
         )
         assert process.stop() == 0
         reports = [json.loads(line) for line in process.output_text().splitlines() if line.startswith("{")]

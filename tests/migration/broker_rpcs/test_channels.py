@@ -28,6 +28,7 @@ from migrator.wire.legacy.messages import (
 )
 from migrator.wire.schemas import build, response_type
 from tests.migration.support.builders import broker
+from tests.patience import PATIENCE_SECONDS
 
 NAMES = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}
 UPDATE = UpdateMetadata(UpdateType.UNKNOWN, (), ())
@@ -63,7 +64,7 @@ class FakePeer:
 
     async def hears(self, *names: str) -> None:
         async with self.news:
-            await asyncio.wait_for(self.news.wait_for(lambda: len(self.heard) >= len(names)), 10)
+            await asyncio.wait_for(self.news.wait_for(lambda: len(self.heard) >= len(names)), PATIENCE_SECONDS)
         assert self.heard == list(names)
 
 
@@ -128,7 +129,7 @@ async def test_a_large_request_that_is_never_answered_is_named_with_its_size(
     peer.failures = 1_000_000
     rig.send(1, LEAD)
     async with peer.news:
-        await asyncio.wait_for(peer.news.wait_for(lambda: len(peer.heard) > 1), 10)
+        await asyncio.wait_for(peer.news.wait_for(lambda: len(peer.heard) > 1), PATIENCE_SECONDS)
     trouble = rig.channels.troubles[1]
     assert "the LeaderAndIsr has" in trouble
     assert "socket.request.max.bytes" in trouble
@@ -164,7 +165,7 @@ async def test_everything_anew_replaces_what_waits_but_for_deletions(rig: Rig) -
     rig.send(1, UPDATE, LEAD, replaces=EVERYTHING)
     rig.peers[1].open.set()
     heard = rig.peers[1].heard
-    await asyncio.wait_for(_until(lambda: len(heard) >= 3 and heard[-1] == "LeaderAndIsr"), 10)
+    await asyncio.wait_for(_until(lambda: len(heard) >= 3 and heard[-1] == "LeaderAndIsr"), PATIENCE_SECONDS)
     assert heard[-3:] == ["StopReplica", "UpdateMetadata", "LeaderAndIsr"]
     assert heard.count("LeaderAndIsr") == 1
 
@@ -197,7 +198,7 @@ async def test_a_refusal_is_heard_of(rig: Rig) -> None:
     rig.register(at(1))
     rig.peers[1].error = ErrorCode.stale_controller_epoch
     rig.send(1, LEAD)
-    await asyncio.wait_for(_until(lambda: rig.answers), 10)
+    await asyncio.wait_for(_until(lambda: rig.answers), PATIENCE_SECONDS)
     assert rig.answers == [Answered(1, "LeaderAndIsr", ErrorCode.stale_controller_epoch, {})]
 
 

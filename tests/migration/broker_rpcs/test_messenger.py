@@ -23,6 +23,7 @@ from migrator.wire.legacy.messages import SendingController, UpdateType
 from tests.image.support.strategies import small_uuid
 from tests.migration.broker_rpcs.test_channels import NAMES, FakePeer
 from tests.migration.broker_rpcs.test_requests import change
+from tests.patience import PATIENCE_SECONDS
 
 LISTENER = "REPLICATION"
 CONTROLLER = SendingController(3001, 7, 5)
@@ -103,7 +104,7 @@ class Rig:
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
     made = Rig()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         yield made
     made.messenger.close()
     await made.messenger.closed()

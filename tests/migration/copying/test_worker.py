@@ -32,6 +32,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.migration.support.images import apply, empty_cluster, image_from, target
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = str(Path(__file__).parents[3])
 END_SECONDS = 30.0
@@ -60,7 +61,7 @@ async def test_a_zookeeper_that_does_not_answer_is_a_reason() -> None:
     with silent_server() as server:
         async with Worker(DecodeTask(), tools(server.getsockname()[1], 300)) as worker:
             with pytest.raises(WorkerFailedError, match="no ZooKeeper server answered within 300 ms"):
-                await asyncio.wait_for(read_all(worker), 30)
+                await asyncio.wait_for(read_all(worker), PATIENCE_SECONDS)
 
 
 async def test_a_worker_that_is_killed_is_noticed_at_once() -> None:
@@ -70,7 +71,7 @@ async def test_a_worker_that_is_killed_is_noticed_at_once() -> None:
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGKILL)
             with pytest.raises(WorkerFailedError, match="killed by signal 9"):
-                await asyncio.wait_for(reading, 30)
+                await asyncio.wait_for(reading, PATIENCE_SECONDS)
 
 
 async def test_leaving_stops_a_worker_that_is_busy() -> None:
@@ -90,7 +91,7 @@ async def test_a_worker_is_kept_in_advance_and_replaced_when_somebody_kills_it()
         async with workers.worker(DecodeTask()) as first:
             assert first.pid == kept.process.pid
             with pytest.raises(WorkerFailedError, match="no ZooKeeper server answered"):
-                await asyncio.wait_for(read_all(first), 30)
+                await asyncio.wait_for(read_all(first), PATIENCE_SECONDS)
         killed = (await spare_of(workers)).process
         pid = killed.pid
         killed.kill()
@@ -98,7 +99,7 @@ async def test_a_worker_is_kept_in_advance_and_replaced_when_somebody_kills_it()
         async with workers.worker(DecodeTask()) as second:
             assert second.pid != pid
             with pytest.raises(WorkerFailedError, match="no ZooKeeper server answered"):
-                await asyncio.wait_for(read_all(second), 30)
+                await asyncio.wait_for(read_all(second), PATIENCE_SECONDS)
         await asyncio.to_thread(workers.close)
     assert multiprocessing.active_children() == []
 
@@ -123,7 +124,7 @@ async def begun(worker: Worker) -> asyncio.Task[None]:
             pass
 
     reading = asyncio.create_task(read())
-    await asyncio.wait_for(heard.wait(), 60)
+    await asyncio.wait_for(heard.wait(), PATIENCE_SECONDS)
     return reading
 
 

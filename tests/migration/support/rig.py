@@ -59,6 +59,7 @@ from migrator.zookeeper.znodes.migration import MigrationState
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.migration.support.builders import CLUSTER_ID
 from tests.migration.support.images import PASSWORDS, comparable, empty_cluster, image_from
+from tests.patience import PATIENCE_SECONDS
 
 LEVEL = 19
 EPOCH = 5
@@ -210,7 +211,7 @@ class Rig:
         self.executor.lead(ev.BecameLeader(EPOCH, record, enabled=enabled))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 self.moved.clear()
                 await asyncio.wait([asyncio.create_task(self.moved.wait())], timeout=0.02)

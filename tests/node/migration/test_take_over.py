@@ -14,6 +14,7 @@ from migrator.migration.broker_rpcs.messenger import BrokerMessenger
 from migrator.node.core import NodeCore
 from migrator.node.migration.runtime import NodeBrokers
 from tests.node.support.cluster import running
+from tests.patience import PATIENCE_SECONDS
 
 ZK_EPOCH = 7
 
@@ -27,7 +28,7 @@ class SlowZooKeeper:
 
     def topics_with_config(self) -> frozenset[str]:
         self.asked.set()
-        self.answer.wait(20)
+        self.answer.wait(PATIENCE_SECONDS)
         return frozenset()
 
 

@@ -21,8 +21,6 @@ from tests.node.migration.test_start_check import append, registration
 from tests.node.support.cluster import running
 from tests.patience import PATIENCE_SECONDS
 
-STATUS_SECONDS = 2.0
-
 
 async def log_of(directory: Path, record: ZkMigrationState, *, zookeeper_mode: bool) -> dict[str, str]:
     """Leave the log of a quorum of one, with that record and one broker; gives the properties of its controller."""
@@ -45,7 +43,7 @@ async def controller(properties: dict[str, str]) -> AsyncIterator[OperatorClient
 
 async def status_in(client: OperatorClient, state: State) -> Status:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while (status := await client.status(STATUS_SECONDS)).migration.internal_state != state.value:
+        while (status := await client.status(PATIENCE_SECONDS)).migration.internal_state != state.value:
             await asyncio.sleep(0.01)
     return status
 
@@ -88,7 +86,7 @@ async def test_an_order_to_pause_is_there_again_after_a_restart(tmp_path: Path) 
         assert status.migration.paused
         assert any("maintenance (ordered at controller 1, " in problem.what for problem in status.problems)
         await client.resume()
-        status = await client.status(STATUS_SECONDS)
+        status = await client.status(PATIENCE_SECONDS)
         assert (status.migration.paused, len(status.problems)) == (False, 1)
         with pytest.raises(OperatorError, match="is not paused"):
             await client.resume()

@@ -21,6 +21,7 @@ from migrator.wire.raft_transport import NO_PRE_VOTES, KafkaRaftTransport, RaftS
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import SERVED_APIS
 from migrator.wire.server import KafkaListener
+from tests.patience import PATIENCE_SECONDS
 from tests.rpc.support.transports import OK, PEER, VOTE, Grpc, grpc_transport
 
 PRE_VOTE = VoteRequest("cluster", PEER, 5, 1, 4, 100, pre_vote=True)
@@ -67,7 +68,7 @@ class Peer:
 
     async def way_in_the_end(self, wanted: int) -> None:
         """gRPC leaves a port alone for a second after a refused connection."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.way() != wanted:
                 await asyncio.sleep(0.05)
 

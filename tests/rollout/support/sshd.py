@@ -14,11 +14,11 @@ from typing import Self
 import pytest
 
 from migrator.parts.processes import ChildProcess, free_port, port_is_open
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = "/usr/sbin/sshd"
 PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Debian's sshd wants this empty directory, which its service makes."""
-START_SECONDS = 20.0
 
 
 def require_sshd() -> None:
@@ -86,7 +86,7 @@ class LoopbackSshd:
         """Wait until it listens."""
         command = [PROGRAM, "-D", "-e", "-f", str(self._config)]
         self.process = ChildProcess("sshd", command, output=self.directory / "sshd.log")
-        self.process.wait_until(lambda: port_is_open(self.port), "sshd listens", timeout_seconds=START_SECONDS)
+        self.process.wait_until(lambda: port_is_open(self.port), "sshd listens", timeout_seconds=PATIENCE_SECONDS)
         return self
 
     def stop(self) -> None:
