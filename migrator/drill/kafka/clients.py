@@ -21,7 +21,8 @@ ANSWER_SECONDS = 60.0
 """As long as librdkafka itself waits for an answer: a busy machine takes its time to make hundreds of partitions."""
 AGAIN_SECONDS = 0.1
 FLUSH_SECONDS = 30.0
-READ_SECONDS = 30.0
+READ_SECONDS = 300.0
+"""Without a single message: how long it takes to read many of them depends on the machine."""
 SEND_EVERY_SECONDS = 0.01
 LIVELY_SECONDS = 0.1
 OUTSTANDING_MAX = 5
@@ -241,7 +242,10 @@ def consume(bootstrap: str, topic: str, group: str, count: int, login: Login = A
     try:
         while len(values) < count and time.monotonic() < deadline:
             messages = consumer.consume(count - len(values), 0.5)
-            values += [(message.value() or b"").decode() for message in messages if message.error() is None]
+            found = [(message.value() or b"").decode() for message in messages if message.error() is None]
+            if found:
+                deadline = time.monotonic() + READ_SECONDS
+            values += found
         if values:
             consumer.commit(asynchronous=False)
     finally:
