@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Final
 
+from migrator.looked_up import without_looked_up
+
 OR_THE_IMAGE: Final = (
     "Where the program runs in the image 'controller', use the image 'tools' instead, which has everything"
 )
@@ -45,10 +47,11 @@ class OperatorError(MigratorError):
     """
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "", exit_code: int = ExitCode.REFUSED) -> None:
+        what = without_looked_up(what)
         super().__init__(what)
         self.what = what
-        self.where = where
-        self.remedy = remedy
+        self.where = without_looked_up(where)
+        self.remedy = without_looked_up(remedy)
         self.exit_code = exit_code
 
     def __str__(self) -> str:
@@ -63,7 +66,8 @@ class OperatorError(MigratorError):
 
 def error_json(what: str, where: str, remedy: str, exit_code: int) -> dict[str, Any]:
     """Why a command did not do its work, as scripts read it."""
-    return {"error": {"what": what, "where": where, "remedy": remedy, "exit_code": int(exit_code)}}
+    said = {"what": what, "where": where, "remedy": remedy}
+    return {"error": {**{name: without_looked_up(text) for name, text in said.items()}, "exit_code": int(exit_code)}}
 
 
 class PeerError(MigratorError):

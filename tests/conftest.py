@@ -16,6 +16,7 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
+from migrator import looked_up
 from migrator.parts import processes
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
@@ -137,6 +138,7 @@ def process_left_as_found() -> Iterator[None]:
     """Fails a test that changes what all tests of its process share: a later one would fail for it."""
     before = _shared_state()
     yield
+    looked_up.forget()
     changed = sorted(name for name, found in _shared_state().items() if found != before[name])
     assert not changed, "the test has left changed: " + ", ".join(changed)
 

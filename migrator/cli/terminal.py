@@ -17,6 +17,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from migrator.errors import ExitCode, OperatorError
+from migrator.looked_up import without_looked_up
 from migrator.observe.printable import json_text, printable, printable_lines
 
 PACIFIED = "PacifyFlushWrapper"
@@ -26,12 +27,12 @@ PRINTERS = ("click.utils", "rich.console")
 
 def say(line: str, *, err: bool = False) -> None:
     """One line."""
-    click.echo(printable(line), err=err)
+    click.echo(printable(without_looked_up(line) if err else line), err=err)
 
 
 def say_error(text: str) -> None:
     """Why a command ends, on stderr; the last lines of a child process may follow."""
-    click.echo(printable_lines(text), err=True)
+    click.echo(printable_lines(without_looked_up(text)), err=True)
 
 
 def say_json(content: Any, *, indent: bool = False) -> None:

@@ -10,19 +10,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from migrator.config.java_regex import java_pattern
+from migrator.config.keys import KEYS
 from migrator.config.properties import parse_properties, read_text
+from migrator.config.sensitive import is_sensitive, kind_of
 from migrator.config.types import split_list, trimmed
 from migrator.errors import OperatorError
+from migrator.looked_up import remember, words_of
 from migrator.values import value
 
 PROVIDERS_KEY = "config.providers"
 PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 Lookup = Callable[[str, str, str], str]
 """(path, key, where the placeholder stands) -> value."""
+_WORDS_OF_KAFKA = frozenset(
+    word for key in KEYS.values() for word in words_of(f"{key.name} {key.kind} {key.default} {key.valid}")
+)
 JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
@@ -34,19 +41,30 @@ class _Kind:
     make: Callable[[str | None], Lookup]
 
 
-def resolve_placeholders(raw: dict[str, str], where: str) -> dict[str, str]:
+def resolve_placeholders(raw: dict[str, str], where: str, keys: Collection[str] | None = None) -> dict[str, str]:
     """Replace every placeholder whose provider ``config.providers`` names; other text is left alone, as in Kafka.
 
+    :param keys: only the values of these.
     :raises OperatorError: for a provider class that is not one of Kafka's three, a parameter that it does not have or
         cannot use, or a value that can't be had.
     """
     lookups = {name: _provider(raw, name, where) for name in split_list(raw.get(PROVIDERS_KEY, ""))}
+    if not lookups:
+        return raw
+    public = _WORDS_OF_KAFKA.union(*(words_of(f"{key} {text}") for key, text in raw.items()))
 
-    def replace(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str], *, by_entry: bool) -> str:
         lookup = lookups.get(match.group(1))
-        return match.group(0) if lookup is None else lookup(match.group(3) or "", match.group(4), where)
+        if lookup is None:
+            return match.group(0)
+        found = lookup(match.group(3) or "", match.group(4), where)
+        remember(found, match.group(0), public, by_entry=by_entry)
+        return found
 
-    return {key: PLACEHOLDER.sub(replace, text) for key, text in raw.items()} if lookups else raw
+    def resolved(key: str) -> str:
+        return PLACEHOLDER.sub(partial(replace, by_entry=not is_sensitive(kind_of(key))), raw[key])
+
+    return {key: resolved(key) for key in (raw if keys is None else keys)}
 
 
 def files_of(text: str, raw: Mapping[str, str]) -> Iterator[Path]:
@@ -165,14 +183,6 @@ def _from_environment(pattern: str | None) -> Lookup:
         return os.environ[key]
 
     return look_up
-
-
-def _unreadable(path: str, error: Exception, where: str) -> OperatorError:
-    return OperatorError(
-        f"a value is kept in {path}, which cannot be read: {error}",
-        where=where,
-        remedy="Let this process read the file, or correct the placeholder",
-    )
 
 
 _KINDS: Mapping[str, _Kind] = {

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS
+from migrator.config.keys import KEYS
 
 REDACTED: Final = "(redacted)"
 """What stands for such a value, in Kafka's own word (``RecordRedactor``)."""
@@ -42,6 +43,11 @@ def broker_type(key: str) -> str | None:
     if found is not None or within is None:
         return found
     return _BROKER_TYPES.get(next((name for name in _OF_A_MECHANISM if within[1].endswith(name)), within[1]))
+
+
+def kind_of(key: str) -> str | None:
+    """The same, where a key may be one of ours, too."""
+    return KEYS[key].kind if key in KEYS else broker_type(key)
 
 
 def topic_type(key: str) -> str | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from migrator.config.settings import Settings
+from migrator.looked_up import without_looked_up
 from migrator.observe.printable import json_text, printable, printable_lines
 
 QUIET_LIBRARIES = ("kazoo", "grpc", "asyncio")
@@ -25,9 +26,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line of text for a log record."""
         head = f"[{self.formatTime(record)}] {record.levelname}"
-        line = f"{head} {printable(record.getMessage())} ({printable(record.name)})"
+        line = f"{head} {printable(without_looked_up(record.getMessage()))} ({printable(record.name)})"
         if record.exc_info:
-            line = f"{line}\n    {printable_lines(self.formatException(record.exc_info))}"
+            line = f"{line}\n    {printable_lines(without_looked_up(self.formatException(record.exc_info)))}"
         return line
 
 
@@ -36,7 +37,7 @@ class CommandFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """What happened, in one line."""
-        return printable(f"migrator: {record.levelname.lower()}: {record.getMessage()}")
+        return printable(f"migrator: {record.levelname.lower()}: {without_looked_up(record.getMessage())}")
 
 
 class JsonFormatter(logging.Formatter):
@@ -48,10 +49,10 @@ class JsonFormatter(logging.Formatter):
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": without_looked_up(record.getMessage()),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = without_looked_up(self.formatException(record.exc_info))
         return json_text(line)
 
 

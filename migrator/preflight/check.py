@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from migrator.errors import ExitCode
+from migrator.looked_up import without_looked_up
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.evidence import Evidence, UnknownFact, ZooKeeperFacts
 from migrator.values import value
@@ -127,11 +128,13 @@ def _findings(check: PreflightCheck, evidence: Evidence) -> Iterator[PreflightFi
     groups: dict[tuple[str, str], list[Found]] = {}
     unseen = () if check.of_not_examined else {it.file.at(key) for it in evidence.nodes for key in it.file.not_examined}
     for found in (each for each in check.find(evidence) if each.where not in unseen):
-        groups.setdefault((found.what, found.remedy or check.remedy), []).append(found)
+        said = without_looked_up(found.what), without_looked_up(found.remedy or check.remedy)
+        groups.setdefault(said, []).append(found)
     for (what, remedy), cases in groups.items():
         where = dict.fromkeys(case.where for case in cases)
         hosts = dict.fromkeys(host for case in cases for host in case.hosts)
-        yield PreflightFinding(check, what, remedy, tuple(where), tuple(sorted(hosts, key=_by_number)))
+        places = tuple(map(without_looked_up, where))
+        yield PreflightFinding(check, what, remedy, places, tuple(sorted(hosts, key=_by_number)))
 
 
 def _by_number(host: str) -> tuple[str, int]:

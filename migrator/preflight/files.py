@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from migrator.config.checks import problems_of, warnings_of
 from migrator.config.endpoints import parse_voters
-from migrator.config.keys import KEYS
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.open_doors import open_doors
 from migrator.config.process_rights import ROOT, changed_by_others, read_by_others
 from migrator.config.providers import PLACEHOLDER, refuse_unknown_providers, resolve_placeholders
 from migrator.config.reading import log_directories
-from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
+from migrator.config.sensitive import PASSWORD, is_sensitive, kind_of
 from migrator.config.settings import Settings
 from migrator.config.types import entries_of, split_list
 from migrator.errors import MigratorError, OperatorError
@@ -70,7 +69,7 @@ class FileGatherer:
             self.refused.append(_trouble(error, str(path)))
             return None
         whole = not file.not_examined
-        judged = all(is_sensitive(_kind(key)) for key in file.not_examined)  # what other settings do not depend on
+        judged = all(is_sensitive(kind_of(key)) for key in file.not_examined)  # what other settings do not depend on
         return ControllerFile(
             file=file,
             settings=settings,
@@ -127,7 +126,7 @@ class FileGatherer:
             self._cannot_tell(error, str(path))
             return None
 
-    def _resolved(self, path: Path, raw: Mapping[str, str]) -> PropertyFile:
+    def _resolved(self, path: Path, raw: dict[str, str]) -> PropertyFile:
         """With placeholders resolved one by one: what cannot be had is left out, and kept as a fault."""
         providers = {key: text for key, text in raw.items() if key.startswith(_PROVIDERS)}
         values: dict[str, str] = {}
@@ -135,7 +134,7 @@ class FileGatherer:
         for key in (key for key in raw if key not in providers):
             where = f"{path}: {key}"
             try:
-                values[key] = resolve_placeholders({**providers, key: raw[key]}, where)[key]
+                values[key] = resolve_placeholders(raw, where, (key,))[key]
             except OperatorError as error:
                 if PLACEHOLDER.search(raw[key]) is None:
                     values[key] = raw[key]
@@ -203,11 +202,7 @@ def _unresolved(path: Path, raw: Mapping[str, str], *, check_providers: bool) ->
 
 def _as_written(file: PropertyFile, raw: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Of what is not examined: the placeholders, for secrets and names, which may be any text."""
-    return ((key, raw[key]) for key in file.not_examined if _kind(key) in ("string", PASSWORD))
-
-
-def _kind(key: str) -> str | None:
-    return KEYS[key].kind if key in KEYS else broker_type(key)
+    return ((key, raw[key]) for key in file.not_examined if kind_of(key) in ("string", PASSWORD))
 
 
 def level_and_state(directory: Path) -> tuple[int | None, str | None]:

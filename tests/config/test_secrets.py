@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from migrator.config.key_uses import ACTED_UPON
 from migrator.config.keys import KEYS
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
+from migrator.observe.logs import TextFormatter
 from migrator.parts.certificates import Authority
 from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.zookeeper.session import options_from
@@ -152,3 +156,44 @@ def test_a_file_or_directory_of_secrets_that_is_of_no_use_shows_none(content: st
         for key in ("password.encoder.secret", "listener.name.controller.plain.sasl.jaas.config"):
             assert MARK not in said_of(write(own, MIGRATING | SASL_SSL | provider | {key: placeholder}))
     assert MARK not in said_of(secret)
+
+
+WRONG = (MARK, f"CONTROLLER://{MARK}", f"a,{MARK}", f"User:{MARK};b", f"1@{MARK}:77", f"/proc/{MARK}")
+OF_FILES = {
+    "config.providers": "p",
+    "config.providers.p.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
+
+
+def shown_of(file: Path) -> str:
+    """What an operator sees of a start: the lines of the log, and the error that ends it."""
+    lines = []
+    try:
+        settings, warnings = load_settings(file)
+        lines += [TextFormatter().format(logging.makeLogRecord({"name": "x", "msg": warning})) for warning in warnings]
+        for build in (controller_security, broker_security, options_from):
+            with suppress(ValueError, LookupError):
+                build(settings)
+    except OperatorError as error:
+        lines += [str(error), str(error.as_json()), TextFormatter().format(_logged(error))]
+    return "\n".join(lines)
+
+
+def _logged(error: OperatorError) -> logging.LogRecord:
+    seen = (type(error), error, error.__traceback__)
+    return logging.makeLogRecord({"name": "x", "msg": "%s", "args": (error,), "exc_info": seen})
+
+
+def test_no_key_shows_what_its_placeholder_stands_for(tmp_path: Path) -> None:
+    """Whatever is wrong with the value: it may be a secret that stands under another key of its file."""
+    secret = tmp_path / "secret"
+    secret.write_text("".join(f"{number}={text}\n" for number, text in enumerate(WRONG)))
+    named = set()
+    for number, key in enumerate(sorted(ACTED_UPON)):
+        for form in {0, number % len(WRONG)}:
+            keys = MIGRATING | OF_FILES | {key: f"${{p:{secret}:{form}}}"}
+            shown = shown_of(write(tmp_path, keys))
+            assert MARK.lower() not in shown.lower(), (key, shown)
+            if f"${{p:{secret}:" in shown:
+                named.add(key)
+    assert {"listeners", "super.users", "controller.quorum.voters", "log.dirs", "ssl.keystore.type"} <= named

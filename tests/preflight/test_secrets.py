@@ -113,3 +113,15 @@ def test_the_file_of_this_hosts_controller_comes_first(cluster: ReadyCluster, tm
         "delegation.token.secret.key": f"${{f:{tmp_path}/secrets:key}}",
     }
     assert not [it for it in cluster.report().findings if it.check.code in ("M314", "M316")]
+
+
+@pytest.mark.parametrize(
+    "key", ["inter.broker.listener.name", "super.users", "listeners", "log.dir", "zookeeper.connect"]
+)
+def test_nor_does_a_file_that_is_looked_up_show_it(cluster: ReadyCluster, tmp_path: Path, key: str) -> None:
+    """A value that is wrong for its key is shown as it stands in the file."""
+    cluster.controllers[0] |= with_provider(tmp_path, key)
+    for arguments in ((), ("--json",)):
+        result = run(cluster, *arguments)
+        assert f"${{d:{tmp_path}:key.pem}}" in result.output
+        assert MARK.lower() not in f"{result.output}{result.stderr}".lower()
