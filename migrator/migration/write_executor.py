@@ -7,11 +7,13 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
+from immutables import Map
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
 from migrator.clock import monotonic_ms
+from migrator.controller.acl_index import AclIndex
 from migrator.errors import MigratorError
-from migrator.image.model import Changes, MetadataImage
+from migrator.image.model import Acl, Changes, MetadataImage
 from migrator.migration.background import Background
 from migrator.migration.coordinator import AnyEvent
 from migrator.migration.examination import read_running
@@ -19,15 +21,15 @@ from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.strays import Strays
 from migrator.migration.ports import ZooKeeperPort
-from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import repair
 from migrator.migration.translate.target import Spellings, Target
-from migrator.migration.translate.to_ops import delta_writes
+from migrator.migration.translate.to_ops import Steps, delta_steps
 from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.audit import FAMILIES, ForeignWrites, slices
 from migrator.migration.write_behind.core import WriteBehind
+from migrator.records.uuid import Uuid
 from migrator.zookeeper.leadership import Claim
-from migrator.zookeeper.ops import Applied, Stat
+from migrator.zookeeper.ops import Applied, Stat, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -61,6 +63,8 @@ class WriteExecutor:
         self._slices: Iterator[list[str]] = iter(())
         self.spellings: Spellings = {}
         """What comparisons and repairs have seen under this leadership."""
+        self._acls: tuple[Map[Uuid, Acl], AclIndex] = Map(), AclIndex()
+        """The access control entries of an image, and their index."""
         self._mark_zxid = -1
         """The transaction of our last write with a mark, under any claim."""
 
@@ -94,14 +98,13 @@ class WriteExecutor:
 
     def look(self, effect: ef.AuditZooKeeper, image: MetadataImage) -> None:
         """Look at the next slice of znodes, and at the brokers: `AuditResult`."""
-        some = next(self._slices, None)
-        if some is None:
-            self._slices = slices(image, spellings=self.spellings)
-            some = next(self._slices, [])
+
+        def read() -> list[Znode | None]:
+            return list(self._zookeeper.reader.read([*FAMILIES, *self._next_slice(image)]))
 
         async def work() -> AnyEvent:
             try:
-                found = await self._background.blocking(lambda: list(self._zookeeper.reader.read([*FAMILIES, *some])))
+                found = await self._background.blocking(read)
                 running = await self._background.blocking(lambda: read_running(self._zookeeper.reader))
             except MigratorError as error:
                 return ev.AuditResult(effect.ticket, (), str(error))
@@ -113,9 +116,23 @@ class WriteExecutor:
 
         self._background.spawn(work())
 
-    def derive(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[EntityWrite]:
+    def _next_slice(self, image: MetadataImage) -> list[str]:
+        """On the thread that reads: all topics may be passed over until something else comes."""
+        some = next(self._slices, None)
+        if some is None:
+            self._slices = slices(image, spellings=self.spellings)
+            some = next(self._slices, [])
+        return some
+
+    def derive(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Steps:
         """The `Derive` of the write-behind."""
-        return delta_writes(before, self._target(after), changes)
+        known, acls = self._acls
+        if changes.acls and known is not before.acls:
+            acls = yield from AclIndex().follow(Map(), before.acls, before.acls)
+        yield from delta_steps(before, self._target(after), changes, acls)
+        if changes.acls:
+            acls = yield from acls.follow(before.acls, after.acls, changes.acls)
+            self._acls = after.acls, acls
 
     def _target(self, image: MetadataImage) -> Target:
         claim = self._write_behind().claim

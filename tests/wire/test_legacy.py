@@ -14,7 +14,8 @@ from kio.serial import entity_reader, entity_writer
 from migrator.image.model import BrokerRegistration, PartitionRegistration, TopicImage
 from migrator.records.metadata import Endpoint
 from migrator.records.uuid import ZERO_UUID, Uuid
-from migrator.wire.legacy.encode import SLICE_PARTITIONS, RequestEncoder
+from migrator.turns import TURN_RECORDS
+from migrator.wire.legacy.encode import RequestEncoder
 from migrator.wire.legacy.messages import (
     LeaderAndIsr,
     LiveLeader,
@@ -213,10 +214,9 @@ def test_big_requests_come_in_slices_of_bounded_size() -> None:
     small = [TopicImage(f"t{n}", Uuid(n.to_bytes(16, "big")), {0: state}) for n in range(1, 5_000)]
     request = UpdateMetadata(UpdateType.UNKNOWN, tuple(map(TopicPartitions, [*small, huge, *small])), ())
     chunks = list(RequestEncoder(SendingController(1, 1, 1)).update_metadata_body(request))
-    assert len(chunks) > 20_000 // SLICE_PARTITIONS
-    assert max(map(len, chunks)) < 2 * SLICE_PARTITIONS * 100
+    assert len(chunks) > 20_000 // TURN_RECORDS
+    assert max(map(len, chunks)) < 2 * TURN_RECORDS * 100
     closing = UpdateMetadata(UpdateType.FULL, tuple(TopicPartitions(topic, ()) for topic in small), ())
     assert (
-        len(list(RequestEncoder(SendingController(1, 1, 1)).update_metadata_body(closing)))
-        > len(small) // SLICE_PARTITIONS
+        len(list(RequestEncoder(SendingController(1, 1, 1)).update_metadata_body(closing))) > len(small) // TURN_RECORDS
     )

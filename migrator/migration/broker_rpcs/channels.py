@@ -96,19 +96,36 @@ Connect = Callable[[int, Endpoint], Peer]
 
 
 class _Body:
-    """The part of an UpdateMetadata that is the same for every broker, encoded when the first one needs it."""
+    """The part of an UpdateMetadata that is the same for every broker, once the first one has needed it."""
 
-    def __init__(self, request: UpdateMetadata) -> None:
-        self._request = request
-        self._chunks: list[bytes] | None = None
-        self._encoding = asyncio.Lock()
+    def __init__(self) -> None:
+        self.chunks: list[bytes] | None = None
 
-    async def chunks(self, encoder: RequestEncoder) -> list[bytes]:
-        """The encoded body. Should the channel that encodes it be closed meanwhile, the next one encodes it."""
-        async with self._encoding:
-            if self._chunks is None:
-                self._chunks = await _in_slices(encoder.update_metadata_body(self._request))
-            return self._chunks
+
+class _Encoding:
+    """Encodes one request after the other: if all channels did at once, a turn of the event loop would take as long as
+    there are brokers."""
+
+    def __init__(self, encoder: RequestEncoder) -> None:
+        self._encoder = encoder
+        self._turn = asyncio.Lock()
+
+    async def encoded(
+        self, request: LegacyRequest, body: _Body | None, epoch: int
+    ) -> tuple[tuple[int, int], list[bytes]]:
+        """API and version, and the request. Should the channel be closed meanwhile, a body is encoded by the next."""
+        encoder = self._encoder
+        async with self._turn:
+            match request:
+                case UpdateMetadata():
+                    body = body or _Body()
+                    if body.chunks is None:
+                        body.chunks = await _in_slices(encoder.update_metadata_body(request))
+                    return UPDATE_METADATA, [encoder.header(epoch), *body.chunks]
+                case LeaderAndIsr():
+                    return LEADER_AND_ISR, await _in_slices(encoder.leader_and_isr(request, epoch))
+                case StopReplica():
+                    return STOP_REPLICA, await _in_slices(encoder.stop_replica(request, epoch))
 
 
 @dataclass(slots=True)
@@ -141,7 +158,7 @@ class BrokerChannels:
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self._supervisor = Supervisor(on_failure)
-        self._encoder = encoder
+        self._encoding = _Encoding(encoder)
         self._connect = connect
         self._listener = listener
         self._on_answer = on_answer
@@ -204,7 +221,7 @@ class BrokerChannels:
             for request in addressed.requests:
                 body = None
                 if isinstance(request, UpdateMetadata):
-                    body = bodies.setdefault(id(request), _Body(request))
+                    body = bodies.setdefault(id(request), _Body())
                 if receipt is not None:
                     receipt.expect()
                 channel.put(_Queued(request, body, receipt))
@@ -234,7 +251,7 @@ class BrokerChannels:
         return _Channel(
             place,
             self._connect(broker_id, place.endpoint),
-            self._encoder,
+            self._encoding,
             self._on_answer,
             self._everything,
             self._retry_seconds,
@@ -260,7 +277,7 @@ class _Channel:
         self,
         place: _Destination,
         peer: Peer,
-        encoder: RequestEncoder,
+        encoding: _Encoding,
         on_answer: Callable[[Answered], None],
         on_overflow: Callable[[int, str], None],
         retry_seconds: float,
@@ -271,7 +288,7 @@ class _Channel:
         self.trouble = ""
         """Why the broker is not told, or did not take what it was told; empty when all is well."""
         self._peer = peer
-        self._encoder = encoder
+        self._encoding = encoding
         self._on_answer = on_answer
         self._on_overflow = on_overflow
         self._retry_seconds = retry_seconds
@@ -329,7 +346,8 @@ class _Channel:
 
     async def _deliver(self, queued: _Queued) -> None:
         """Until it is answered: nothing overtakes it."""
-        (api_key, version), chunks = await self._encode(queued)
+        request, epoch = queued.request, self.place.broker_epoch
+        (api_key, version), chunks = await self._encoding.encoded(request, queued.body, epoch)
         size = sum(map(len, chunks))
         pause, longest = self._retry_seconds, RETRY_MAX_SECONDS if size < LARGE_BYTES else LARGE_RETRY_MAX_SECONDS
         while True:
@@ -365,17 +383,6 @@ class _Channel:
             return Answered(self.place.broker_id, type(request).__name__, ErrorCode(answer.error_code), dict(refused))
 
         return read() if len(frame) <= DECODE_INLINE_BYTES else await asyncio.to_thread(read)
-
-    async def _encode(self, queued: _Queued) -> tuple[tuple[int, int], list[bytes]]:
-        request, epoch = queued.request, self.place.broker_epoch
-        match request:
-            case UpdateMetadata():
-                body = queued.body or _Body(request)
-                return UPDATE_METADATA, [self._encoder.header(epoch), *await body.chunks(self._encoder)]
-            case LeaderAndIsr():
-                return LEADER_AND_ISR, await _in_slices(self._encoder.leader_and_isr(request, epoch))
-            case StopReplica():
-                return STOP_REPLICA, await _in_slices(self._encoder.stop_replica(request, epoch))
 
 
 async def _in_slices(parts: Iterable[bytes]) -> list[bytes]:

@@ -30,7 +30,7 @@ from migrator.migration.broker_rpcs.requests import (
     without,
 )
 from migrator.records.uuid import ZERO_UUID, Uuid
-from migrator.turns import Turn
+from migrator.turns import Turn, in_order
 from migrator.wire.legacy.messages import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -54,7 +54,7 @@ def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[RequestPlan]
     }
     known = outbox.recipients.keys() - fresh
     changed = yield from _changed_partitions(delta)
-    waiting = _waiting(delta, told)
+    waiting = yield from _waiting(delta, told)
 
     if fresh and terms.confirmed:
         outbox.add(fresh, (yield from closing_update(outbox)))
@@ -95,36 +95,52 @@ def _partitions(image: MetadataImage, topic_id: Uuid) -> Mapping[int, PartitionR
     return {} if topic is None else topic.partitions
 
 
-def _waiting(delta: ImageDelta, told: Told) -> Mapping[Uuid, int]:
+def _waiting(delta: ImageDelta, told: Told) -> Work[Mapping[Uuid, int]]:
     """The topics that wait after this delta: those that waited, without the deleted, with the new."""
     before, after = delta.before.topics.by_id, delta.after.topics.by_id
-    waiting = dict(told.waiting)  # thousands may wait: only those that changed are looked at
+    waiting, turn = dict(told.waiting), Turn()  # thousands may wait: only those that changed are looked at
     for topic_id in delta.changes.topics:
         if topic_id not in after:
             waiting.pop(topic_id, None)
         elif topic_id not in before:
             waiting[topic_id] = delta.after.provenance.offset
+        if turn.is_over():
+            yield
     return waiting
 
 
 def _deletions(delta: ImageDelta, outbox: Outbox) -> Work[None]:
     """Deleted topics leave every cache, and their logs every replica."""
     before, after = delta.before.topics.by_id, delta.after.topics.by_id
-    deleted = [before[topic_id] for topic_id in delta.changes.topics if topic_id in before and topic_id not in after]
+    found, turn = list[TopicImage](), Turn()
+    for topic_id in delta.changes.topics:
+        if topic_id in before and topic_id not in after:
+            found.append(before[topic_id])
+        if turn.is_over():
+            yield
+    deleted, named = list[TopicImage](), list[TopicPartitions]()
+    for topic in in_order(found, key=lambda topic: topic.name):
+        if topic is not None:
+            deleted.append(topic)
+            named.append(_as_deleted(topic))
+        if topic is None or turn.is_over(1 + len(topic.partitions)):
+            yield
     if not deleted:
         return
-    deleted.sort(key=lambda topic: topic.name)
-    outbox.add(outbox.recipients, outbox.update_metadata(UpdateType.INCREMENTAL, map(_as_deleted, deleted)))
-    topics_of = yield from hosted(outbox.recipients, deleted)
+    outbox.add(outbox.recipients, outbox.update_metadata(UpdateType.INCREMENTAL, named))
+    yield from _stop(deleted, outbox)
+
+
+def _stop(deleted: Iterable[TopicImage], outbox: Outbox) -> Work[None]:
+    turn, topics_of = Turn(), (yield from hosted(outbox.recipients, deleted))
     for broker_id, topics in topics_of.items():
-        if topics:
-            stopped = (
-                StoppedTopic(
-                    part.topic.name,
-                    tuple(StoppedPartition(number, EPOCH_DURING_DELETE, delete=True) for number, _ in part.states()),
-                )
-                for part in topics
-            )
+        stopped = list[StoppedTopic]()
+        for part in topics:
+            numbers = [StoppedPartition(number, EPOCH_DURING_DELETE, delete=True) for number, _ in part.states()]
+            stopped.append(StoppedTopic(part.topic.name, tuple(numbers)))
+            if turn.is_over(1 + len(part)):
+                yield
+        if stopped:
             outbox.add([broker_id], StopReplica(tuple(stopped)))
 
 

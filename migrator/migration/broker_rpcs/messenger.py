@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Container
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from migrator.image.changes import merge_changes
+from migrator.image.changes import join_changes, merge_steps
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.broker_rpcs.channels import EVERYTHING, LEADERS, Answered, BrokerChannels, Connect
 from migrator.migration.broker_rpcs.deltas import plan_again, plan_delta
@@ -40,8 +41,7 @@ from migrator.wire.legacy.messages import LeaderAndIsr, LegacyRequest, SendingCo
 
 log = logging.getLogger(__name__)
 
-MAX_UNMERGED = 64
-"""Changes that wait for a slow plan; more of them become one."""
+T = TypeVar("T")
 PLANNER = TaskKind("broker-planner", OnError.RESTART)
 CLOSING = TaskKind("broker-channels-closing", OnError.DROP)
 
@@ -80,7 +80,9 @@ class BrokerMessenger:
         self._terms = Terms(listener)
         self._told: Told = NOTHING_OPEN
         self._image: MetadataImage | None = None
-        self._pending: list[ImageDelta] = []
+        self._pending: list[Changes] = []
+        self._newest: MetadataImage | None = None
+        """The image after what is pending."""
         self._reached = -1
         self._steps: deque[Step] = deque()
         self._full: list[asyncio.Future[bool]] = []
@@ -147,10 +149,8 @@ class BrokerMessenger:
         if self._channels is not None:
             if not self._pending:
                 self._pending_since = asyncio.get_running_loop().time()
-            self._pending.append(delta)
-            if len(self._pending) > MAX_UNMERGED:
-                changes: Changes = merge_changes([each.changes for each in self._pending])
-                self._pending = [ImageDelta(self._pending[0].before, delta.after, changes)]
+            join_changes(self._pending, (delta.changes,))
+            self._newest = delta.after
             self._add(self._tell_pending)
 
     def reached(self, offset: int) -> None:
@@ -201,17 +201,19 @@ class BrokerMessenger:
         self._fault = f"requests for it cannot be planned: {type(error).__name__}: {error}"
 
     async def _tell_pending(self) -> None:
-        if not self._pending or self._image is None:
+        before, after, parts = self._image, self._newest, self._pending
+        if not parts or before is None or after is None:
             return
-        after, clock, since = self._pending[-1].after, asyncio.get_running_loop().time, self._pending_since
-        changes: Changes = merge_changes([delta.changes for delta in self._pending])
+        self._pending = []
+        clock, since = asyncio.get_running_loop().time, self._pending_since
         receipt = Receipt(lambda: self._on_told(clock() - since))
-        work = plan_delta(ImageDelta(self._image, after, changes), self._terms, self._told)
-        planned_at = clock()
-        await self._send(work, after, receipt=receipt)
-        self._pending_since = planned_at  # of what came while this was planned, about
-        told = after.provenance.offset
-        self._pending = [delta for delta in self._pending if delta.after.provenance.offset > told]
+        try:
+            changes = await _finish(merge_steps(parts))
+            work = plan_delta(ImageDelta(before, after, changes), self._terms, self._told)
+            await self._send(work, after, receipt=receipt)
+        except Exception:
+            self._pending, self._pending_since = [*parts, *self._pending], since
+            raise
 
     def _tell_anew(self, broker_id: int) -> None:
         """What waited for the broker is gone: it gets everything."""
@@ -271,12 +273,12 @@ def _conclude(waiting: asyncio.Future[bool], *, result: bool) -> None:
         waiting.set_result(result)
 
 
-async def _finish(work: Work[RequestPlan]) -> RequestPlan:
+async def _finish(work: Work[T]) -> T:
     """Run a planner to its end, with a turn for others at each of its yields."""
     while True:
         try:
             next(work)
         except StopIteration as end:
-            plan: RequestPlan = end.value
+            plan: T = end.value
             return plan
         await give_back()

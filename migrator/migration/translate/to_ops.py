@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from migrator.controller.acl_index import AclIndex
 from migrator.image.model import Changes, DelegationToken, MetadataImage, PartitionRegistration, QuotaKey, TopicImage
 from migrator.migration.translate import names
 from migrator.migration.translate.entity import Effect, EntityKind, EntityWrite, entity_name
@@ -24,6 +25,7 @@ from migrator.migration.translate.target import (
     token_notice,
 )
 from migrator.records.metadata import ConfigResourceType
+from migrator.turns import Turn, in_order
 from migrator.zookeeper.ops import Create, Delete, Op, SetData
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import AclEntry, ResourcePattern, acl_path, encode_acls
@@ -31,16 +33,27 @@ from migrator.zookeeper.znodes.delegation_tokens import encode_token
 from migrator.zookeeper.znodes.producer_ids import encode_producer_ids
 from migrator.zookeeper.znodes.topics import encode_topic
 
+Steps = Iterator[EntityWrite | None]
+"""Writes, and None where a turn is over."""
+
 
 def delta_writes(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
-    """What leads a ZooKeeper that holds ``before`` to ``target.image``, lazily, deletions of topics first."""
+    """As `delta_steps`, at once."""
+    return filter(None, delta_steps(before, target, changes, AclIndex.of(before.acls) if changes.acls else AclIndex()))
+
+
+def delta_steps(before: MetadataImage, target: Target, changes: Changes, acls: AclIndex) -> Steps:
+    """What leads a ZooKeeper that holds ``before`` to ``target.image``, lazily, deletions of topics first.
+
+    :param acls: of ``before``; only looked at if access control entries have changed.
+    """
     yield from _topics(before, target, changes)
     yield from _configs(before, target, changes)
     yield from _clients(before, target, changes)
     if changes.producer_ids and target.image.producer_ids_next > max(before.producer_ids_next, 0):
         data = encode_producer_ids(producer_ids_block(target.image.producer_ids_next))
         yield EntityWrite(entity_name(EntityKind.PRODUCER_IDS), (SetData(paths.PRODUCER_IDS, data),))
-    yield from _acls(before, target, changes)
+    yield from _acls(before, target, changes, acls)
     yield from _tokens(before, target, changes)
 
 
@@ -76,28 +89,37 @@ def _delete_topic(topic: TopicImage) -> Iterator[Op]:
     yield Delete(paths.topic(topic.name))
 
 
-def _topics(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
-    old_topics, new_topics = before.topics.by_id, target.image.topics.by_id
-    gone = {
-        old_topics[id_].name: old_topics[id_] for id_ in changes.topics if id_ in old_topics and id_ not in new_topics
-    }
-    new = {
-        new_topics[id_].name: new_topics[id_] for id_ in changes.topics if id_ in new_topics and id_ not in old_topics
-    }
-    for name in sorted(gone):
-        ops = [*_delete_topic(gone[name])]
-        effect = Effect.DELETE
-        if name in new:
-            ops += create_topic(new[name], target)
-            effect = Effect.REPLACE
-        yield EntityWrite(entity_name(EntityKind.TOPIC, name), tuple(ops), effect=effect)
-    for name in sorted(new.keys() - gone.keys()):
-        yield EntityWrite(
-            entity_name(EntityKind.TOPIC, name), tuple(create_topic(new[name], target)), effect=Effect.CREATE
-        )
-    for topic_id in sorted({*changes.partitions, *changes.topics}):
-        if topic_id in old_topics and topic_id in new_topics:
-            yield from _changed_topic(old_topics[topic_id], new_topics[topic_id], target, changes)
+def _topics(before: MetadataImage, target: Target, changes: Changes) -> Steps:
+    old, new = before.topics.by_id, target.image.topics.by_id
+    gone, born, turn = dict[str, TopicImage](), dict[str, TopicImage](), Turn()
+    for topic_id in changes.topics:
+        was, now = old.get(topic_id), new.get(topic_id)
+        if was is not None and now is None:
+            gone[was.name] = was
+        if was is None and now is not None:
+            born[now.name] = now
+        if turn.is_over():
+            yield None
+    for name in in_order(gone):
+        yield None if name is None else _gone_topic(gone[name], born.get(name), target)
+    for name in in_order(born.keys() - gone.keys()):
+        yield None if name is None else _new_topic(born[name], target)
+    for changed in in_order({*changes.partitions, *changes.topics}):
+        if changed is not None and changed in old and changed in new:
+            yield from _changed_topic(old[changed], new[changed], target, changes)
+        if changed is None or turn.is_over(1 + len(changes.partitions.get(changed, ()))):
+            yield None
+
+
+def _gone_topic(topic: TopicImage, again: TopicImage | None, target: Target) -> EntityWrite:
+    ops = (*_delete_topic(topic), *(() if again is None else create_topic(again, target)))
+    effect = Effect.DELETE if again is None else Effect.REPLACE
+    return EntityWrite(entity_name(EntityKind.TOPIC, topic.name), ops, effect=effect)
+
+
+def _new_topic(topic: TopicImage, target: Target) -> EntityWrite:
+    ops = tuple(create_topic(topic, target))
+    return EntityWrite(entity_name(EntityKind.TOPIC, topic.name), ops, effect=Effect.CREATE)
 
 
 def _changed_topic(old: TopicImage, new: TopicImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
@@ -137,9 +159,14 @@ def _state(partition: PartitionRegistration) -> tuple[object, ...]:
     return partition.leader, partition.leader_epoch, partition.isr, partition.recovering
 
 
-def _configs(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
+def _configs(before: MetadataImage, target: Target, changes: Changes) -> Steps:
     """Configs of brokers, and of topics that both images have: those of new ones are created with them."""
-    for resource in sorted(changes.configs, key=lambda changed: (changed.resource_type, changed.name)):
+    turn = Turn()
+    for resource in in_order(changes.configs, key=lambda changed: (changed.resource_type, changed.name)):
+        if resource is None or turn.is_over():
+            yield None
+        if resource is None:
+            continue
         name = names.config_name(resource)
         if name is None or not is_kept(resource) or before.configs.get(resource) == target.image.configs.get(resource):
             continue
@@ -154,11 +181,19 @@ def _configs(before: MetadataImage, target: Target, changes: Changes) -> Iterato
         yield config_write(name, data, exists=exists, others=target.spellings.get(name, ()))
 
 
-def _clients(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
+def _clients(before: MetadataImage, target: Target, changes: Changes) -> Steps:
     """Quotas and credentials, which share the znodes of users."""
-    keys: set[QuotaKey] = set(changes.quotas) | {names.user_key(scram.user) for scram in changes.scram}
+    keys, turn = set[QuotaKey](changes.quotas), Turn()
+    for scram in changes.scram:
+        keys.add(names.user_key(scram.user))
+        if turn.is_over():
+            yield None
     held = Target(before, passwords=target.passwords, controller_epoch=target.controller_epoch)
-    for key in sorted(keys, key=lambda entities: names.quota_name(entities) or ""):
+    for key in in_order(keys, key=lambda entities: names.quota_name(entities) or ""):
+        if key is None or turn.is_over():
+            yield None
+        if key is None:
+            continue
         name = names.quota_name(key)
         old, new = held.client_config(key), target.client_config(key)
         if old == new:
@@ -187,31 +222,37 @@ def config_write(
     return EntityWrite(entity_name(EntityKind.CONFIG, owner), (*parents, op, *more), (config_notice(name),), effect)
 
 
-def _acls(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
+def _acls(before: MetadataImage, target: Target, changes: Changes, held: AclIndex) -> Steps:
     """Each resource pattern whose entries differ is written as a whole."""
-    touched = {
-        pattern_of(image.acls[acl_id])
-        for image in (before, target.image)
-        for acl_id in changes.acls
-        if acl_id in image.acls
-    }
-    if not touched:
+    if not changes.acls:
         return
-    old, new = acl_entries(before, touched), acl_entries(target.image, touched)
-    for pattern in sorted(touched, key=acl_path):
-        if old.get(pattern) != new.get(pattern) and is_writable(pattern, target):
-            yield acl_write(pattern, new.get(pattern), exists=pattern in old)
+    after = yield from held.follow(before.acls, target.image.acls, changes.acls)
+    touched, turn = set[ResourcePattern](), Turn()
+    for acl_id in changes.acls:
+        touched |= {pattern_of(image.acls[acl_id]) for image in (before, target.image) if acl_id in image.acls}
+        if turn.is_over():
+            yield None
+    for pattern in in_order(touched, key=acl_path):
+        if pattern is None:
+            yield None
+            continue
+        old, new = _entries(held, pattern), _entries(after, pattern)
+        if old != new and is_writable(pattern, target):
+            yield acl_write(pattern, new, exists=old is not None)
+        if turn.is_over(len(old or ()) + len(new or ())):
+            yield None
 
 
-def acl_entries(
-    image: MetadataImage, patterns: set[ResourcePattern] | None = None
-) -> dict[ResourcePattern, frozenset[AclEntry]]:
-    """The entries of all resource patterns, or of some."""
+def _entries(index: AclIndex, pattern: ResourcePattern) -> frozenset[AclEntry] | None:
+    found = index.at((int(pattern.resource_type), int(pattern.pattern_type), pattern.name))
+    return None if found is None else frozenset(entry_of(acl) for each in found.values() for _, acl in each)
+
+
+def acl_entries(image: MetadataImage) -> dict[ResourcePattern, frozenset[AclEntry]]:
+    """The entries of all resource patterns."""
     found: dict[ResourcePattern, set[AclEntry]] = {}
     for acl in image.acls.values():
-        pattern = pattern_of(acl)
-        if patterns is None or pattern in patterns:
-            found.setdefault(pattern, set()).add(entry_of(acl))
+        found.setdefault(pattern_of(acl), set()).add(entry_of(acl))
     return {pattern: frozenset(entries) for pattern, entries in found.items()}
 
 
@@ -240,8 +281,13 @@ def is_writable_token(token_id: str, target: Target) -> bool:
     return False
 
 
-def _tokens(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
-    for token_id in sorted(changes.tokens):
+def _tokens(before: MetadataImage, target: Target, changes: Changes) -> Steps:
+    turn = Turn()
+    for token_id in in_order(changes.tokens):
+        if token_id is None or turn.is_over():
+            yield None
+        if token_id is None:
+            continue
         old, new = before.tokens.get(token_id), target.image.tokens.get(token_id)
         if old == new:
             continue

@@ -15,9 +15,9 @@ ending so is set aside (`set_aside`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from migrator.image.changes import merge_changes
+from migrator.image.changes import join_changes, merge_steps
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.machine.guards import reached
 from migrator.migration.machine.progress import Phase, Working
@@ -67,11 +67,11 @@ CHECKPOINT_INTERVAL_MS = 1_000
 """Offsets of records without an effect in ZooKeeper are written no more often than that."""
 MAX_REPAIRS = 3
 """How often an entity is read again within one batch before the whole of ZooKeeper is compared instead."""
-MAX_UNMERGED = 64
 LIMITS = Limits()
 
-Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite]]
-"""The operations that lead ZooKeeper from the first image to the second, lazily, deletions first."""
+Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite | None]]
+"""The operations that lead ZooKeeper from the first image to the second, lazily, deletions first; None where a turn is
+over."""
 
 
 class WriteBehind:
@@ -97,6 +97,8 @@ class WriteBehind:
         """Whether ZooKeeper equals an image, so that changes can be derived from it."""
         self._checkpoint: EntityBatch | None = None
         self._batch: EntityBatch | None = None
+        self._rests = False
+        """Whether the batch is gone on with when the time comes that was asked for: a turn was over."""
         self._flight: Flight | None = None
         self._flight_batch: EntityBatch | None = None
         self._losses = Losses()
@@ -160,6 +162,7 @@ class WriteBehind:
     def step(self, event: WriteEvent, now_ms: int) -> list[WriteEffect]:
         """Take one event in; return what has to be done, in order."""
         self._now_ms = now_ms
+        self._rests &= not isinstance(event, TimerExpired)
         effects: list[WriteEffect] = []
         match event:
             case MultiEnded() | Refused() | MarkRead() | Repaired():
@@ -209,18 +212,16 @@ class WriteBehind:
         self._backlog.requeued()
         self._claim = self._mark = self._checkpoint = self._batch = self._flight = self._flight_batch = None
         self._awaited = None
-        self._in_sync = False
+        self._in_sync = self._rests = False
 
     def _publish(self, delta: ImageDelta) -> None:
         self._newest = delta.after
-        self._changes.append(delta.changes)
-        if len(self._changes) > MAX_UNMERGED:
-            self._changes = [merge_changes(self._changes)]
+        join_changes(self._changes, (delta.changes,))
         self._backlog.published(delta, self._now_ms)
 
     def _begin_reconcile(self, image: MetadataImage, number: int) -> None:
         self._stopped = ""
-        self._in_sync = False
+        self._in_sync = self._rests = False
         if self._flight is None:
             self._awaited = None  # a repair of the batch that this one replaces
         self._batch = EntityBatch(at_of(image), image, complete=False, reconcile=True, number=number)
@@ -250,9 +251,11 @@ class WriteBehind:
         if self._checkpoint is not None:
             return self._send_next(self._checkpoint)
         wake = self._next_batch(now_ms) if self._batch is None and self._in_sync else []
-        if self._batch is None:
+        if self._batch is None or self._rests:
             return wake
-        self._batch.fill(self._limits, self._too_large.sift)
+        if self._batch.fill(self._limits, self._too_large.sift):
+            self._rests = True
+            return [WakeAt(now_ms)]
         if not self._batch.queue and not self._batch.exhausted:
             return []
         if not self._batch.queue and (self._batch.held is not None or self._batch.target == self.reached):
@@ -267,12 +270,17 @@ class WriteBehind:
         if not waits and now_ms < self._next_checkpoint_ms:
             return [WakeAt(self._next_checkpoint_ms)]
         self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
-        changes = merge_changes(self._changes)
-        source = self._derive(self._written, self._newest, changes) if waits else None
+        source = self._derived(self._written, self._newest, self._changes) if waits else None
         self._batch = EntityBatch(at_of(self._newest), self._newest, source)
         self._written, self._changes = self._newest, []
         self._backlog.taken()
         return []
+
+    def _derived(
+        self, before: MetadataImage, after: MetadataImage, parts: Sequence[Changes]
+    ) -> Iterator[EntityWrite | None]:
+        changes = yield from merge_steps(parts)
+        yield from self._derive(before, after, changes)
 
     def _send_next(self, batch: EntityBatch) -> list[WriteEffect]:
         claim, mark = self._claim, self._mark

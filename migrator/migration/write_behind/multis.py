@@ -75,11 +75,12 @@ class Flight:
 
 @dataclass(slots=True)
 class EntityBatch:
-    """Entities on their way to one offset. ``source`` None: they are pushed, until ``complete``."""
+    """Entities on their way to one offset. Without a ``source`` they are pushed, until ``complete``."""
 
     target: EpochOffset
     image: MetadataImage | None = None
-    source: Iterator[EntityWrite] | None = None
+    source: Iterator[EntityWrite | None] | None = None
+    """None where a turn is over."""
     complete: bool = True
     reconcile: bool = False
     held: HeldDeletes | None = None
@@ -89,18 +90,23 @@ class EntityBatch:
     queue: deque[EntityWrite] = field(default_factory=deque)
     repairs: dict[str, int] = field(default_factory=dict)
 
-    def fill(self, limits: Limits, sift: Sift) -> None:
-        """Pull from the source until a multi can be filled, and one entity more, to know which multi is the last."""
+    def fill(self, limits: Limits, sift: Sift) -> bool:
+        """Pull from the source until a multi can be filled, and one entity more, to know which multi is the last.
+        Returns whether a turn is over before that."""
         pulled = sum(len(write.ops) + len(write.notices) for write in self.queue)
-        while self.source is not None and pulled <= limits.max_ops:
-            write = next(self.source, None)
+        if self.source is None or pulled > limits.max_ops:
+            return False
+        for write in self.source:
             if write is None:
-                self.source = None
-                return
+                return True
             sifted = sift(write)
             if sifted is not None:
                 pulled += len(sifted.ops) + len(sifted.notices)
                 self.queue.append(sifted)
+            if pulled > limits.max_ops:
+                return False
+        self.source = None
+        return False
 
     @property
     def exhausted(self) -> bool:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from migrator.image.model import BrokerRegistration, PartitionRegistration
+from migrator.turns import Turn
 from migrator.wire.encode import unsigned_varint
 from migrator.wire.legacy.messages import (
     LeaderAndIsr,
@@ -23,8 +24,6 @@ from migrator.wire.legacy.messages import (
     UpdateType,
 )
 
-SLICE_PARTITIONS = 2_000
-"""About how many partitions a slice holds: some 3 ms of work, some 100 KB."""
 MAX_BLOCKS = 65_536
 
 _HEADER = struct.Struct(">i?iq")
@@ -88,11 +87,13 @@ class RequestEncoder:
 
     def stop_replica(self, request: StopReplica, broker_epoch: int) -> Iterator[bytes]:
         """A StopReplica for one broker."""
-        yield self.header(broker_epoch) + _length(request.topics)
-        topics = iter(request.topics)
-        while part := list(islice(topics, SLICE_PARTITIONS)):
-            yield b"".join(map(_stopped_topic, part))
-        yield _NO_TAGS
+        parts, turn = [self.header(broker_epoch), _length(request.topics)], Turn()
+        for topic in request.topics:
+            parts.append(_stopped_topic(topic))
+            if turn.is_over(1 + len(topic.partitions)):
+                yield b"".join(parts)
+                parts = []
+        yield b"".join([*parts, _NO_TAGS])
 
     def _update_metadata_block(self, registered: frozenset[int]) -> _Block:
         kraft_epoch, arrays = self._controller.kraft_epoch, self._arrays
@@ -134,22 +135,20 @@ class RequestEncoder:
 
 
 def _topics(topics: tuple[TopicPartitions, ...], block: _Block) -> Iterator[bytes]:
-    """The topics in slices; each topic weighs as much as a partition, since there may be many without any."""
-    parts, weight = [_length(topics)], 0
+    """The topics, a turn's work at a time."""
+    parts, turn = [_length(topics)], Turn()
     for topic in topics:
         parts.append(_string(topic.topic.name) + topic.topic.topic_id + unsigned_varint(len(topic) + 1))
         states = iter(topic.states())
-        while part := list(islice(states, SLICE_PARTITIONS)):
+        while part := list(islice(states, turn.records_left)):
             parts.extend([block(number, state) for number, state in part])
-            weight += len(part)
-            if weight >= SLICE_PARTITIONS:
+            if turn.is_over(len(part)):
                 yield b"".join(parts)
-                parts, weight = [], 0
+                parts = []
         parts.append(_NO_TAGS)
-        weight += 1
-        if weight >= SLICE_PARTITIONS:
+        if turn.is_over():
             yield b"".join(parts)
-            parts, weight = [], 0
+            parts = []
     yield b"".join(parts)
 
 

@@ -320,3 +320,24 @@ def test_whatever_happens_to_the_connection_nothing_is_lost(
     rig.now += 1000
     rig(messages.TimerExpired())
     assert rig.equal()
+
+
+def test_what_takes_many_turns_is_gone_on_with_once_in_each() -> None:
+    rig = Rig({"a": "1"}).open()
+    derive, sent = rig.core._derive, len(rig.multis)
+
+    def in_turns(before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[EntityWrite | None]:
+        for write in derive(before, after, changes):
+            yield None
+            yield write
+        yield None
+
+    rig.core._derive = in_turns
+    rig.publish({"a": "2", "b": "1"}).publish({"a": "3", "b": "1"})
+    turns = 0
+    while not rig.equal():
+        asked = [effect for effect in rig.effects if isinstance(effect, messages.WakeAt)]
+        assert len(asked) == turns + 1, "one time for each turn, whatever happens meanwhile"
+        rig(messages.TimerExpired())
+        turns += 1
+    assert (turns, len(rig.multis) - sent) == (3 + 2, 2), "what came meanwhile is a batch of its own"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from migrator.node.status_source import NodeStatusSource
 from migrator.records import metadata as rec
 from migrator.turns import give_back, in_turns, parts
 from tests.controller.support.leading_controller import registration, some_uuid
+from tests.node.support import followers
 from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, STEADY, Cluster, until
 from tests.patience import PATIENCE_SECONDS
 
@@ -149,6 +151,24 @@ async def _phases(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
     leader = await cluster.leader()
     yield "another controller leads"
     async for name in _cut_off(cluster, leader):
+        yield name
+    async for name in _followers(await cluster.leader()):
+        yield name
+
+
+async def _followers(leader: NodeCore) -> AsyncIterator[str]:
+    deltas: list[ImageDelta] = []
+    leader.metadata.subscribers.append(deltas.append)
+    topics = tuple(leader.metadata.image.topics.by_id)
+    await write(leader, chain(changes(leader.metadata.image, "told"), followers.more_entries(len(topics))))
+    marks = [len(deltas)]
+    await write(leader, iter((acl_record(some_uuid(10**7), Acl(2, "one more", 3, "User:more", "*", 3, 3)),)))
+    marks.append(len(deltas))
+    yield ""
+    await write(leader, map(rec.RemoveTopicRecord, topics))
+    yield "all topics are deleted"
+    (one_more,) = deltas[marks[0] : marks[1]]
+    async for name in followers.told(deltas[: marks[0]], one_more, deltas[marks[1] :]):
         yield name
 
 
