@@ -288,19 +288,18 @@ class MetadataLog:
 
     # Cleaning.
 
-    def clean(self, retention: Retention, now_ms: int, needed_from: int | None = None) -> list[EpochOffset]:
-        """Drop the oldest snapshots beyond the limits, and the segments that only they needed; the dropped ids.
+    def clean(self, retention: Retention, now_ms: int, needed_from: int | None = None) -> Iterator[EpochOffset]:
+        """Drop the oldest snapshot beyond the limits, and the segments that only it needed, one a step: each takes
+        fsyncs. Yields the dropped ids.
 
         :param now_ms: wall clock, as records are stamped with.
         :param needed_from: see `oldest_may_go`.
         :raises StorageError: the disk refused.
         """
-        dropped = []
         while oldest_may_go(self.store, self.size(), retention, now_ms, needed_from):
             oldest, following = self.store.ids()[:2]
             self._forget_before(following, now_ms)
-            dropped.append(oldest)
-        return dropped
+            yield oldest
 
     def is_due(self, retention: Retention, now_ms: int) -> bool:
         """Whether `clean` would drop anything that nobody needs. Errors likewise."""

@@ -116,7 +116,7 @@ class Snapshotter:
         needed = None
         if self.needed_from is not None and metadata_log.is_due(self._retention, wall_ms()):
             needed = await self.needed_from()
-        for dropped in metadata_log.clean(self._retention, wall_ms(), needed):
+        async for dropped in in_turns(metadata_log.clean(self._retention, wall_ms(), needed)):
             log.info("Snapshot %020d-%010d is older than the retention and is deleted", dropped.offset, dropped.epoch)
         self._tell_held_back(needed, held_back=metadata_log.is_due(self._retention, wall_ms()))
         await asyncio.get_running_loop().run_in_executor(None, self._storage.log.remove_deleted, wall_ms())

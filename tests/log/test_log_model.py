@@ -121,7 +121,7 @@ class Harness:
         self.batches, self.snapshots = [], [self.base]
 
     def clean(self) -> None:
-        self.log.clean(Retention(max_bytes=1, max_ms=-1), now_ms=10**6)
+        list(self.log.clean(Retention(max_bytes=1, max_ms=-1), now_ms=10**6))
         self.log.remove_deleted(now_ms=10**7)
         if len(self.snapshots) > 1:
             self.snapshots = self.snapshots[-1:]

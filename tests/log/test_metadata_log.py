@@ -306,8 +306,8 @@ def test_cleaning_by_size_and_by_age(tmp_path: Path) -> None:
     for offset in (5, 15, 25):
         log.store.add(write_snapshot(tmp_path, offset, 1 + (offset - 1) // 10, timestamp_ms=offset * 1000))
     unlimited = Retention(max_bytes=-1, max_ms=-1)
-    assert log.clean(unlimited, 10**9) == []
-    assert log.clean(Retention(max_bytes=-1, max_ms=5_000), 10_500) == [EpochOffset(1, 5)]
+    assert list(log.clean(unlimited, 10**9)) == []
+    assert list(log.clean(Retention(max_bytes=-1, max_ms=5_000), 10_500)) == [EpochOffset(1, 5)]
     assert log.start_offset() == 15
     assert log.epoch_at(14) is None
     assert log.end_of_epoch(1) == EpochOffset(2, 15)
@@ -317,7 +317,7 @@ def test_cleaning_by_size_and_by_age(tmp_path: Path) -> None:
     assert any(name.endswith(".deleted") for name in log_files(tmp_path))
     log.remove_deleted(10_500 + 60_000)
     assert not any(name.endswith(".deleted") for name in log_files(tmp_path))
-    assert log.clean(Retention(max_bytes=1, max_ms=-1), 10**9) == [EpochOffset(2, 15)]
+    assert list(log.clean(Retention(max_bytes=1, max_ms=-1), 10**9)) == [EpochOffset(2, 15)]
     assert log.snapshots() == [EpochOffset(3, 25)]
     again = reopened(log)
     assert (again.end_offset(), again.last_epoch(), again.snapshots()) == (30, 3, [EpochOffset(3, 25)])
@@ -333,12 +333,12 @@ def test_what_somebody_needs_stays_beyond_retention_up_to_a_bound(tmp_path: Path
     held = log.size() + sum(map(log.store.size, log.snapshots()))
     within = Retention(max_bytes=held // HELD_BACK + 1, max_ms=-1)
     assert log.is_due(within, 10**9)
-    assert log.clean(within, 10**9, needed_from=14) == []
-    assert log.clean(within, 10**9, needed_from=15) == [EpochOffset(1, 5)]
+    assert list(log.clean(within, 10**9, needed_from=14)) == []
+    assert list(log.clean(within, 10**9, needed_from=15)) == [EpochOffset(1, 5)]
     assert (log.start_offset(), log.header_at(15) is None, log.header_at(14)) == (15, False, None)
-    assert log.clean(Retention(max_bytes=-1, max_ms=1), 10**9, needed_from=15) == []
+    assert list(log.clean(Retention(max_bytes=-1, max_ms=1), 10**9, needed_from=15)) == []
     beyond = Retention(max_bytes=1, max_ms=-1)
-    assert log.clean(beyond, 10**9, needed_from=15) == [EpochOffset(1, 15)], "a full disk is worse"
+    assert list(log.clean(beyond, 10**9, needed_from=15)) == [EpochOffset(1, 15)], "a full disk is worse"
     log.close()
 
 

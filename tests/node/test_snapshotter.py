@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 from collections.abc import Sequence
@@ -51,6 +52,25 @@ async def test_the_log_is_kept_for_who_needs_it(tmp_path: Path, caplog: pytest.L
         assert (log.start_offset(), log.snapshots()) == (newest.offset, [newest])
         await snapshotter._clean()
         assert len(asked) == 3, "nobody is asked when nothing would go"
+
+
+async def test_old_snapshots_go_one_in_each_turn(tmp_path: Path) -> None:
+    async with running(tmp_path, 1, **{"metadata.max.retention.ms": "1"}) as cluster:
+        leader = await cluster.leader()
+        snapshotter, log = leader.snapshotter, leader.storage.log
+        for number in range(4):
+            await write(leader, "counter", str(number))
+            image = leader.metadata.snapshot_image
+            assert image is not None
+            await snapshotter.write(image)
+        last_to_go = log.store.last_contained_log_timestamp_ms(log.snapshots()[-2])
+        await until(lambda: wall_ms() > last_to_go + 1, "all but the newest are old enough")
+        seen, cleaning = [4], asyncio.create_task(snapshotter._clean())
+        while not cleaning.done():
+            seen.append(len(log.snapshots()))
+            await asyncio.sleep(0)
+        await cleaning
+        assert sorted(set(seen)) == [1, 2, 3, 4]
 
 
 async def test_a_stock_directory_of_kraft_version_1_leads_and_its_snapshots_name_the_voters(tmp_path: Path) -> None:
