@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from migrator.controller.grace import grace_ends_ms, is_proof, may_have_grace
 from migrator.controller.index import PartitionSet
 from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.records.uuid import Uuid
@@ -69,7 +70,8 @@ class BrokerSession:
     which it entered controlled shutdown (-1: it has not). ``presumed``: this leader has not heard of the broker yet,
     and counts its silence from its own election. ``alive_ms``: when the process of this registration lived for sure. It
     sends a heartbeat after the answer to what it sent before; a heartbeat alone may have waited in the network while
-    its process ended."""
+    its process ended. ``answered_ms``: when the request was sent that the process has answered last (-1: none); None
+    if its answers do not count as heartbeats (`grace`)."""
 
     epoch: int
     last_contact_ms: int
@@ -77,12 +79,13 @@ class BrokerSession:
     shutdown_offset: int = NEVER
     presumed: bool = False
     alive_ms: int = NEVER
+    answered_ms: int | None = None
 
 
 class Sessions:
     """One session for each registered broker."""
 
-    __slots__ = ("_asked_ms", "_by_broker", "_errands", "_rival_ms", "_timeout_ms")
+    __slots__ = ("_active_ms", "_asked_ms", "_by_broker", "_errands", "_rival_ms", "_timeout_ms")
 
     def __init__(self, timeout_ms: int) -> None:
         self._by_broker: dict[int, BrokerSession] = {}
@@ -90,6 +93,7 @@ class Sessions:
         self._asked_ms: dict[int, int] = {}
         self._rival_ms: dict[int, int] = {}
         self._timeout_ms = timeout_ms
+        self._active_ms = 0
 
     def get(self, broker_id: int) -> BrokerSession | None:
         """The broker's session."""
@@ -97,8 +101,11 @@ class Sessions:
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
         """Start a session for every registered broker, none of which this leader has heard of."""
+        self._active_ms = now_ms
         for broker_id, registration in image.cluster.brokers.items():
-            self._by_broker[broker_id] = BrokerSession(registration.epoch, now_ms, presumed=True)
+            answered_ms = NEVER if may_have_grace(image, registration) else None
+            session = BrokerSession(registration.epoch, now_ms, presumed=True, answered_ms=answered_ms)
+            self._by_broker[broker_id] = session
 
     def follow(self, image: MetadataImage, brokers: Iterable[int], now_ms: int) -> None:
         """Take note of registrations that changed: a new epoch begins a new session, and a fenced broker has left
@@ -121,7 +128,31 @@ class Sessions:
         session = self._by_broker.get(broker_id)
         if session is not None and session.epoch == epoch:
             alive_ms = NEVER if session.presumed else session.last_contact_ms
-            self._by_broker[broker_id] = replace(session, last_contact_ms=now_ms, presumed=False, alive_ms=alive_ms)
+            self._by_broker[broker_id] = replace(
+                session, last_contact_ms=now_ms, presumed=False, alive_ms=alive_ms, answered_ms=None
+            )
+
+    def answered(self, broker_id: int, epoch: int, *, opened_ms: int, sent_ms: int) -> None:
+        """On a connection that was opened to this registration, a request was answered that was sent at ``sent_ms``."""
+        session = self._by_broker.get(broker_id)
+        if (
+            session is not None
+            and session.epoch == epoch
+            and session.answered_ms is not None
+            and is_proof(opened_ms, self._active_ms, self._timeout_ms)
+        ):
+            self._by_broker[broker_id] = replace(session, answered_ms=max(session.answered_ms, sent_ms))
+
+    def no_grace(self, brokers: Iterable[int]) -> None:
+        """Their answers do not count any more, and have not counted."""
+        for broker_id in brokers:
+            session = self._by_broker.get(broker_id)
+            if session is not None and session.answered_ms is not None:
+                self._by_broker[broker_id] = replace(session, answered_ms=None)
+
+    def is_graced(self, registration: BrokerRegistration, now_ms: int) -> bool:
+        """Whether the broker would be fenced if its answers did not count as heartbeats."""
+        return self.is_valid(registration, now_ms) and self.is_lost(registration.broker_id, now_ms)
 
     def reported(self, broker_id: int, metadata_offset: int) -> None:
         """The last offset of the metadata log that the broker has, as its heartbeat says."""
@@ -165,6 +196,7 @@ class Sessions:
     def rival_asked(self, broker_id: int, now_ms: int) -> None:
         """Another process than the registered one would register with the id of this broker."""
         self._rival_ms[broker_id] = now_ms
+        self.no_grace((broker_id,))
 
     def rivals(self, now_ms: int) -> frozenset[int]:
         """Registered brokers with whose id another process has lately asked to register, without success so far."""
@@ -185,9 +217,9 @@ class Sessions:
             self._by_broker[broker_id] = replace(session, shutdown_offset=offset)
 
     def is_valid(self, registration: BrokerRegistration, now_ms: int) -> bool:
-        """Whether the broker is unfenced and was heard of within the session time-out."""
+        """Whether the broker is unfenced, and was heard of within the session time-out or is in its grace."""
         session = self._by_broker.get(registration.broker_id)
-        return not registration.fenced and session is not None and session.last_contact_ms + self._timeout_ms >= now_ms
+        return not registration.fenced and session is not None and self._ends_ms(session) >= now_ms
 
     def is_silent(self, broker_id: int, now_ms: int) -> bool:
         """Whether this leader has heard nothing of the broker, or nothing within the session time-out."""
@@ -224,12 +256,13 @@ class Sessions:
 
     def next_check_ms(self, image: MetadataImage, now_ms: int) -> int | None:
         """The first moment at which a session is too old; None when no broker is unfenced."""
-        contacts = [
-            self._last_contact(broker_id, now_ms)
+        ends = [
+            now_ms + self._timeout_ms if session is None else self._ends_ms(session)
             for broker_id, registration in image.cluster.brokers.items()
             if not registration.fenced and broker_id not in self.being_fenced
+            for session in (self._by_broker.get(broker_id),)
         ]
-        return min(contacts) + self._timeout_ms + 1 if contacts else None
+        return min(ends) + 1 if ends else None
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
         """The lowest metadata offset among brokers that neither are fenced nor shut down; None without any."""
@@ -243,6 +276,13 @@ class Sessions:
             ),
             default=None,
         )
+
+    def _ends_ms(self, session: BrokerSession) -> int:
+        """The last moment at which nobody fences the broker."""
+        ends_ms, answered_ms = session.last_contact_ms + self._timeout_ms, session.answered_ms
+        if answered_ms is None or answered_ms == NEVER:
+            return ends_ms
+        return max(ends_ms, grace_ends_ms(answered_ms, self._active_ms, self._timeout_ms))
 
     def _last_contact(self, broker_id: int, default: int) -> int:
         session = self._by_broker.get(broker_id)

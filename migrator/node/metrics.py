@@ -76,6 +76,7 @@ def reader(
             active_brokers=sum(not broker.fenced for broker in brokers),
             fenced_brokers=sum(broker.fenced for broker in brokers),
             offline_brokers=_offline(core, image) if active else 0,
+            graced_brokers=_graced(core, image) if active else 0,
             brokers_not_told=len(insight.broker_troubles),
             topics=len(image.topics.by_id),
             partitions=counts.all,
@@ -135,6 +136,12 @@ def migration_figures(record: ZkMigrationState, driver: DriverStatus | None, *, 
         ineligible_brokers=0 if readiness is None else readiness.ineligible_brokers,
         ineligible_controllers=0 if readiness is None else readiness.ineligible_controllers,
     )
+
+
+def _graced(core: NodeCore, image: MetadataImage) -> int:
+    """Brokers that this leader has not fenced only because they answer."""
+    sessions, now_ms = core.keeper.sessions, monotonic_ms()
+    return sum(sessions.is_graced(broker, now_ms) for broker in image.cluster.brokers.values())
 
 
 def _offline(core: NodeCore, image: MetadataImage) -> int:

@@ -31,6 +31,7 @@ from migrator.node.migration.cluster import migrated_cluster
 from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.start_check import check_start, stands_first
 from migrator.node.migration.status import MigrationInsight
+from migrator.node.migration.witnesses import Witnesses
 from migrator.node.migration.write_gate import WriteGate
 from migrator.node.orders import KafkaOrders, opened_journal
 from migrator.node.own_threads import OWN_THREADS, OwnThreads
@@ -69,7 +70,7 @@ from migrator.rpc.voters_service import VotersService
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.aside import lanes
-from migrator.wire.listener_settings import controller_security, named_security
+from migrator.wire.listener_settings import broker_security, controller_security, named_security
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, VersionRange
 from migrator.wire.security import ListenerSecurity
@@ -282,6 +283,8 @@ def _migration(
     core.image_comparison.listeners.append(lambda text: journal.note(wall_ms(), IMAGES_KIND, text))
     cluster = migrated_cluster(settings, core, failure, partial(times.observe, PropagationMode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
+    if settings.zookeeper_metadata_migration_enable:
+        stack.push_async_callback(Witnesses(settings, core, broker_security(settings), failure).close)
     gate.measures(lambda: runtime.lag, lambda: runtime.must_follow)
     runtime.start()
     stack.push_async_callback(runtime.close)

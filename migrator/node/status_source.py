@@ -321,7 +321,8 @@ class NodeStatusSource:
         else:
             state = BrokerState.STOPPING if registration.in_controlled_shutdown else BrokerState.RUNNING
         ages, mode = (age_ms, silent_ms), registration.is_migrating_zk_broker
-        return BrokerStatus(registration.broker_id, state, registration.epoch, mode, *ages)
+        graced = leading and sessions.is_graced(registration, now_ms)
+        return BrokerStatus(registration.broker_id, state, registration.epoch, mode, *ages, graced)
 
 
 def _age(then_ms: int, now_ms: int) -> int:

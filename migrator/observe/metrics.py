@@ -62,6 +62,7 @@ class Reading:
     active_brokers: int
     fenced_brokers: int
     offline_brokers: int
+    graced_brokers: int
     brokers_not_told: int
     topics: int
     partitions: int
@@ -193,6 +194,11 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "migrator_offline_brokers",
         "Fenced brokers that the active controller does not hear of; 0 elsewhere",
         lambda r: r.offline_brokers,
+    ),
+    (
+        "migrator_graced_brokers",
+        "Brokers that send a new leader no heartbeats, and are not fenced because they answer to requests; 0 elsewhere",
+        lambda r: r.graced_brokers,
     ),
     (
         "migrator_brokers_not_told",

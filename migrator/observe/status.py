@@ -99,7 +99,8 @@ class MigrationStatus:
 
 @value
 class BrokerStatus:
-    """``silent_ms`` as a voter's: it is there also when this leader has had no heartbeat yet, and so knows no age."""
+    """``silent_ms`` as a voter's: it is there also when this leader has had no heartbeat yet, and so knows no age.
+    ``graced``: it sends this new leader no heartbeats, and is not fenced because it answers to requests."""
 
     broker_id: int
     state: BrokerState
@@ -107,6 +108,7 @@ class BrokerStatus:
     in_zookeeper_mode: bool
     heartbeat_age_ms: int = -1
     silent_ms: int = -1
+    graced: bool = False
 
 
 @value

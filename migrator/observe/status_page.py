@@ -236,7 +236,9 @@ def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
     rows = []
     for broker in brokers:
         mode = "ZooKeeper" if broker.in_zookeeper_mode else "KRaft"
-        said = (broker.state.value, mode, heard(broker.heartbeat_age_ms, broker.silent_ms)) if is_leaders else (mode,)
+        last = heard(broker.heartbeat_age_ms, broker.silent_ms)
+        last += ", but answers" if broker.graced else ""
+        said = (broker.state.value, mode, last) if is_leaders else (mode,)
         rows.append((str(broker.broker_id), *said))
     return Table("brokers", columns, tuple(rows))
 

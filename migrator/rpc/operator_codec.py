@@ -187,7 +187,7 @@ def _quorum_from_proto(proto: Any) -> QuorumStatus:
 
 def _broker_from_proto(proto: Any) -> BrokerStatus:
     age_ms = proto.heartbeat_age_ms
-    flags = proto.epoch, proto.in_zookeeper_mode, age_ms, _silent_ms(proto, age_ms)
+    flags = proto.epoch, proto.in_zookeeper_mode, age_ms, _silent_ms(proto, age_ms), proto.graced
     return BrokerStatus(proto.broker_id, BrokerState(proto.state), *flags)
 
 

@@ -26,6 +26,7 @@ NOT_SHOWN = {
     "migrator_migration_state_age_ms",  # the line of states has it
     "migrator_dual_writing",
     "migrator_migration_enabled",
+    "migrator_graced_brokers",  # for less than a minute after a leader has hung
     "migrator_images_different",  # an alert says it at once
     "migrator_images_age_ms",
     "migrator_authorizer_log_failing",  # an alert says it at once

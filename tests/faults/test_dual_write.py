@@ -279,3 +279,30 @@ async def test_a_quorum_whose_cluster_another_one_has_migrated_is_refused(
         assert again is not None
         assert again.batch_crc is not None
         assert client.exists(paths.topic_config(PLAIN_TOPIC + "000007")) is not None
+
+
+async def test_a_leader_that_hangs_costs_no_broker_its_place(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
+    """Heartbeats hang with the leader for longer than a session. The brokers answer to the next leader."""
+    session = 6.0
+    async with cluster_in(tmp_path, zookeeper.hosts, broker_session_timeout_ms=str(int(1000 * session))) as cluster:
+        start_all(cluster)
+        await cluster.until_converged()
+        old = await cluster.until_dual_writing()
+        known_at = time.monotonic()
+        await cluster.until("connections to brokers are old", lambda: time.monotonic() > known_at + 2.5 * session)
+        old.pause()
+        await cluster.until_dual_writing()
+        hung = {broker.options.broker_id for broker in cluster.brokers}
+
+        async def are_heard() -> bool:
+            found = await cluster.active()
+            return (
+                found is not None and {row.broker_id for row in found[1].brokers if row.heartbeat_age_ms >= 0} == hung
+            )
+
+        await cluster.until("heartbeats arrive again", are_heard)
+        for controller in cluster.controllers:
+            lines = (controller.directory / "controller.log").read_text().splitlines()
+            assert [line for line in lines if "sends no heartbeats and is fenced" in line] == []
+        old.resume()
+        await cluster.until("the old leader follows", lambda: follows(old))

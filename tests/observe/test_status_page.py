@@ -49,9 +49,10 @@ def test_a_voter_that_no_leader_since_the_election_has_heard_is_named() -> None:
 
 def test_a_broker_that_this_leader_never_heard_has_a_silence_of_its_own() -> None:
     dead = BrokerStatus(1, BrokerState.RUNNING, 1, in_zookeeper_mode=True, silent_ms=8_000)
-    status = a_status(brokers=(dead, replace(dead, broker_id=2, silent_ms=100)))
+    brokers = (dead, replace(dead, broker_id=2, silent_ms=100), replace(dead, broker_id=3, graced=True))
+    status = a_status(brokers=brokers)
     rows = page_of(Answers(status, status)).tables[1].rows
-    assert [row[3] for row in rows] == ["not for 8 s", "not by this leader"]
+    assert [row[3] for row in rows] == ["not for 8 s", "not by this leader", "not for 8 s, but answers"]
 
 
 def test_a_follower_that_is_asked_gives_way_to_the_leader() -> None:

@@ -62,7 +62,10 @@ def a_status(epoch: int) -> Status:
         time_ms=1_700_000_000_000,
         quorum=QuorumStatus(NodeRole.LEADER, 3000, epoch, 0, 12, 11, voters),
         migration=MigrationStatus("DualWrite", "dual-writing", 250, active=True),
-        brokers=(BrokerStatus(1, BrokerState.FENCED, 5, in_zookeeper_mode=True, heartbeat_age_ms=100, silent_ms=90),),
+        brokers=(
+            BrokerStatus(1, BrokerState.FENCED, 5, in_zookeeper_mode=True, heartbeat_age_ms=100, silent_ms=90),
+            BrokerStatus(2, BrokerState.RUNNING, 6, in_zookeeper_mode=True, silent_ms=9_500, graced=True),
+        ),
         problems=(Problem("broker 1", "is fenced", "Wait", warning=True),),
         write_behind=WriteBehindStatus(4, 20, 0, 8),
         claim=ClaimStatus(7, 8, 9),
