@@ -17,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from migrator.machine import FileState, Machine, context_on
+from migrator.supervision import FailureBook
 from migrator.wire.book import Book
 from tests.simulation.whole.disk import Directory, File, Operation, SimulatedDisk
 from tests.simulation.whole.loop import SimulatedLoop, Threads
@@ -83,6 +84,7 @@ class SimulatedMachine(Machine):
         self._open: dict[int, File | Directory] = {}
         self._locks: dict[int, File] = {}
         self._descriptors = FIRST_DESCRIPTOR
+        self._turn_seconds_max = world.options.turn_ms_max / 1000
         self.sync_seconds_max = world.options.sync_ms_max / 1000
         self.was_refused = False
         """By its disk: it may stop for that."""
@@ -92,6 +94,7 @@ class SimulatedMachine(Machine):
         """What callers of its listener have set in motion, once there was one."""
         self.loop = SimulatedLoop(self)
         self.context = self.new_context()
+        self.failures = self.own(FailureBook)
         self.complaints: list[str] = []
         self.asked_for: dict[str, Threads] = {}
 
@@ -389,7 +392,7 @@ class SimulatedMachine(Machine):
 
     def turn(self) -> None:
         """Let its loop turn once, which takes a while."""
-        took = self.measured(self.loop.turn) + self.chance.uniform(10e-6, self.world.options.turn_ms_max / 1000)
+        took = self.measured(self.loop.turn) + self.chance.uniform(10e-6, self._turn_seconds_max)
         self.next_due = None
         self.busy_until = self.world.now + took
 

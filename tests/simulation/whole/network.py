@@ -96,22 +96,24 @@ class Network:
 
     def carry(self, wire: tuple[str, str], action: Callable[[], object]) -> None:
         """Do something at the other end, some time later."""
+        world = self._world
+        world.at(world.now + self.delay(wire), partial(self._arrive, wire, action))
 
-        def arrive() -> None:
-            if wire in self.cut:
-                self._held.setdefault(wire, []).append(arrive)
-            else:
-                action()
-
-        self._world.after(self.delay(wire), arrive)
+    def _arrive(self, wire: tuple[str, str], action: Callable[[], object]) -> None:
+        if wire in self.cut:
+            self._held.setdefault(wire, []).append(partial(self._arrive, wire, action))
+        else:
+            action()
 
     def delay(self, wire: tuple[str, str]) -> float:
-        options, random = self._world.options, self._random
-        slowness = max(self.slow.get(wire[0], 1.0), self.slow.get(wire[1], 1.0))
+        world, random = self._world, self._random
+        options = world.options
         delay = random.uniform(options.delay_ms_min, options.delay_ms_max) / 1000
-        if self._world.faults_go_on and not self._world.chaos.calm.is_on and random.random() < options.loss:
+        if world.faults_go_on and not world.chaos.calm.is_on and random.random() < options.loss:
             delay += random.uniform(*RETRANSMISSION_SECONDS)
-        return delay * slowness
+        if not self.slow:
+            return delay
+        return delay * max(self.slow.get(wire[0], 1.0), self.slow.get(wire[1], 1.0))
 
     def cut_wire(self, wire: tuple[str, str]) -> None:
         self.cut.add(wire)

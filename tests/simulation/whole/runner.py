@@ -8,16 +8,22 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from tests.simulation.whole import planted_operators, planted_rules  # noqa: F401 - they register more bugs
-from tests.simulation.whole.options import Options, expand
+from tests.simulation.whole.options import QUIET, Options, expand
 from tests.simulation.whole.planted import LIKELIER, planted
 from tests.simulation.whole.world import Outcome, simulate
 
 HUNT_SECONDS = 600.0
 T = TypeVar("T")
+
+
+def warm() -> None:
+    """Make what each child of this process needs and finds here then: modules, codecs."""
+    simulate(replace(QUIET, chaos_seconds=0.5))
 
 
 def in_child(work: Callable[[], T]) -> T:
@@ -64,7 +70,8 @@ def run_seeds(
     seeds: Iterable[int], changes: Mapping[str, str] | None = None, bug: str | None = None, jobs: int = 0
 ) -> Iterator[tuple[Outcome, float]]:
     """Outcomes as they come, from ``jobs`` processes (0: one for each processor)."""
-    with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count()) as pool:
+    first = warm if bug is None else None  # a bug is planted before anything is made of what it replaces
+    with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count(), first) as pool:
         yield from pool.imap_unordered(partial(run_seed, changes=changes, bug=bug), seeds)
 
 

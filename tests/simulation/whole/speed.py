@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from tests.simulation.whole.machine import SimulatedMachine
 from tests.simulation.whole.options import QUIET, Options
-from tests.simulation.whole.runner import in_child, isolated
+from tests.simulation.whole.runner import in_child, isolated, warm
 from tests.simulation.whole.watch import Watch
 from tests.simulation.whole.world import simulate
 
@@ -22,6 +22,7 @@ RULES_SHARE_MAX = 0.25
 
 def figures() -> str:
     """One line for each goal: three controllers without faults, from their start to their stop."""
+    warm()
     return "\n".join(
         _figure(replace(QUIET, writes=writes, chaos_seconds=SECONDS), goal) for writes, goal in GOALS.items()
     )
