@@ -23,8 +23,9 @@ INTRODUCTION = """\
 `migrator` reads the property file of a stock Kafka controller, with Kafka's key names, defaults and units. If a value
 cannot be used, `migrator` ends with exit code 2, and its message names file, key, value and remedy. Placeholders of
 `FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider` are resolved, within `allowed.paths` and
-`allowlist.pattern` if those are set; messages and logs show the placeholder, never the value. Keys for one listener (`listener.name.<listener>.[<mechanism>.]<key>`) work as in
-Kafka; a key for a listener that `listener.security.protocol.map` does not name is refused.
+`allowlist.pattern` if those are set; messages and logs show the placeholder, never the value.
+Keys for one listener (`listener.name.<listener>.[<mechanism>.]<key>`) work as in Kafka; a key for a listener
+that `listener.security.protocol.map` does not name is refused.
 
 The file is read as Kafka reads it, as ISO 8859-1: in a file that was saved as UTF-8, each byte of a character beyond
 ASCII is a character of its own, also in a password. Write such characters as `\\uXXXX`. The file of a

@@ -47,11 +47,7 @@ UNKNOWN_CA = make("another CA", ca=True)
 def keys(own: Signed | None, trusted: Signed | None, more: Mapping[str, str]) -> dict[str, str]:
     found = dict(more)
     if own is not None:
-        found |= {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.key": own.key,
-            "ssl.keystore.certificate.chain": own.pem,
-        }
+        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": own.key, "ssl.keystore.certificate.chain": own.pem}
     if trusted is not None:
         found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted.pem}
     return found

@@ -8,6 +8,7 @@ back-off and with what was published meanwhile: the next leader would have to pl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections import deque
@@ -207,13 +208,16 @@ class BrokerMessenger:
         self._pending = []
         clock, since = asyncio.get_running_loop().time, self._pending_since
         receipt = Receipt(lambda: self._on_told(clock() - since))
-        try:
+        with contextlib.ExitStack() as unsaid:
+            unsaid.callback(self._put_back, parts, since)
             changes = await _finish(merge_steps(parts))
             work = plan_delta(ImageDelta(before, after, changes), self._terms, self._told)
             await self._send(work, after, receipt=receipt)
-        except Exception:
-            self._pending, self._pending_since = [*parts, *self._pending], since
-            raise
+            unsaid.pop_all()
+
+    def _put_back(self, parts: list[Changes], since: float) -> None:
+        """The next try says them, too."""
+        self._pending, self._pending_since = [*parts, *self._pending], since
 
     def _tell_anew(self, broker_id: int) -> None:
         """What waited for the broker is gone: it gets everything."""
