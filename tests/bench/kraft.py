@@ -7,6 +7,7 @@ machine. A peer that has all its rows there is left out, so a run may be stopped
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import time
@@ -19,11 +20,10 @@ from kio.schema.errors import ErrorCode
 from rich.console import Console
 from rich.table import Table
 
-from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
+from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light.broker import LightBrokerOptions
 from migrator.errors import MigratorError, PeerError
-from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm
 from migrator.parts.processors import ProcessorMeter
 from migrator.raft.transport import TransportError
@@ -50,6 +50,8 @@ BROKERS = range(101, 111)
 SESSION_SECONDS = 9.0
 """Kafka's default of ``broker.session.timeout.ms``."""
 LOOK_SECONDS = 0.02
+REST_SECONDS, REST_PROCESSORS = 5.0, 0.25
+"""Three controllers that use no more have nothing left to load or to write."""
 LARGE = 1_000_000
 """So many partitions are not created one by one: the controllers begin with a log that has them."""
 LARGE_JVM = Jvm(heap="5g", flags=())
@@ -104,11 +106,12 @@ async def run(peer: str, directory: Path, partitions: int, lines: Path, console:
             running(peer, directory, size=3, voters=3, jvm=jvm, log_level="WARN", log=log) as quorum,
             _Bench(quorum, partitions) as bench,
         ):
+            await bench.begin()
             if log is None:
                 _say(console, f"{peer}: {partitions:,} partitions are created")
                 await bench.fill()
             else:
-                _say(console, f"{peer}: every controller writes its first snapshot")
+                _say(console, f"{peer}: the controllers come to rest")
                 await bench.rest()
             for row in ROWS:
                 _say(console, f"{peer}: {row.label}")
@@ -139,8 +142,6 @@ class _Bench:
     async def __aenter__(self) -> Self:
         for broker in self._brokers:
             await broker.start()
-        for broker in self._brokers:
-            await broker.running.wait()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -148,16 +149,32 @@ class _Bench:
             await broker.stop(controlled=False)
         await self._watch.close()
 
+    async def begin(self) -> None:
+        """Every broker is unfenced.
+
+        :raises TimeoutError: the controllers do not come so far.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                for broker in self._brokers:
+                    await broker.running.wait()
+        except TimeoutError:
+            epoch = (await self._described()).leader_epoch
+            raise TimeoutError(f"brokers are fenced after {self._patience:.0f} s, in epoch {epoch}") from None
+
     async def fill(self) -> None:
         """The topics are there, and every controller has them."""
         await fill(self._quorum, self._partitions, BROKERS)
         await self._quorum.until_caught_up()
 
     async def rest(self) -> None:
-        """Every controller has written a snapshot of what it began with."""
+        """What the controllers began with is loaded, and stock's have written a snapshot of it."""
         async with asyncio.timeout(self._patience):
-            while not all(_has_snapshot(controller) for controller in self._quorum.controllers.values()):
-                await asyncio.sleep(LOOK_SECONDS)
+            busy = math.inf
+            while busy > REST_PROCESSORS:
+                meters = self._meters()
+                await asyncio.sleep(REST_SECONDS)
+                busy = sum(meter.seconds for meter in meters.values()) / REST_SECONDS
 
     async def measure(self, row: Row) -> float:
         """The seconds that it takes; `figures` has the rest.
@@ -297,12 +314,6 @@ async def _knows(client: KafkaClient, request: Any) -> bool:
     except TransportError:
         return False
     return bool(answer.results[0].error_code is ErrorCode.none)
-
-
-def _has_snapshot(controller: ControllerProcess) -> bool:
-    """But for the one of offset 0, which has the voters."""
-    names = [path.name for path in (controller.metadata_directory / DIRECTORY_NAME).glob("*.checkpoint")]
-    return any(not name.startswith("0" * 20) for name in names)
 
 
 def _blocked(output: Path, size: int) -> list[int]:
