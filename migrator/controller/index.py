@@ -90,6 +90,8 @@ class PartitionSet:
 
 
 EMPTY: Final = PartitionSet()
+_Partitions = Mapping[int, PartitionRegistration]
+_NOTHING: Final[_Partitions] = {}
 
 
 class ControllerIndex:
@@ -173,8 +175,10 @@ class ControllerIndex:
     def _change(self, before: TopicImage, after: TopicImage, partitions: frozenset[int]) -> None:
         old, new = before.partitions, after.partitions
         changed = [number for number in partitions if old.get(number) is not new.get(number)]
-        self._remove(before.topic_id, {number: old[number] for number in changed if number in old})
-        self._add(after.topic_id, {number: new[number] for number in changed if number in new})
+        was = {number: old[number] for number in changed if number in old}
+        now = {number: new[number] for number in changed if number in new}
+        self._remove(before.topic_id, was, now)
+        self._add(after.topic_id, now, was)
 
     def _add_topic(self, topic: TopicImage) -> None:
         normalized = metric_name(topic.name)
@@ -191,8 +195,9 @@ class ControllerIndex:
                 del self.similar_names[normalized]
         self._remove(topic.topic_id, topic.partitions)
 
-    def _add(self, topic_id: Uuid, partitions: Mapping[int, PartitionRegistration]) -> None:
-        found = _Tally(partitions)
+    def _add(self, topic_id: Uuid, partitions: _Partitions, before: _Partitions = _NOTHING) -> None:
+        """Note what the partitions count for, and did not count for before."""
+        found = _Tally(partitions, before)
         for broker_id, bits in found.in_sync.items():
             self._in_sync[broker_id].add(topic_id, bits)
         for broker_id, bits in found.led.items():
@@ -202,14 +207,17 @@ class ControllerIndex:
         if found.reassigning:
             self.reassigning.add(topic_id, found.reassigning)
 
-    def _remove(self, topic_id: Uuid, partitions: Mapping[int, PartitionRegistration]) -> None:
-        found = _Tally(partitions)
+    def _remove(self, topic_id: Uuid, partitions: _Partitions, after: _Partitions = _NOTHING) -> None:
+        """Forget what the partitions count for, and do not count for afterwards."""
+        found = _Tally(partitions, after)
         for broker_id, bits in found.in_sync.items():
             _discard(self._in_sync, broker_id, topic_id, bits)
         for broker_id, bits in found.led.items():
             _discard(self._led, broker_id, topic_id, bits)
-        self.imbalanced.discard(topic_id, found.imbalanced)
-        self.reassigning.discard(topic_id, found.reassigning)
+        if found.imbalanced:
+            self.imbalanced.discard(topic_id, found.imbalanced)
+        if found.reassigning:
+            self.reassigning.discard(topic_id, found.reassigning)
 
     def _count_bytes(self, acl: Acl | None, sign: int) -> None:
         if acl is None:
@@ -228,22 +236,26 @@ class ControllerIndex:
 
 
 class _Tally:
-    """Partitions of one topic as bits, by what they count for."""
+    """Partitions of one topic as bits, by what they count for; without what ``others``, the same partitions at another
+    time, count for too: mostly one broker of an ISR comes or goes, and all others stay."""
 
     __slots__ = ("imbalanced", "in_sync", "led", "reassigning")
 
-    def __init__(self, partitions: Mapping[int, PartitionRegistration]) -> None:
+    def __init__(self, partitions: _Partitions, others: _Partitions) -> None:
         in_sync: defaultdict[int, int] = defaultdict(int)
         led: defaultdict[int, int] = defaultdict(int)
         self.imbalanced = self.reassigning = 0
         for number, partition in partitions.items():
-            bit = 1 << number
+            bit, other = 1 << number, others.get(number)
+            isr = () if other is None else other.isr
             for broker_id in partition.isr:
-                in_sync[broker_id] |= bit
-            led[partition.leader] |= bit
-            if not has_preferred_leader(partition):
+                if broker_id not in isr:
+                    in_sync[broker_id] |= bit
+            if other is None or other.leader != partition.leader:
+                led[partition.leader] |= bit
+            if not has_preferred_leader(partition) and (other is None or has_preferred_leader(other)):
                 self.imbalanced |= bit
-            if is_reassigning(partition):
+            if is_reassigning(partition) and not (other is not None and is_reassigning(other)):
                 self.reassigning |= bit
         self.in_sync, self.led = in_sync, led
 
