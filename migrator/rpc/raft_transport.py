@@ -36,6 +36,7 @@ from migrator.rpc.quorum_service import (
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
 from migrator.rpc.tls import Connect, Stamp, TlsFiles, WrongNameError, WrongPeerError, connect
 from migrator.values import value
+from migrator.wire.frames import nobody_listens
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import Told, ignore
 
@@ -107,9 +108,10 @@ class _Link:
             raise UnreachableError(f"node {self._peer}: {self.at.address} does not answer") from error
         except WrongNameError as error:
             raise WrongVoterError(f"node {self._peer}: {error}") from error
-        except ConnectionRefusedError as error:
-            raise UnreachableError(f"node {self._peer}: {error}", how=Failure.REFUSED) from error
-        except (OSError, WrongPeerError, OperatorError) as error:
+        except OSError as error:
+            how = Failure.REFUSED if nobody_listens(error) else Failure.NO_ANSWER
+            raise UnreachableError(f"node {self._peer}: {error}", how=how) from error
+        except (WrongPeerError, OperatorError) as error:
             raise UnreachableError(f"node {self._peer}: {error}") from error
         self._channel, self._until = connection.channel, connection.until
         self._stamp = stamp

@@ -21,7 +21,7 @@ from migrator.wire.api_versions import NO_FEATURES, OUR_SOFTWARE, Features, pars
 from migrator.wire.aside import lanes
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import Chunks, encode_entity
-from migrator.wire.frames import FrameStream, open_stream
+from migrator.wire.frames import FrameStream, nobody_listens, open_stream
 from migrator.wire.schemas import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
@@ -88,13 +88,10 @@ class KafkaConnection:
             stream = await open_stream(host, port, max_response_bytes, security.client_context)
         except ssl.SSLError as error:
             raise UnreachableError(f"TLS with {host}:{port} failed: {error.reason or error}") from error
-        except ConnectionRefusedError as error:
-            raise UnreachableError(f"no connection to {host}:{port}: {error}", how=Failure.REFUSED) from error
-        except (
-            OSError,
-            ValueError,
-            OverflowError,
-        ) as error:  # the last two: what the resolver takes for no host or port
+        except OSError as error:
+            how = Failure.REFUSED if nobody_listens(error) else Failure.NO_ANSWER
+            raise UnreachableError(f"no connection to {host}:{port}: {error}", how=how) from error
+        except (ValueError, OverflowError) as error:  # what the resolver takes for no host or port
             raise UnreachableError(f"no connection to {host}:{port}: {error}") from error
         connection = cls(stream, client_id)
         connection._reader = connection._supervisor.spawn(READER, connection._read(), f"answers of {host}:{port}")

@@ -11,7 +11,9 @@ off.
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
+import re
 import ssl
 import struct
 from collections import deque
@@ -350,3 +352,15 @@ async def open_stream(host: str, port: int, max_frame_bytes: int, tls: ssl.SSLCo
         server_hostname=host if tls else None,
     )
     return stream
+
+
+_ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]")
+_NO_WAY = {errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EAFNOSUPPORT}
+"""This machine has no way to an address of that kind, IPv6 for one: it says nothing of the peer."""
+
+
+def nobody_listens(error: OSError) -> bool:
+    """Whether the peer's host has refused the connection, so that no process of it can be behind the port. Of a name
+    with several addresses, asyncio raises one error that has only the texts of all."""
+    numbers = {int(number) for number in _ERROR_NUMBER.findall(str(error))} if error.errno is None else {error.errno}
+    return errno.ECONNREFUSED in numbers and numbers <= _NO_WAY | {errno.ECONNREFUSED}

@@ -18,7 +18,11 @@ from migrator.raft.transport import (
     TransportError,
     UnreachableError,
 )
+from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
+from migrator.wire.client import KafkaConnection
+from migrator.wire.security import PLAINTEXT
 from tests.patience import PATIENCE_SECONDS
+from tests.rpc.support.identities import voter
 from tests.rpc.support.transports import (
     EXCHANGES,
     PEER,
@@ -160,3 +164,25 @@ async def test_a_port_that_takes_connections_and_says_nothing_is_left_alone_for_
         for writer in taken:
             writer.close()
             await writer.wait_closed()
+
+
+@pytest.mark.parametrize("others", [("127.0.0.2",), ("::1",), ("::1", "127.0.0.2")])
+async def test_a_name_with_several_addresses_refuses_as_well(
+    others: tuple[str, ...], unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncio makes one error of all, which is no ConnectionRefusedError. IPv6 may be missing on this machine."""
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+
+    async def resolved(host: str, *where: int, **options: int) -> list[object]:
+        assert host == "two.test"
+        return [found for each in ("127.0.0.1", *others) for found in await resolve(each, *where, **options)]
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolved)
+    with pytest.raises(UnreachableError) as caught:
+        await KafkaConnection.open("two.test", unused_tcp_port, "test", PLAINTEXT, 1000)
+    assert caught.value.how is Failure.REFUSED
+    address = PeerAddress(f"two.test:{unused_tcp_port}", frozenset({"User:CN=voter"}))
+    transport = GrpcRaftTransport("cluster", {PEER: address}.get, voter(1))
+    assert await failure(transport) is Failure.REFUSED
+    await transport.close()
