@@ -25,6 +25,11 @@ class Loading:
     def __str__(self) -> str:
         return f"{min(self._read, self._size) / 1e6:,.1f} of {self._size / 1e6:,.1f} MB"
 
+    @property
+    def is_read(self) -> bool:
+        """Whether only the index is missing, which is also made anew for another log."""
+        return self._read >= self._size
+
     def read(self, size: int) -> None:
         """So many bytes more."""
         self._read += size
@@ -35,5 +40,6 @@ class Loading:
 
     def ended(self, partitions: int) -> None:
         """The image is there."""
+        self._read = self._size
         seconds = monotonic_seconds() - self._began
         log.info("The metadata on the disk are loaded: %d partitions, %.1f s", partitions, seconds)

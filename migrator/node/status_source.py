@@ -359,7 +359,7 @@ def _loading(node_id: int, loading: Loading | None) -> Problem | None:
         return None
     return Problem(
         f"controller {node_id}",
-        f"it still loads its metadata: {loading} are read",
+        "it makes the index of its metadata" if loading.is_read else f"it still loads its metadata: {loading} are read",
         "Wait. Meanwhile this controller votes and fetches, and does not stand for election",
         warning=True,
     )

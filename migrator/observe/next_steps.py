@@ -150,7 +150,7 @@ FIRST = "first do what the messages below say. Then "
 def next_step(status: Status, problems: Sequence[Problem] = ()) -> str:
     """One clause, with a small letter at its beginning."""
     if status.quorum.leader_id < 0:
-        return BLANK if status.is_blank else NO_LEADER
+        return BLANK if status.is_new else NO_LEADER
     found = facts_of(status, problems)
     for row in ROWS:
         if status.migration.internal_state in row.states and row.when(found):

@@ -270,6 +270,11 @@ class Status:
     is_blank: bool = False
     images: ImagesStatus | None = None
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody was ever elected, as far as this node knows: a log that is still loaded says otherwise."""
+        return self.is_blank and self.quorum.log_end_offset <= 0
+
 
 def silent_voters(status: Status) -> tuple[VoterStatus, ...]:
     """Voters that the leader, if this is its status, hears nothing of, or that did not answer while nobody led."""

@@ -170,7 +170,8 @@ def _doing(answers: Answers) -> str:
         age = "" if migration.internal_state_age_ms < 0 else f" for {duration(migration.internal_state_age_ms)}"
         return f"({migration.internal_state}{age}{_paused(status)})"
     if leader < 0:
-        when = "no controller has been elected yet" if status.is_blank else "no controller leads; the last known state"
+        last = "this one knows no metadata yet" if status.is_blank else "the last known state"
+        when = "no controller has been elected yet" if status.is_new else f"no controller leads; {last}"
         return f"({when}{_paused(status)})"
     if leader == status.node_id:
         return f"(controller {leader} has just been elected{_paused(status)})"

@@ -114,6 +114,14 @@ def test_an_empty_image_is_not_shown_as_the_truth() -> None:
     assert "MigrationIneligible" not in change_line(Answers(status, status))
 
 
+def test_a_node_that_loads_its_metadata_does_not_speak_of_a_first_election() -> None:
+    status = a_status(State.INACTIVE, leader=-1, is_blank=True, is_loading=True)
+    page = page_of(Answers(status, status))
+    assert page.state == "Unknown"
+    assert "no controller leads; this one knows no metadata yet" in page.headline[0]
+    assert "before the first election" not in "".join(page.headline)
+
+
 def test_directories_of_different_versions_are_named_before_the_first_election() -> None:
     mine = a_status(State.INACTIVE, leader=-1, is_blank=True)
     other = a_status(State.INACTIVE, node=3002, leader=-1, is_blank=True, formatted="3.7-IV4")

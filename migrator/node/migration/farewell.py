@@ -8,11 +8,12 @@ from migrator.values import value
 
 @value
 class Farewell:
-    """``led``: this node was the active controller when it was told to stop, and ZooKeeper had to follow it.
-    ``lacks``: what ZooKeeper lacked when this node had waited for it; ``lacks_since``: what it lacked when the node
-    gave up the leadership after that. ``leader``: another controller that leads, None while unknown."""
+    """``migration``: None while this node has not read what the quorum had committed before its start. ``led``: this
+    node was the active controller when it was told to stop, and ZooKeeper had to follow it. ``lacks``: what ZooKeeper
+    lacked when this node had waited for it; ``lacks_since``: what it lacked when the node gave up the leadership after
+    that. ``leader``: another controller that leads, None while unknown."""
 
-    migration: ZkMigrationState
+    migration: ZkMigrationState | None
     turned_off: bool
     led: bool
     lacks: str = ""
@@ -24,6 +25,10 @@ class Farewell:
         """For the log."""
         if self.lacks:
             return f"Stopped, ZooKeeper does not have everything: {self.lacks}"
+        if self.migration is None:
+            return (
+                "Stopped before this controller knew the metadata of the quorum: it does not know what ZooKeeper lacks"
+            )
         if self.migration is ZkMigrationState.POST_MIGRATION:
             return "Stopped; the migration is finished, and ZooKeeper is not written any more"
         if self.migration is not ZkMigrationState.MIGRATION:

@@ -96,9 +96,10 @@ class MigrationInsight:
         :param missing: what `drain` has returned.
         """
         runtime, leader = self._runtime, self._core.quorum.leader_id
+        metadata = self._core.metadata
         owed = runtime.owed if missing is None else None
         return Farewell(
-            self._core.metadata.published.features.zk_migration_state,
+            metadata.published.features.zk_migration_state if metadata.has_reached_high_watermark else None,
             turned_off=runtime.turned_off,
             led=self._led,
             lacks="" if missing is None else missing.what,

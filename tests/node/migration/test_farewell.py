@@ -12,7 +12,7 @@ EVERYTHING = "Stopped, ZooKeeper has everything"
 
 
 def farewell(
-    migration: ZkMigrationState = MIGRATED,
+    migration: ZkMigrationState | None = MIGRATED,
     *,
     turned_off: bool = False,
     led: bool = True,
@@ -34,6 +34,8 @@ def test_a_leader_that_has_waited_for_zookeeper_says_so() -> None:
         (farewell(lacks_since="1 record"), "except for the last changes, which the next leader writes: 1 record"),
         (farewell(led=False, leader=3002), "controller 3002 leads, and writes to ZooKeeper"),
         (farewell(led=False), "does not know what ZooKeeper lacks"),
+        (farewell(None, led=False), "does not know what ZooKeeper lacks"),
+        (farewell(None, led=False, leader=3002), "does not know what ZooKeeper lacks"),
         (farewell(turned_off=True, led=False), "turned off"),
         (farewell(ZkMigrationState.PRE_MIGRATION), "nothing has been copied yet"),
         (farewell(ZkMigrationState.NONE), "nothing has been copied yet"),

@@ -39,10 +39,11 @@ def a_status(
     events: tuple[JournalEvent, ...] = (),
     formatted: str = "3.9-IV0",
     is_blank: bool = False,
+    is_loading: bool = False,
     public: PublicState | None = None,
 ) -> Status:
     """Of one of three controllers. ``heard``: ages by voter, else all are there. ``unheard``: voters that this leader
-    never heard, and for how long."""
+    never heard, and for how long. ``is_loading``: it is blank, and its log is not."""
     leads = node == leader
     ages, silences = heard or {}, unheard or {}
     voters = tuple(
@@ -64,7 +65,15 @@ def a_status(
         node_id=node,
         version="0",
         time_ms=1_700_000_000_000,
-        quorum=QuorumStatus(NodeRole.LEADER if leads else NodeRole.FOLLOWER, leader, 4, 0, 10, 9, voters),
+        quorum=QuorumStatus(
+            NodeRole.LEADER if leads else NodeRole.FOLLOWER,
+            leader,
+            4,
+            0,
+            0 if is_blank and not is_loading else 10,
+            9,
+            voters,
+        ),
         migration=MigrationStatus(
             (public or state.properties.public).label, state.value, 7_000 if active else -1, active
         ),
