@@ -190,6 +190,8 @@ def write_again(descriptor: int) -> None:
     on, position, size = machine(), 0, machine().size(descriptor)
     while position < size:
         data = on.read(descriptor, min(READ_BUFFER_BYTES, size - position), position)
+        if not data:
+            return  # somebody has cut the file meanwhile
         position += on.write(descriptor, data, position)
 
 

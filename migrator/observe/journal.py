@@ -56,10 +56,14 @@ class Journal:
                 content = machine().content(path) if machine().exists(path) else b""
                 self._recent.extend(_events(content))
             self._descriptor = self._opened()
+        except OSError as error:
+            raise self._trouble(error) from error
+        try:
             self._end_last_line(content)
             write_again(self._descriptor)
             machine().sync(self._descriptor)
         except OSError as error:
+            machine().close(self._descriptor)
             raise self._trouble(error) from error
         self._sequence = self._recent[-1].sequence if self._recent else 0
 
@@ -159,7 +163,8 @@ class Journal:
 
     def _rotate(self) -> None:
         full = self._path.with_name(self._path.name + OLD_SUFFIX)
-        machine().rename(self._path, full)
+        if machine().exists(self._path):  # else an earlier rotation could neither go on nor back
+            machine().rename(self._path, full)
         try:
             descriptor = self._opened()
         except OSError:  # the full one goes on

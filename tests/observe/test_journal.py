@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.machine import Machine, running_on
+from migrator.machine import Machine, running_on, write_again
 from migrator.observe.journal import FILE_NAME, OLD_SUFFIX, Journal
 
 
@@ -236,4 +236,78 @@ def test_a_full_journal_goes_on_where_no_new_file_can_be_made(tmp_path: Path) ->
         journal.close()
         journal = Journal(tmp_path, 10)
         assert texts(journal) == ["one", "two"]
+        journal.close()
+
+
+class Shrinking(Machine):
+    """Another process cuts a file between the look at its size and the read."""
+
+    def size(self, descriptor: int) -> int:
+        return super().size(descriptor) + 1
+
+
+def test_a_file_that_is_cut_meanwhile_does_not_hold_up_a_start(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, b"line")
+    with running_on(Shrinking()):
+        write_again(descriptor)
+    os.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"line"
+
+
+class CountedDisk(Machine):
+    """Its fsyncs of files fail; it counts what is open."""
+
+    open_now = 0
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        self.open_now += 1
+        return super().open(path, flags, mode)
+
+    def close(self, descriptor: int) -> None:
+        self.open_now -= 1
+        super().close(descriptor)
+
+    def sync(self, descriptor: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "failed")
+
+
+def test_a_start_that_fails_leaves_no_file_open(tmp_path: Path) -> None:
+    disk = CountedDisk()
+    with running_on(disk), pytest.raises(OperatorError, match="failed"):
+        Journal(tmp_path, 1 << 20)
+    assert disk.open_now == 0
+
+
+class HalfRotated(Machine):
+    """Once told, neither opens a file nor gives one its name back."""
+
+    fails = False
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        if self.fails:
+            raise OSError(errno.EMFILE, "no room")
+        return super().open(path, flags, mode)
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.fails and old.name.endswith(OLD_SUFFIX):
+            raise OSError(errno.EIO, "no room")
+        super().rename(old, new)
+
+
+def test_a_rotation_that_could_not_go_back_goes_on_later(tmp_path: Path) -> None:
+    """Every order was refused until the next start: the file to rename was gone."""
+    disk = HalfRotated()
+    with running_on(disk):
+        journal = Journal(tmp_path, max_bytes=1)
+        journal.append(1, "order", "first")
+        disk.fails = True
+        with pytest.raises(OperatorError, match="no room"):
+            journal.append(2, "order", "refused")
+        disk.fails = False
+        journal.append(3, "order", "third")
+        journal.close()
+        journal = Journal(tmp_path, 1 << 20)
+        assert texts(journal) == ["first", "third"]
         journal.close()
