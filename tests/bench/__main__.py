@@ -1,7 +1,7 @@
 """Figures of our controllers beside stock Kafka's, on the same machine, in the same run. Nothing here asserts a time.
 
 python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE]
-    [--pieces|--rolls|--rehearse N,N,...|--reassign|--kraft]
+    [--pieces|--rolls|--hang|--rehearse N,N,...|--reassign|--kraft]
 """
 
 from __future__ import annotations
@@ -45,7 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cores = os.cpu_count()
     setting = {"controllers": given.controllers, "brokers": 3, "cores": cores}
     shown = Console(width=180 if not sys.stdout.isatty() else None)
-    if given.rolls:
+    if given.hang:
+        from tests.bench.hangs import HANG_FIGURES  # noqa: PLC0415 - as above
+
+        results = _hangs(given, console)
+        shown.print(
+            table(results, f"{given.controllers} controllers, 3 real brokers, {cores} cores", HANG_FIGURES, "goal")
+        )
+        _write(given.json, to_json(results, setting, HANG_FIGURES))
+    elif given.rolls:
         from tests.bench.rolls import GOAL, RECORDS_PER_SECOND, ROLL_FIGURES  # noqa: PLC0415 - as above
 
         results = _rolls(given, console)
@@ -76,6 +84,14 @@ def _rolls(given: argparse.Namespace, console: Console) -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="migrator-bench-", dir=given.dir) as directory:
         peers = given.peers.split(",")
         return [run_rolls(peer, Path(directory) / peer, given.controllers, console) for peer in peers]
+
+
+def _hangs(given: argparse.Namespace, console: Console) -> list[Result]:
+    from tests.bench.hangs import run_hang  # noqa: PLC0415 - as above
+
+    with tempfile.TemporaryDirectory(prefix="migrator-bench-", dir=given.dir) as directory:
+        peers = given.peers.split(",")
+        return [run_hang(peer, Path(directory) / peer, given.controllers, console) for peer in peers]
 
 
 def _rehearsals(given: argparse.Namespace, console: Console) -> int:
@@ -136,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dir", type=Path, help="where the clusters' directories are made and removed")
     parser.add_argument("--pieces", action="store_true", help="measure single pieces instead of a migration")
     parser.add_argument("--rolls", action="store_true", help="real brokers roll through it, and a producer waits")
+    parser.add_argument("--hang", action="store_true", help="the leader hangs, and a producer of real brokers waits")
     parser.add_argument("--rehearse", metavar="SIZES", help="rehearsals and their migrations, e.g. 1000,20000,200000")
     parser.add_argument("--reassign", action="store_true", help="three voters become three others under writes")
     parser.add_argument("--kraft", action="store_true", help="a broker goes, the leader dies, without ZooKeeper")

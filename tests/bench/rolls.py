@@ -73,7 +73,7 @@ def run_rolls(peer: str, directory: Path, controllers: int, console: Console) ->
     rolls = _Rolls(peer, console)
     failure = None
     try:
-        with _cluster(peer, directory, controllers) as (cluster, zookeeper):
+        with real_cluster(peer, directory, controllers) as (cluster, zookeeper):
             meter = ProcessorMeter(())
             rolls.run(cluster, zookeeper)
             rolls.figures["others_percent"] = 100 * meter.others_share
@@ -83,7 +83,7 @@ def run_rolls(peer: str, directory: Path, controllers: int, console: Console) ->
 
 
 @contextmanager
-def _cluster(peer: str, directory: Path, controllers: int) -> Iterator[tuple[KafkaCluster, str]]:
+def real_cluster(peer: str, directory: Path, controllers: int) -> Iterator[tuple[KafkaCluster, str]]:
     kafka: StockKafka = KafkaRelease(STOCK_VERSION).fetch()
     with EmbeddedZooKeeper(directory / "zookeeper") as server:
         hosts = server.hosts + CHROOT
@@ -116,13 +116,13 @@ class _Rolls:
             self._migrate(cluster, admin, traffic, watch)
             with self._phase("kill", "kill_to_dual_write", traffic):
                 cluster.kill_leader()
-                _until_dual_write(cluster)
+                until_dual_write(cluster)
             self._go_back(cluster, admin, traffic, client)
             self._say("the same migration once more")
             cluster.forget_controllers()
             cluster.start_controllers()
             cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
-            _until_dual_write(cluster)
+            until_dual_write(cluster)
             self._told("told_zookeeper_ms", cluster, admin)
             with self._phase("roll_kraft", "roll_kraft", traffic):
                 cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
@@ -144,7 +144,7 @@ class _Rolls:
         """The copy begins while the last broker still comes up, so its stretch of time begins before the roll ends."""
         with self._phase("roll_migrating", "roll_migrating", traffic):
             cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
-        _until_dual_write(cluster)
+        until_dual_write(cluster)
         self.figures["copy_pause"] = traffic.longest_pause(watch.claims[0].at)
 
     def _go_back(self, cluster: KafkaCluster, admin: Admin, traffic: Traffic, client: KazooClient) -> None:
@@ -175,7 +175,7 @@ class _Rolls:
         self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {self._peer}: {text}")
 
 
-def _until_dual_write(cluster: KafkaCluster) -> None:
+def until_dual_write(cluster: KafkaCluster) -> None:
     until("dual-write", lambda: cluster.migration_state() == DUAL_WRITING, seconds=WAIT_SECONDS)
 
 
