@@ -19,6 +19,7 @@ from migrator.controller.heartbeats import HeartbeatRequest, HeartbeatResponse, 
 from migrator.controller.migration_gate import Operation
 from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
+from migrator.image import digest
 from migrator.image.model import Acl, ImageDelta, MetadataImage
 from migrator.image.security import acl_record
 from migrator.migration.broker_rpcs.requests import Terms, Told, plan_full, plan_takeover
@@ -91,7 +92,7 @@ async def register(node: NodeCore, broker_id: int) -> None:
 
 async def live(topics: int, directory: Path) -> AsyncIterator[str]:
     """Name each phase when it is over; first, without a name, when the cluster is full."""
-    image_proof.DUTY, reads.TURN_READS = 1.0, 5
+    image_proof.DUTY, reads.TURN_READS, digest.LOOKS_A_RECORD = 1.0, 5, 1
     cluster = Cluster(directory, 3, **PROPERTIES)
     cluster.format()
     for node_id in (1, 2):
