@@ -1,5 +1,6 @@
 """How long tests wait for what has to come: they end earlier when it comes, and it comes late on a machine in use."""
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -13,3 +14,10 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> N
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(PAUSE_SECONDS)
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """`until`, while the event loop goes on."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            await asyncio.sleep(PAUSE_SECONDS / 10)

@@ -23,7 +23,7 @@ from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
 from migrator.wire.requests import REQUEST
 from migrator.wire.schemas import RequestHeader, build, encode_request_header, request_type, response_type
 from migrator.wire.server import KafkaListener
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, eventually
 
 HEARTBEAT, ENVELOPE = 63, 58
 SIZE = 10 * FIRST_BUFFER
@@ -62,12 +62,6 @@ def big_request() -> bytes:
     return struct.pack(">i", len(frame)) + frame
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 @contextlib.asynccontextmanager
 async def serving(handler: Held, callers: Trusted, room: int) -> Any:
     limits = ProcessLimits(max_bytes_in_flight=room)
@@ -99,15 +93,15 @@ async def test_a_request_whose_caller_has_gone_counts_until_the_work_is_over() -
         room = book.rooms[Part.RIGHTS, Stage.READING]
         for number in range(3):
             await send_and_hang_up(port)
-            await until(lambda number=number: handler.begun == number + 1)
-        await until(lambda: listener.quotas.total == 3)
+            await eventually(lambda: handler.begun == number + 1)  # noqa: B023 (awaited)
+        await eventually(lambda: listener.quotas.total == 3)
         assert book.held >= 3 * SIZE
         fourth = asyncio.ensure_future(send_and_hang_up(port))
-        await until(lambda: room.is_contested)
+        await eventually(lambda: room.is_contested)
         assert handler.begun == 3, "there is no room for a fourth, which is not read meanwhile"
         handler.go_on.set()
         await fourth
-        await until(lambda: listener.quotas.total == 0)
+        await eventually(lambda: listener.quotas.total == 0)
         assert book.held == 0
 
 
@@ -117,13 +111,13 @@ async def test_a_request_that_waits_is_never_begun_once_its_caller_has_gone() ->
         book = listener.quotas.book
         working = book.rooms[Part.REST, Stage.WORKING]
         await send_and_hang_up(port)
-        await until(lambda: handler.begun == 1)
+        await eventually(lambda: handler.begun == 1)
         for _ in range(5):
             await send_and_hang_up(port)
-        await until(lambda: listener.quotas.total == 1)
+        await eventually(lambda: listener.quotas.total == 1)
         assert (handler.begun, working.is_contested, len(working.charges)) == (1, False, 1)
         handler.go_on.set()
-        await until(lambda: book.held == 0)
+        await eventually(lambda: book.held == 0)
 
 
 class Slices(Held):
@@ -155,15 +149,15 @@ async def test_work_whose_caller_has_gone_ends_with_the_slice_that_runs_and_coun
         book = listener.quotas.book
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(big_request())
-        await until(handler.runs.is_set)  # else it would never begin
+        await eventually(handler.runs.is_set)  # else it would never begin
         writer.close()
         (connection,) = listener._connections.values()
-        await until(lambda: connection.stream.ended)
+        await eventually(lambda: connection.stream.ended)
         for _ in range(100):
             await asyncio.sleep(0)
         assert book.held >= SIZE, "what the thread works on is in memory"
         handler.may_end.set()
-        await until(lambda: book.held == 0)
+        await eventually(lambda: book.held == 0)
         assert handler.parts == ["first"]
 
 
@@ -171,10 +165,10 @@ async def test_a_small_request_waits_for_no_big_one() -> None:
     handler = Held()
     async with serving(handler, OneCaller(), room=640 * SIZE) as (_, port):
         await send_and_hang_up(port)
-        await until(lambda: handler.begun == 1)
+        await eventually(lambda: handler.begun == 1)
         client = KafkaClient("127.0.0.1", port, "honest")
         asked = asyncio.ensure_future(client.request(build(request_type(HEARTBEAT, 1)), PATIENCE_SECONDS))
-        await until(lambda: handler.begun == 2)
+        await eventually(lambda: handler.begun == 2)
         handler.go_on.set()
         await asked
         await client.close()
@@ -201,7 +195,7 @@ async def test_work_that_fails_in_a_lane_holds_nothing() -> None:
         del frame
         await task
         del task
-        await until(lambda: alive() is None)  # the thread lets go of its work after the loop has the answer
+        await eventually(lambda: alive() is None)  # the thread lets go of its work after the loop has the answer
     finally:
         gc.enable()
 

@@ -37,7 +37,7 @@ from migrator.wire.schemas import (
 )
 from migrator.wire.server import KafkaListener, ListenerLimits
 from tests.lanes import examples
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.wire.support.babbler import babbling
 
 HEARTBEAT = 63
@@ -207,17 +207,11 @@ async def test_answers_come_in_order_and_one_request_of_a_connection_runs_at_a_t
     async with serving() as (_, handler, port), raw_connection(port) as (reader, writer):
         ids = [Echo.SLOW, *range(1, 50)]
         writer.write(b"".join(request_frame(heartbeat(broker), index) for index, broker in enumerate(ids)))
-        await wait_until(lambda: handler.running == 1)
+        await eventually(lambda: handler.running == 1)
         handler.release.set()
         correlations = [struct.unpack(">i", (await read_frame(reader))[:4])[0] for _ in ids]
         assert correlations == list(range(50))
         assert handler.most_running == 1
-
-
-async def wait_until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +297,7 @@ async def test_connections_beyond_the_limit_are_refused() -> None:
                 await assert_closed(reader)
             assert (listener.counters.accepted, listener.refused) == (1, 1)
             await first.request(heartbeat(1), 10)
-        await wait_until(lambda: len(listener._connections) == 0)
+        await eventually(lambda: len(listener._connections) == 0)
         await assert_served(port)
 
 
@@ -313,8 +307,8 @@ async def test_a_peer_that_does_not_read_is_closed_and_holds_little() -> None:
     async with serving(limits=limits, raw_apis=frozenset({FETCH})) as (listener, _, port):
         async with raw_connection(port) as (_, writer):
             writer.write(request_frame(build(request_type(FETCH, 17))) * 1000)
-            await wait_until(lambda: len(listener._connections) == 1)
-            await wait_until(lambda: len(listener._connections) == 0)
+            await eventually(lambda: len(listener._connections) == 1)
+            await eventually(lambda: len(listener._connections) == 0)
         assert 0 < listener.counters.requests[FETCH] < 1000
         assert listener.counters.malformed == listener.counters.failed == 0
 
@@ -342,7 +336,7 @@ async def test_the_size_of_a_frame_costs_nothing_before_its_bytes_come() -> None
         for _ in range(20):
             _, writer = await stack.enter_async_context(raw_connection(port))
             writer.write(struct.pack(">i", listener.limits.max_request_bytes))
-        await wait_until(lambda: listener.quotas.book.held > 0 and len(listener._connections) == 20)
+        await eventually(lambda: listener.quotas.book.held > 0 and len(listener._connections) == 20)
         assert listener.quotas.book.held <= 20 * FIRST_BUFFER
         await assert_served(port)
 
@@ -355,8 +349,8 @@ async def test_bytes_in_flight_are_bounded_over_all_connections() -> None:
         for _ in range(4):
             _, writer = await stack.enter_async_context(raw_connection(port))
             writer.write(struct.pack(">i", frame) + bytes(frame - 1))
-        await wait_until(lambda: room.is_contested)
-        await wait_until(lambda: listener.counters.malformed > 0)
+        await eventually(lambda: room.is_contested)
+        await eventually(lambda: listener.counters.malformed > 0)
         assert room.most <= room.limit == 2 * frame
         await assert_served(port)
     assert quotas.book.held == 0
@@ -370,7 +364,7 @@ async def test_frames_of_every_size_arrive_whole() -> None:
             answer = decode_body(response_type(FETCH, 17), await read_frame(reader), 5)
             header = b"".join(encode_request_header(RequestHeader(FETCH, 17, 1, "raw")))
             assert answer.session_id == len(whole) - len(header)
-        await wait_until(lambda: listener.quotas.book.held == 0)
+        await eventually(lambda: listener.quotas.book.held == 0)
 
 
 async def test_raw_bodies_and_encoded_answers_pass_through() -> None:
@@ -391,7 +385,7 @@ async def test_a_big_request_is_served() -> None:
 async def test_close_waits_for_running_requests_and_then_does_not() -> None:
     async with serving() as (listener, handler, port), client_of(port) as client:
         request = asyncio.create_task(client.request(heartbeat(Echo.SLOW), 10))
-        await wait_until(lambda: handler.running == 1)
+        await eventually(lambda: handler.running == 1)
         await listener.close(grace=0.01)
         with pytest.raises(TransportError):
             await request
@@ -402,9 +396,9 @@ async def test_close_lets_a_running_request_be_answered_and_hangs_up_on_the_idle
     async with serving() as (listener, handler, port), client_of(port) as busy, client_of(port) as idle:
         await idle.request(heartbeat(1), 10)
         request = asyncio.create_task(busy.request(heartbeat(Echo.SLOW), 10))
-        await wait_until(lambda: handler.running == 1)
+        await eventually(lambda: handler.running == 1)
         closing = asyncio.create_task(listener.close(grace=10))
-        await wait_until(lambda: len(listener._connections) == 1)
+        await eventually(lambda: len(listener._connections) == 1)
         handler.release.set()
         await closing
         assert (await request).is_fenced is False

@@ -22,9 +22,9 @@ from migrator.wire.principal import Principal
 from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
 from migrator.wire.schemas import RequestHeader, build, encode_request_header, request_type, response_type
 from migrator.wire.server import KafkaListener
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.raw_frames import sized
-from tests.wire.test_abandoned import ENVELOPE, HEARTBEAT, SIZE, Held, big_request, until
+from tests.wire.test_abandoned import ENVELOPE, HEARTBEAT, SIZE, Held, big_request
 
 ANSWER_BYTES = 48 * 1024 * 1024
 """More than all sockets between two processes take."""
@@ -105,7 +105,7 @@ async def test_who_does_not_read_an_answer_keeps_neither_its_place_nor_the_room_
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
         with closing([writer]):
             writer.write(big_request())
-            await until(lambda: handler.big == 1)
+            await eventually(lambda: handler.big == 1)
             await heartbeat(port)
             held = {stage: room.held for stage, room in rooms(listener).items()}
             assert held.pop(Stage.ANSWERING) >= ANSWER_BYTES, "the answer is still on its way"
@@ -122,7 +122,7 @@ async def test_frames_that_do_not_end_keep_nobody_out(monkeypatch: pytest.Monkey
             for writer in writers:
                 writer.write(struct.pack(">i", SIZE) + bytes(SIZE - 1))
             room = rooms(listener)[Stage.READING]
-            await until(lambda: room.is_contested)
+            await eventually(lambda: room.is_contested)
             for _ in range(3):
                 await heartbeat(port)
             assert room.most <= 2 * SIZE
@@ -146,14 +146,14 @@ async def test_what_those_without_rights_hold_is_apart_from_what_the_others_have
             writers.append(writer)
             writer.write(big_request())
         with closing(writers):
-            await until(lambda: handler.begun == 1)
-            await until(lambda: rooms(listener)[Stage.WORKING].is_contested)
+            await eventually(lambda: handler.begun == 1)
+            await eventually(lambda: rooms(listener)[Stage.WORKING].is_contested)
             assert handler.begun == 1, "one of each caller"
             callers.rights = True
             _, broker = await asyncio.open_connection("127.0.0.1", port)
             writers.append(broker)
             broker.write(big_request())
-            await until(lambda: handler.begun == 2)
+            await eventually(lambda: handler.begun == 2)
             handler.go_on.set()
 
 

@@ -33,7 +33,7 @@ from migrator.wire.schemas import (
 )
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import eventually
 from tests.raw_frames import sized
 
 HEARTBEAT = 63
@@ -77,12 +77,6 @@ async def ask(port: int, security: ListenerSecurity = PLAINTEXT) -> None:
         await client.close()
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 @contextlib.asynccontextmanager
 async def knocking(port: int, count: int, data: bytes = b"") -> AsyncIterator[list[asyncio.StreamReader]]:
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
@@ -106,10 +100,10 @@ async def test_a_hundred_strangers_with_big_frames_hold_little_and_keep_no_broke
         announced = struct.pack(">i", SHORT_BYTES)
         async with knocking(port, 100, announced + bytes(SHORT_BYTES - 1)):
             room = listener.quotas.book.rooms[LOGINS]
-            await until(lambda: room.most > 9 * SHORT_BYTES)
+            await eventually(lambda: room.most > 9 * SHORT_BYTES)
             await ask(port, plain())
             assert room.most <= limits.max_login_bytes_in_flight
-        await until(lambda: listener.quotas.book.held == 0)
+        await eventually(lambda: listener.quotas.book.held == 0)
 
 
 async def test_who_fills_the_room_and_does_not_finish_loses_it_to_who_does() -> None:
@@ -119,11 +113,11 @@ async def test_who_fills_the_room_and_does_not_finish_loses_it_to_who_does() -> 
         book = listener.quotas.book
         room = book.rooms[LOGINS]
         async with knocking(port, 40, struct.pack(">i", SHORT_BYTES) + bytes(36)):
-            await until(lambda: room.is_contested)
+            await eventually(lambda: room.is_contested)
             for _ in range(3):
                 await ask(port, plain())
             assert 0 < room.most <= room.limit
-        await until(lambda: listener.quotas.total == 0)
+        await eventually(lambda: listener.quotas.total == 0)
         assert (book.held, room.in_hand) == (0, {})
 
 
@@ -137,7 +131,7 @@ async def test_a_login_with_many_fields_that_nobody_knows_is_not_read() -> None:
         data = sized(b"".join(opening)) + sized(b"".join(head) + b"\x01" + fields)
         async with knocking(port, 1, data) as (reader,):
             await reader.read()
-            await until(lambda: listener.counters.malformed == 1)
+            await eventually(lambda: listener.counters.malformed == 1)
         await ask(port, plain())
 
 
@@ -151,8 +145,8 @@ async def test_the_room_is_one_for_all_listeners() -> None:
         try:
             data = struct.pack(">i", frame) + bytes(frame - 1)
             async with knocking(ports[0], 5, data), knocking(ports[1], 5, data):
-                await until(lambda: room.is_contested)
-                await until(lambda: listener.counters.malformed + other.counters.malformed > 0)
+                await eventually(lambda: room.is_contested)
+                await eventually(lambda: listener.counters.malformed + other.counters.malformed > 0)
                 assert room.most <= 4 * frame
         finally:
             await other.close(grace=0)
@@ -166,14 +160,14 @@ async def test_places_of_strangers_are_few_and_the_oldest_loses_its_own() -> Non
         await friend.request(build(request_type(HEARTBEAT, 1)), 30)
         before = friend.connection
         async with knocking(port, 30) as readers:
-            await until(lambda: listener.counters.failed_logins == 25)
+            await eventually(lambda: listener.counters.failed_logins == 25)
             assert len(quotas.logins) == 5
             assert [await reader.read() for reader in readers[:25]] == [b""] * 25
             await ask(port, plain())
             await friend.request(build(request_type(HEARTBEAT, 1)), 30)
             assert friend.connection is before
         await friend.close()
-        await until(lambda: quotas.total == 0)
+        await eventually(lambda: quotas.total == 0)
 
 
 async def test_who_is_cut_off_in_a_login_leaves_nothing_in_memory() -> None:
@@ -184,8 +178,8 @@ async def test_who_is_cut_off_in_a_login_leaves_nothing_in_memory() -> None:
         gc.disable()
         try:
             async with knocking(port, 30):
-                await until(lambda: listener.counters.failed_logins == 25)
-                await until(lambda: sum(isinstance(each, FrameStream) for each in gc.get_objects()) == 5)
+                await eventually(lambda: listener.counters.failed_logins == 25)
+                await eventually(lambda: sum(isinstance(each, FrameStream) for each in gc.get_objects()) == 5)
         finally:
             gc.enable()
 
@@ -260,8 +254,8 @@ async def test_who_reads_its_answer_too_slowly_is_cut_off(monkeypatch: pytest.Mo
         header = encode_request_header(RequestHeader(HEARTBEAT, 1, 1, "slow"))
         frame = b"".join(header + encode_entity(request))
         async with knocking(port, 1, struct.pack(">i", len(frame)) + frame):
-            await until(lambda: listener.counters.requests[HEARTBEAT] > 0)
-            await until(lambda: len(listener._connections) == 0)
+            await eventually(lambda: listener.counters.requests[HEARTBEAT] > 0)
+            await eventually(lambda: len(listener._connections) == 0)
         await ask(port)
 
 

@@ -32,7 +32,7 @@ from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
 from migrator.wire.tls import CHECK_SECONDS, TlsStores
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import eventually
 from tests.wire.support.odd_certificates import Signed, make
 
 HEARTBEAT = 63
@@ -97,12 +97,6 @@ async def everything_from(port: int, client: ssl.SSLContext) -> bytes:
         writer.close()
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 NOT_LET_IN = {
     "none": (None, "showed no certificate"),
     "of an unknown CA": (make("broker", UNKNOWN_CA), "unable to get local issuer certificate"),
@@ -132,7 +126,7 @@ async def test_a_certificate_that_proves_nothing_is_not_let_in(
             load_key(client, PemStore(certificate.key + certificate.pem), None, "")
         with pytest.raises(ssl.SSLError, match="ALERT"):  # Kafka's clients give up then, else they try for ever
             await everything_from(port, client)
-        await until(lambda: listener.counters.failed_logins == 1)
+        await eventually(lambda: listener.counters.failed_logins == 1)
         assert handler.principals == []
         assert listener.counters.accepted == 0
     (line,) = [message for message in caplog.messages if "login from" in message]
@@ -148,12 +142,12 @@ async def test_who_does_not_speak_tls_is_named(caplog: pytest.LogCaptureFixture)
             with contextlib.suppress(ConnectionError):
                 await reader.read()
             writer.close()
-        await until(lambda: listener.counters.failed_logins == 2)
+        await eventually(lambda: listener.counters.failed_logins == 2)
         # A probe that only connects is no failed login.
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        await until(lambda: len(listener.quotas.logins) == 1)
+        await eventually(lambda: len(listener.quotas.logins) == 1)
         writer.close()
-        await until(lambda: len(listener.quotas.logins) == 0)
+        await eventually(lambda: len(listener.quotas.logins) == 0)
         assert listener.counters.failed_logins == 2
     assert "does not speak TLS" in caplog.text
     assert "speaks HTTP" in caplog.text
@@ -162,9 +156,9 @@ async def test_who_does_not_speak_tls_is_named(caplog: pytest.LogCaptureFixture)
 async def test_a_handshake_has_little_time(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(security(SERVER), ListenerLimits(login_timeout_ms=50)) as (listener, _, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        await until(lambda: listener.counters.failed_logins == 1)
+        await eventually(lambda: listener.counters.failed_logins == 1)
         assert "did not finish the TLS handshake in time" in caplog.text
-        await until(lambda: listener.quotas.total == 0)
+        await eventually(lambda: listener.quotas.total == 0)
         writer.close()
 
 
@@ -172,13 +166,13 @@ async def test_a_handshake_holds_little() -> None:
     """Strangers may have a thousand at once."""
     async with serving(security(SERVER)) as (listener, _, port):
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
-        await until(lambda: len(listener.quotas.logins) == 20)
+        await eventually(lambda: len(listener.quotas.logins) == 20)
         held = [each for each in gc.get_objects() if isinstance(each, SSLProtocol)]
         assert len(held) >= 20
         assert {len(each._ssl_buffer) for each in held} == {TLS_BUFFER_BYTES}  # type: ignore[attr-defined]
         for _, writer in opened:
             writer.close()
-        await until(lambda: listener.quotas.total == 0)
+        await eventually(lambda: listener.quotas.total == 0)
 
 
 async def test_a_handshake_that_has_failed_holds_nothing() -> None:
@@ -191,7 +185,7 @@ async def test_a_handshake_that_has_failed_holds_nothing() -> None:
         async with serving(security(SERVER), ListenerLimits(login_timeout_ms=200), quotas) as (listener, _, port):
             before = {id(each) for each in gc.get_objects() if isinstance(each, SSLProtocol)}
             opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(10)]
-            await until(lambda: listener.counters.failed_logins == 10 and listener.quotas.total == 0)
+            await eventually(lambda: listener.counters.failed_logins == 10 and listener.quotas.total == 0)
             held = [each for each in gc.get_objects() if isinstance(each, SSLProtocol) and id(each) not in before]
             assert held == []
             for _, writer in opened:
@@ -209,7 +203,7 @@ async def test_a_handshake_that_gives_its_place_is_closed() -> None:
         assert len(handler.principals) == 1
         for _, writer in opened:
             writer.close()
-        await until(lambda: listener.quotas.total == 0)
+        await eventually(lambda: listener.quotas.total == 0)
 
 
 async def test_an_intermediate_ca_may_be_all_that_is_trusted() -> None:
@@ -492,6 +486,6 @@ async def test_a_frame_that_comes_with_its_handshake_is_not_in_the_room_of_login
         context = security(BROKER, serves=False).client_context
         assert context is not None
         writer = await at_once(port, context, struct.pack(">i", 900_000) + b"half")
-        await until(lambda: any(room.charges for room in quotas.book.rooms.values()))
+        await eventually(lambda: any(room.charges for room in quotas.book.rooms.values()))
         assert not quotas.book.rooms[Part.LOGINS, Stage.READING].charges
         writer.transport.abort()
