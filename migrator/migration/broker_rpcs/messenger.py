@@ -8,7 +8,6 @@ back-off and with what was published meanwhile: the next leader would have to pl
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections import deque
@@ -82,6 +81,9 @@ class BrokerMessenger:
         self._told: Told = NOTHING_OPEN
         self._image: MetadataImage | None = None
         self._pending: list[Changes] = []
+        self._telling: list[Changes] = []
+        """What was pending and is being planned; it is planned again if that fails."""
+        self._telling_since = 0.0
         self._newest: MetadataImage | None = None
         """The image after what is pending."""
         self._reached = -1
@@ -122,7 +124,7 @@ class BrokerMessenger:
             on_failure=self._on_failure,
         )
         self._terms, self._told, self._image = Terms(self._listener), NOTHING_OPEN, image
-        self._pending, self._reached, self._missed = [], -1, set()
+        self._reached, self._missed = -1, set()
         self._steps.append(lambda: self._send(plan_takeover(image, self._terms, has_config, predecessor_offset), image))
         self._task = self._supervisor.keep(PLANNER, self._run, on_error=self._failed)
         self._wake.set()
@@ -163,7 +165,7 @@ class BrokerMessenger:
     def close(self) -> None:
         """The claim is gone: nobody is told anything any more."""
         self._steps = deque()
-        self._pending = []
+        self._pending, self._telling = [], []
         self._image = None
         self._fault = ""
         for queued in self._full:
@@ -202,22 +204,19 @@ class BrokerMessenger:
         self._fault = f"requests for it cannot be planned: {type(error).__name__}: {error}"
 
     async def _tell_pending(self) -> None:
-        before, after, parts = self._image, self._newest, self._pending
-        if not parts or before is None or after is None:
+        before, after = self._image, self._newest
+        if before is None or after is None or not (self._telling or self._pending):
             return
+        if not self._telling:
+            self._telling_since = self._pending_since
+        self._telling += self._pending
         self._pending = []
-        clock, since = asyncio.get_running_loop().time, self._pending_since
+        clock, since = asyncio.get_running_loop().time, self._telling_since
         receipt = Receipt(lambda: self._on_told(clock() - since))
-        with contextlib.ExitStack() as unsaid:
-            unsaid.callback(self._put_back, parts, since)
-            changes = await _finish(merge_steps(parts))
-            work = plan_delta(ImageDelta(before, after, changes), self._terms, self._told)
-            await self._send(work, after, receipt=receipt)
-            unsaid.pop_all()
-
-    def _put_back(self, parts: list[Changes], since: float) -> None:
-        """The next try says them, too."""
-        self._pending, self._pending_since = [*parts, *self._pending], since
+        changes = await _finish(merge_steps(self._telling))
+        work = plan_delta(ImageDelta(before, after, changes), self._terms, self._told)
+        await self._send(work, after, receipt=receipt)
+        self._telling = []
 
     def _tell_anew(self, broker_id: int) -> None:
         """What waited for the broker is gone: it gets everything."""
