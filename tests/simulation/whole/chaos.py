@@ -7,16 +7,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.records.uuid import ZERO_UUID
+from tests.simulation.whole import cells
 from tests.simulation.whole.calm import Calm
 from tests.simulation.whole.disk import Operation, SimulatedDisk
 
 if TYPE_CHECKING:
     from tests.simulation.whole.controller import Controller
+    from tests.simulation.whole.machine import SimulatedMachine
     from tests.simulation.whole.world import World
 
 DOWN_SECONDS = (0.05, 6.0)
 CUT_SECONDS = (0.1, 8.0)
 HANG_SECONDS = (0.1, 8.0)
+IN_A_STATE = 0.6
+"""Of the faults: they wait for a state that is drawn."""
+STARTING_SECONDS = 0.02
+"""About so long it takes until a process is booted."""
+SEARCHED = 0.5
+"""Of the crashes: they wait for an operation that is drawn, as most operations are those of one kind."""
+BAD_MOMENTS = 0.7
+"""Of the power cuts."""
 CRASHES_AFTER = 40
 """Operations on the disk, at most."""
 
@@ -30,6 +40,10 @@ class Chaos:
         self.calm = Calm(world)
         self.dead: set[int] = set()
         """Those that stay down to the end."""
+        self._waiting: dict[str, Callable[[Controller], None]] = {}
+        """Faults, each for the next controller in a state."""
+        self._crash_points: set[str] = set()
+        """Kinds of operations on a disk: whoever does the next one of such a kind crashes."""
         self.is_over = False
         """Who stops now stays down."""
 
@@ -70,7 +84,23 @@ class Chaos:
         self.world.after(self._random.expovariate(rate), strike)
 
     def _strike(self, fault: Callable[[Controller], None]) -> None:
-        fault(self._anybody())
+        """Now, or when somebody is in a state that is drawn: some are rare, and do not last."""
+        if self._random.random() < IN_A_STATE:
+            self._waiting[self._random.choice(cells.STATES)] = fault
+        else:
+            fault(self._anybody())
+
+    def changed(self, controller: Controller, state: str) -> None:
+        """A controller is in another state."""
+        if self.calm.is_on or not self.world.faults_go_on:
+            return
+        fault = self._waiting.pop(state, None)
+        if fault is not None:
+            within = STARTING_SECONDS if state == "starting" else 0.0
+            self.world.after(self._random.uniform(0, within), partial(fault, controller))
+
+    def _met(self, name: str, controller: Controller) -> None:
+        self.world.count(cells.fault(name, controller))
 
     def _anybody(self) -> Controller:
         return self._random.choice(list(self.world.controllers.values()))
@@ -95,11 +125,13 @@ class Chaos:
     def mend_machines(self) -> None:
         """Disks that are full, failing or slow; those that are lost stay so."""
         self.world.network.slow.clear()
+        self._crash_points.clear()
         for controller in self.world.controllers.values():
             controller.disk.free = None
             self._mend(controller, controller.disk)
             if controller.machine is not None:
-                controller.machine.crash_at_operation = None
+                controller.machine.crash_at_operation = controller.machine.at_next_sync = None
+                controller.machine.slowness = 1.0
                 controller.machine.sync_seconds_max = self.world.options.sync_ms_max / 1000
 
     def _bury_a_minority(self) -> None:
@@ -139,24 +171,52 @@ class Chaos:
     def _kill(self, controller: Controller) -> None:
         if controller.runs:
             self.world.count("kills")
+            self._met("kill", controller)
             self.world.kill(controller, power=False)
             self.restart_later(controller)
 
     def _power_cut(self, controller: Controller) -> None:
+        self._at_a_bad_moment(controller, partial(self._cut_power, controller))
+
+    def _blackout(self) -> None:
+        self._at_a_bad_moment(self._anybody(), self._cut_all_power)
+
+    def _at_a_bad_moment(self, controller: Controller, strike: Callable[[], None]) -> None:
+        """Mostly right before it makes something durable: when all is durable, a power cut costs nothing."""
+        machine = controller.machine
+        if machine is not None and self._random.random() < BAD_MOMENTS:
+            machine.at_next_sync = strike
+        else:
+            strike()
+
+    def _cut_power(self, controller: Controller) -> None:
         if controller.runs:
             self.world.count("power cuts")
+            self._met("power cut", controller)
             self.world.kill(controller, power=True)
             self.restart_later(controller)
 
-    def _blackout(self) -> None:
+    def _cut_all_power(self) -> None:
         self.world.count("blackouts")
         for controller in self.world.controllers.values():
-            self._power_cut(controller)
+            self._cut_power(controller)
 
     def _crash(self, controller: Controller) -> None:
         """Some operations on the disk from now on; whoever finds it down then starts it again."""
-        if controller.machine is not None and controller.machine.crash_at_operation is None:
-            controller.machine.crash_at_operation = self._random.randrange(CRASHES_AFTER)
+        machine = controller.machine
+        if self._random.random() < SEARCHED:
+            self._crash_points.add(self._random.choice(cells.POINTS))
+        elif machine is not None and machine.crash_at_operation is None:
+            machine.crash_at_operation = self._random.randrange(CRASHES_AFTER)
+
+    def wants_crash(self, machine: SimulatedMachine, point: str) -> bool:
+        """Whether the next operation of this kind shall never happen."""
+        if point not in self._crash_points or not any(
+            one.machine is machine for one in self.world.controllers.values()
+        ):
+            return False
+        self._crash_points.discard(point)
+        return self.world.faults_go_on
 
     def crashed(self, controller: Controller) -> None:
         """That has happened."""
@@ -165,6 +225,7 @@ class Chaos:
     def _stop(self, controller: Controller) -> None:
         if controller.runs:
             self.world.count("stops")
+            self._met("stop", controller)
             controller.stop()
 
     def ended(self, controller: Controller) -> None:
@@ -174,6 +235,7 @@ class Chaos:
     def _hang(self, controller: Controller) -> None:
         if controller.machine is not None:
             self.world.count("hangs")
+            self._met("hang", controller)
             controller.machine.hang(until=self.world.now + self._random.uniform(*HANG_SECONDS))
 
     def _cut(self, controller: Controller) -> None:
@@ -188,6 +250,8 @@ class Chaos:
             wires = [wire for wire in wires if wire[0] in ours]
         elif kind < 0.5:
             wires = [random.choice(wires)]
+        if controller.runs:
+            self._met("cut", controller)
         self.world.count("one-way cuts" if kind < 0.5 else "cuts")
         self.world.trace(f"cut {wires}")
         for wire in wires:
@@ -201,14 +265,25 @@ class Chaos:
 
     def _slow(self, controller: Controller) -> None:
         self.world.count("slow machines")
+        if controller.runs:
+            self._met("slow", controller)
         self.world.network.slow[controller.host] = self._random.choice((5.0, 30.0))
         machine = controller.machine
         if machine is not None:
             machine.sync_seconds_max *= self._random.choice((1.0, 10.0))
-        self.world.after(self._random.uniform(*CUT_SECONDS), lambda: self.world.network.slow.pop(controller.host, 0))
+            machine.slowness = self._random.choice((1.0, 30.0, 300.0))
+
+        def end() -> None:
+            self.world.network.slow.pop(controller.host, 0)
+            if machine is not None:
+                machine.slowness = 1.0
+
+        self.world.after(self._random.uniform(*CUT_SECONDS), end)
 
     def _fill(self, controller: Controller) -> None:
         self.world.count("full disks")
+        if controller.runs:
+            self._met("full", controller)
         controller.disk.free = self._random.randrange(5_000)
 
         def free() -> None:
@@ -219,6 +294,8 @@ class Chaos:
     def _fail(self, controller: Controller) -> None:
         disk = controller.disk
         disk.fails_at = Operation(self._random.choice(self.world.options.fails_at.split()))
+        if controller.runs:
+            self._met("failing", controller)
         self.world.count(f"disks that fail at {disk.fails_at.value}")
         self.world.after(self._random.uniform(*CUT_SECONDS), lambda: self._mend(controller, disk))
 
@@ -249,6 +326,8 @@ class Chaos:
             return
         for victim in victims:
             world.count("wiped disks")
+            if victim.runs:
+                self._met("wipe", victim)
             world.kill(victim, power=True)
             world.replace_disk(victim)
             self.restart_later(victim)

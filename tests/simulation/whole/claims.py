@@ -203,13 +203,15 @@ class Claims:
     # When nobody asks for anything.
 
     def why_busy(self) -> str:
-        """Every other controller may wait for records, with one fetch."""
+        """Every other controller may wait for records, with one fetch; what the journal could not write waits for its
+        next entry."""
         controllers = self._world.controllers.values()
         fetches = len(controllers) - 1
         for controller in controllers:
             machine, inside = controller.machine, controller.inside
             if machine is not None and inside is not None:
                 left = {name: size for name, size in inside.queues(machine).items() if size}
+                left.pop("entries of the journal", None)
                 if left.pop("requests that wait for the quorum", 0) > fetches or left:
                     return f"{controller.name}: {inside.queues(machine)}"
         return ""

@@ -41,6 +41,16 @@ class File:
         self.data.extend(bytes(max(0, size - len(self.data))))
         self._pending.append((size, None))
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether a power cut would change nothing."""
+        return not self._pending and not self._is_stale
+
+    @property
+    def durable_size(self) -> int:
+        """Up to here a power cut would change nothing."""
+        return min((position for position, _ in self._pending), default=len(self.data))
+
     def sync(self) -> None:
         if self._pending:
             self._durable = bytes(self._on_disk().data if self._is_stale else self.data)
@@ -109,6 +119,11 @@ class Directory:
         """Do it at once, all or nothing."""
         self.pending.append(changes)
         _apply(self.names, changes)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a power cut would change none of its names."""
+        return not self.pending
 
     def sync(self) -> None:
         self.durable = dict(self.names)

@@ -162,7 +162,7 @@ async def _attached(end: Any, protocol: Any) -> tuple[Any, Any]:
 
 class Threads(Executor):
     """What a controller gets for a `ThreadPoolExecutor` of one thread: one piece of work after the other, each at one
-    moment; fsyncs and such make it last."""
+    moment. The time that an fsync may take passes before that moment: until its end nothing is durable."""
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self._machine = machine
@@ -198,11 +198,15 @@ class Threads(Executor):
 
     def _begin(self) -> None:
         self._is_busy = True
-        self._machine.later(20e-6, 300e-6, self._do)
+        machine = self._machine
+        at_most = machine.world.options.thread_ms_max / 1000 + machine.sync_seconds_max
+        machine.later(20e-6, at_most, self._do)
 
     def _do(self) -> None:
         if self._waiting:
+            self._machine.has_waited_for_disk = True
             took = self._machine.measured(self._waiting.popleft())
+            self._machine.has_waited_for_disk = False
             self._machine.later(took, took, self._go_on)
         else:
             self._is_busy = False

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from migrator.machine import FileState, Machine, context_on
 from migrator.supervision import FailureBook
 from migrator.wire.book import Book
+from tests.simulation.whole import cells
 from tests.simulation.whole.disk import Directory, File, Operation, SimulatedDisk
 from tests.simulation.whole.loop import SimulatedLoop, Threads
 
@@ -82,14 +83,21 @@ class SimulatedMachine(Machine):
         self._spent_ns = 0
         """What the work that is under way has taken so far."""
         self._open: dict[int, File | Directory] = {}
+        self._paths: dict[int, Path] = {}
         self._locks: dict[int, File] = {}
         self._descriptors = FIRST_DESCRIPTOR
         self._turn_seconds_max = world.options.turn_ms_max / 1000
         self.sync_seconds_max = world.options.sync_ms_max / 1000
+        self.has_waited_for_disk = False
+        """The time that an fsync takes is over, and all of it is durable only now."""
         self.was_refused = False
         """By its disk: it may stop for that."""
         self.crash_at_operation: int | None = None
         """The process is killed before that many further operations on its disk are done."""
+        self.at_next_sync: Callable[[], None] | None = None
+        """Called once, right before something becomes durable."""
+        self.slowness = 1.0
+        """By what the turns of its loop last longer: a processor that others use."""
         self.book: Book | None = None
         """What callers of its listener have set in motion, once there was one."""
         self.loop = SimulatedLoop(self)
@@ -165,16 +173,23 @@ class SimulatedMachine(Machine):
 
     # Open files.
 
-    def _step(self, *, changes: bool = False) -> None:
-        """Before each operation on the disk: a process that is gone does none, and here one may be killed."""
+    def _step(self, operation: str = "", path: Path | None = None) -> None:
+        """Before each operation on the disk: a process that is gone does none, and here one may be killed.
+
+        :param operation: one that changes something, of the file at the path.
+        """
         if not self.is_alive:
             raise ProcessGoneError
         self._spent_ns += 2_000
-        if changes and self.crash_at_operation is not None:
+        if path is None:
+            return
+        if self.crash_at_operation is not None:
             self.crash_at_operation -= 1
-            if self.crash_at_operation < 0:
-                self.world.crash_now(self)
-                raise ProcessGoneError
+        point = cells.crash_point(operation, path)
+        if (self.crash_at_operation or 0) < 0 or self.world.chaos.wants_crash(self, point):
+            self.world.count(point)
+            self.world.crash_now(self)
+            raise ProcessGoneError
 
     def _refuse(self, code: int) -> OSError:
         self.was_refused = True
@@ -201,7 +216,7 @@ class SimulatedMachine(Machine):
             raise
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        self._step(changes=bool(flags & os.O_CREAT))
+        self._step("create", path if flags & os.O_CREAT and self.disk.find(path) is None else None)
         if flags & (os.O_CREAT | os.O_RDWR | os.O_WRONLY):
             self._check_writable()
         entry = self.disk.find(path)
@@ -214,15 +229,16 @@ class SimulatedMachine(Machine):
             self.disk.directory(path.parent).change((path.name, entry))
         elif flags & os.O_TRUNC and isinstance(entry, File) and entry.data:
             entry.truncate(0)
-        return self._descriptor(entry)
+        return self._descriptor(entry, path)
 
     def open_new(self, directory: Path, prefix: str, suffix: str) -> tuple[int, Path]:
         path = directory / f"{prefix}{self.chance.getrandbits(40):010x}{suffix}"
         return self.open(path, os.O_RDWR | os.O_CREAT), path
 
-    def _descriptor(self, entry: File | Directory) -> int:
+    def _descriptor(self, entry: File | Directory, path: Path) -> int:
         self._descriptors += 1
         self._open[self._descriptors] = entry
+        self._paths[self._descriptors] = path
         return self._descriptors
 
     def _entry(self, descriptor: int) -> File | Directory:
@@ -244,7 +260,7 @@ class SimulatedMachine(Machine):
     def close(self, descriptor: int) -> None:
         self._step()
         self._entry(descriptor)
-        del self._open[descriptor]
+        del self._open[descriptor], self._paths[descriptor]
         locked = self._locks.pop(descriptor, None)
         if locked is not None:
             self.world.locks.pop(id(locked), None)
@@ -255,7 +271,7 @@ class SimulatedMachine(Machine):
         return bytes(self._file(descriptor).data[position : position + size])
 
     def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
-        self._step(changes=True)
+        self._step("write", self._paths.get(descriptor))
         self._check_writable()
         self._attempt(Operation.WRITE)
         file = self._file(descriptor)
@@ -268,7 +284,7 @@ class SimulatedMachine(Machine):
         return taken
 
     def truncate(self, descriptor: int, size: int) -> None:
-        self._step(changes=True)
+        self._step("truncate", self._paths.get(descriptor))
         self._check_writable()
         self._file(descriptor).truncate(size)
 
@@ -281,9 +297,14 @@ class SimulatedMachine(Machine):
         self._file(descriptor).mode = mode
 
     def sync(self, descriptor: int) -> None:
-        self._step(changes=True)
-        self.spend(self.chance.uniform(50e-6, self.sync_seconds_max))
-        entry = self._entry(descriptor)
+        path, entry = self._paths.get(descriptor), self._entry(descriptor)
+        self._step("fsync", path)
+        if self.at_next_sync is not None and not entry.is_durable:
+            strike, self.at_next_sync = self.at_next_sync, None
+            self.world.count(cells.crash_point("fsync", self._paths[descriptor]))
+            strike()
+            self._step()
+        self.spend(50e-6 if self.has_waited_for_disk else self.chance.uniform(50e-6, self.sync_seconds_max))
         try:
             self._attempt(Operation.SYNC)
         except OSError:
@@ -348,7 +369,7 @@ class SimulatedMachine(Machine):
         return (id(entry), 0, len(entry.data)) if isinstance(entry, File) else None
 
     def rename(self, path: Path, new: Path) -> None:
-        self._step(changes=True)
+        self._step("rename", new)
         self._check_writable()
         if path.parent != new.parent:
             raise NotImplementedError("between directories")
@@ -356,13 +377,13 @@ class SimulatedMachine(Machine):
         self.disk.directory(path.parent).change((path.name, None), (new.name, entry))
 
     def remove(self, path: Path) -> None:
-        self._step(changes=True)
+        self._step("remove", path)
         self._check_writable()
         if self.disk.find(path) is not None:
             self.disk.directory(path.parent).change((path.name, None))
 
     def make_directory(self, path: Path, mode: int = 0o777) -> None:
-        self._step(changes=True)
+        self._step("create", path)
         self._check_writable()
         if self.disk.find(path) is None:
             folder = Directory()
@@ -370,7 +391,7 @@ class SimulatedMachine(Machine):
             self.disk.directory(path.parent).change((path.name, folder))
 
     def remove_directory(self, path: Path) -> None:
-        self._step(changes=True)
+        self._step("remove", path)
         self._check_writable()
         if self.disk.directory(path).names:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
@@ -394,7 +415,7 @@ class SimulatedMachine(Machine):
         """Let its loop turn once, which takes a while."""
         took = self.measured(self.loop.turn) + self.chance.uniform(10e-6, self._turn_seconds_max)
         self.next_due = None
-        self.busy_until = self.world.now + took
+        self.busy_until = self.world.now + took * self.slowness
 
     # The end.
 

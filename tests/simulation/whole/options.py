@@ -36,6 +36,8 @@ class Options:
     split: float = 0.1
     sync_ms_max: float = 3.0
     turn_ms_max: float = 0.2
+    thread_ms_max: float = 0.3
+    """Until a thread gets a processor."""
     skew: float = 0.0
     kill_rate: float = 0.0
     """Kills of a process."""
@@ -134,6 +136,7 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         replay_seconds=random.choice((3.0, 20.0, 3600.0)),
         fault_rate=rate(0.4, 0.15),
         calm_rate=rate(0.6, 0.15),
+        thread_ms_max=random.choice((0.3, 0.3, 30.0)),
     )
     return overruled(replace(options, **_of_operators(seed, options)), changes or {})
 

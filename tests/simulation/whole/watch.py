@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,9 +28,11 @@ from migrator.supervision import TaskFailures
 from tests.simulation.invariants import Violation as CoreViolation
 from tests.simulation.sightings import Sightings
 from tests.simulation.whole.breach import Violation, check
+from tests.simulation.whole.cells import state_of
 from tests.simulation.whole.claims import Claims, Inside
 from tests.simulation.whole.committed import Committed, GivenUp, Hashed, written
 from tests.simulation.whole.machine import SimulatedMachine
+from tests.simulation.whole.promises import Promises
 from tests.simulation.whole.replays import check_image
 from tests.simulation.whole.writes import PROOFS, Claim
 
@@ -59,6 +62,7 @@ class Shadow:
     published: Hashed = field(default_factory=Hashed)
     is_replay_due: bool = True
     """At a start and at each change of who leads, as soon as all of the log is applied."""
+    state: str = ""
 
 
 class Watch:
@@ -89,11 +93,13 @@ class Watch:
         """What a leader has said about the images of the controllers."""
         self._broken: list[CoreViolation] = []
         """Rules of the core."""
+        self.promises = Promises()
 
     # What the world tells.
 
     def started(self, controller: Controller) -> None:
         """Its process begins."""
+        self.world.chaos.changed(controller, "starting")
 
     def booted(self, controller: Controller, inside: Inside) -> None:
         core = inside.core
@@ -146,6 +152,7 @@ class Watch:
         self._given_up.pop(controller.node_id, None)
         self._synced.pop(controller.node_id, None)
         self.claims.disk_replaced(controller)
+        self.promises.disk_replaced(controller)
 
     def recovered(self, survivor: Controller, batches: list[Batch], lost: frozenset[ReplicaKey]) -> None:
         """The survivor's log is the quorum's from now on, all of it. What was committed and is not in it is lost; those
@@ -222,6 +229,11 @@ class Watch:
         if shadow.is_replay_due and not controller.is_ending and core.metadata.is_caught_up:
             shadow.is_replay_due = False
             self._check_image(controller, shadow)
+        state = state_of(controller)
+        if state != shadow.state:
+            shadow.state = state
+            self.world.chaos.changed(controller, state)
+        self.promises.check_vote(controller, shadow)
         if raft.high_watermark != shadow.high_watermark:
             has_failed = controller.is_ending and _was_refused(controller)  # amid a change of its log, perhaps
             if not has_failed:
@@ -262,8 +274,10 @@ class Watch:
             leader = self.leaders.setdefault(epoch, controller.node_id)
             check("one_leader_an_epoch", leader == controller.node_id, f"{controller.node_id} and {leader} in {epoch}")
             end = controller.in_process(shadow.core.storage.log.end_offset)
-            committed = self.committed_by(controller.node_id).end
-            check("a_leader_has_all", end >= committed, f"{controller.name} ends at {end} < {committed}")
+            committed = self.committed_by(controller.node_id)
+            is_late = bool(committed.batches) and committed.batches[-1][2] > epoch  # its votes took too long
+            is_whole = is_late or end >= committed.end
+            check("a_leader_has_all", is_whole, f"{controller.name} ends at {end} < {committed.end}")
             self._check_whole(controller.name, shadow.published)
         shadow.role, shadow.epoch = role, epoch
 
@@ -274,6 +288,8 @@ class Watch:
             f"{controller.name}: {shadow.high_watermark} to {high_watermark}",
         )
         shadow.high_watermark = high_watermark
+        if shadow.role is Role.LEADER:
+            self.promises.check_disks(controller, self._shadows, high_watermark)
         for batch in controller.in_process(lambda: list(self._batches(shadow, high_watermark))):
             self._is_committed(controller, batch)
 
@@ -387,7 +403,8 @@ class Watch:
         return shadow is not None and shadow.core.quorum.leader_id is not None
 
     def may_lose_disk(self, controller: Controller) -> bool:
-        """Whether everybody else of a majority has, durably, what is committed, and no voter is lost already."""
+        """Whether everybody else of a majority has, durably, what is committed, and no voter is lost already. A
+        voter whose disk began empty waits for every voter: if one is lost in a new quorum, a person has to decide."""
         keys = self.voter_keys()
         own = {ReplicaKey(one.node_id, one.directory_id) for one in self.world.controllers.values()}
         if self.is_dynamic() and not (keys <= own and self.addresses_are_known()):
@@ -398,7 +415,8 @@ class Watch:
             for node_id, shadow in self._of_the_quorum().items()
             if node_id in voters
             and node_id != controller.node_id
-            and shadow.core.quorum.high_watermark >= self.committed.end
+            and shadow.core.quorum.high_watermark >= self.committed.end > 0
+            and not shadow.core.quorum._core._quorum.must_fetch_first
         ]
         return len(whole) > len(voters) // 2
 
@@ -464,7 +482,8 @@ class Watch:
             self._lost.append(f"the target {target or 'none'}")
 
     def at_the_end(self) -> None:
-        """Images hold what they held, and everybody has the image of its log."""
+        """Images hold what they held, and are those of the logs; nothing ran but what the world has let run."""
+        check("nothing_runs_beside_the_world", threading.active_count() == 1, f"{threading.enumerate()}")
         self._check_whole("the replay", self.committed.image)
         for node_id, shadow in self._shadows.items():
             controller = self.world.controllers[node_id]

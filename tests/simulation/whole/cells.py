@@ -1,0 +1,88 @@
+"""Which faults met which states of a controller, and on which operation on its disk a crash fell.
+
+What is counted here is what the seeds may claim to have tried.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrator.raft.states import Follower
+
+if TYPE_CHECKING:
+    from tests.simulation.whole.controller import Controller
+
+STATES = (
+    "starting",
+    "empty",
+    "unattached",
+    "prospective",
+    "candidate",
+    "follower",
+    "observer",
+    "downloading",
+    "installing",
+    "leader",
+    "resigned",
+    "stopping",
+)
+FILES = {
+    "must-fetch-first": "mark of an empty disk",
+    "quorum-state": "election state",
+    "leader-epoch-checkpoint": "epochs",
+    "synced-end": "synced end",
+    "__cluster_metadata-0": "directory of the log",
+    ".checkpoint": "snapshot",
+    ".log": "segment",
+    "journal": "journal",
+}
+"""By a part of their names."""
+OPERATIONS = {
+    "segment": ("create", "write", "fsync", "truncate"),
+    "snapshot": ("create", "write", "fsync", "rename", "remove"),
+    "election state": ("create", "write", "fsync", "rename"),
+    "epochs": ("create", "write", "fsync", "rename"),
+    "mark of an empty disk": ("create", "write", "fsync", "rename", "remove"),
+    "synced end": ("create", "write", "fsync", "rename", "remove"),
+    "directory of the log": ("fsync",),
+    "journal": ("create", "write", "fsync"),
+}
+"""What a controller does with each kind of file, so that a crash can fall on it."""
+POINTS = tuple(f"crash at {operation} | {kind}" for kind, found in OPERATIONS.items() for operation in found)
+
+
+def state_of(controller: Controller) -> str:
+    """One of `STATES`."""
+    core = controller.core
+    if core is None:
+        return "starting"
+    if controller.is_stopping:
+        return "stopping"
+    quorum = core.quorum._core._quorum
+    state = quorum.state
+    if core.metadata._work is not None:
+        return "installing"
+    if quorum.is_barred:
+        return "empty"
+    if not isinstance(state, Follower):
+        return state.role.value
+    if state.download is not None or quorum.finishing is not None:
+        return "downloading"
+    return "follower" if quorum.is_voter else "observer"
+
+
+def fault(name: str, controller: Controller) -> str:
+    """What is counted when a fault meets a controller."""
+    return f"{name} | {state_of(controller)}"
+
+
+def crash_point(operation: str, path: Path) -> str:
+    """What is counted when a crash falls on an operation on a file."""
+    kind = next((kind for part, kind in FILES.items() if part in path.name), "others")
+    return f"crash at {operation} | {kind}"
+
+
+def is_cell(name: str) -> bool:
+    """Whether a count is one of these."""
+    return " | " in name

@@ -1,0 +1,93 @@
+"""What the voters have promised: one vote an epoch, and that what counts as committed is on the disks of a majority."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+from typing import TYPE_CHECKING
+
+from migrator.log.segment import Segment
+from migrator.raft.states import Candidate, Prospective, RoleState, Unattached
+from migrator.raft.voter_set import Membership
+from tests.simulation.whole.breach import check
+
+if TYPE_CHECKING:
+    from tests.simulation.whole.controller import Controller
+    from tests.simulation.whole.watch import Shadow
+
+
+class Promises:
+    """Of all controllers, for as long as their disks last."""
+
+    def __init__(self) -> None:
+        self._votes: dict[int, dict[int, int]] = {}
+        """By controller and epoch."""
+        self._states: dict[int, RoleState] = {}
+        self._memberships: dict[int, Membership] = {}
+
+    def disk_replaced(self, controller: Controller) -> None:
+        self._votes.pop(controller.node_id, None)
+
+    def check_vote(self, controller: Controller, shadow: Shadow) -> None:
+        state = shadow.core.quorum._core._quorum.state
+        if self._states.get(controller.node_id) is state:
+            return
+        self._states[controller.node_id] = state
+        voted = state.voted_id if isinstance(state, Unattached | Prospective) else None
+        if isinstance(state, Candidate):
+            voted = controller.node_id
+        if voted is None or controller.machine is None or controller.machine.was_refused:  # then nobody hears of it
+            return
+        epoch = shadow.core.quorum.epoch
+        before = self._votes.setdefault(controller.node_id, {}).setdefault(epoch, voted)
+        what = f"{controller.name} votes for {before} and for {voted} in epoch {epoch}"
+        check("one_vote_an_epoch", before == voted, what)
+
+    def check_disks(self, leader: Controller, shadows: dict[int, Shadow], high_watermark: int) -> None:
+        """What a leader counts as committed may be lacking on the disks of a minority of the voters."""
+        world, core = leader.world, shadows[leader.node_id].core
+        membership = core.quorum._core._quorum.membership
+        is_known = self._memberships.get(leader.node_id) is membership
+        self._memberships[leader.node_id] = membership
+        if (
+            not is_known
+            or core.storage.log.membership() is not membership
+            or world.options.wipe_rate
+            or world.watch.refused
+        ):
+            return  # the voters change now, or a disk was replaced after it had told what it holds
+        voters = core.quorum.membership.voters
+        ends = {
+            voter.voter_id: durable_end(world.controllers[voter.voter_id], shadows[voter.voter_id])
+            for voter in (voters.voters if voters is not None else ())
+            if voter.voter_id in shadows  # whoever is down may have it
+        }
+        late = {node_id: end for node_id, end in ends.items() if end < high_watermark}
+        count = len(voters.voters) if voters is not None else 0
+        check(
+            "what_is_committed_is_on_the_disks_of_a_majority",
+            not late or count - len(late) > count // 2,
+            f"{leader.name} commits up to {high_watermark}, on the disks of {late} ends the log",
+        )
+
+
+def durable_end(controller: Controller, shadow: Shadow) -> int:
+    """Where the log would end after a power cut now, at least."""
+    for segment in shadow.core.storage.log._segments:
+        found = controller.disk.directory(segment.path.parent)
+        file = controller.disk.file(segment.path)
+        if found.durable.get(segment.path.name) is not file:
+            return segment.base_offset
+        size = file.durable_size
+        if size < segment.size:
+            return controller.in_process(partial(_offset_at, segment, size))
+    return shadow.core.storage.log.end_offset()
+
+
+def _offset_at(segment: Segment, size: int) -> int:
+    """The first offset of the batch that reaches beyond a size."""
+    index = bisect_right(segment._positions, size) - 1
+    for position, header in segment._headers(segment._positions[index] if index >= 0 else 0):
+        if position + header.size > size:
+            return header.base_offset
+    return segment.next_offset
