@@ -7,10 +7,13 @@ import os
 import sys
 import time
 from collections import Counter
+from functools import partial
+from statistics import median
 
 import click
 
-from tests.simulation.whole import runner
+from tests.simulation.whole import cells, runner
+from tests.simulation.whole.branches import reached
 from tests.simulation.whole.options import QUIET, expand, overruled
 from tests.simulation.whole.planted import BUGS, planted
 from tests.simulation.whole.speed import figures
@@ -25,8 +28,10 @@ from tests.simulation.whole.world import Outcome, simulate
 @click.option("--quiet", is_flag=True, help="With --seed: no faults, for figures.")
 @click.option("--trace", is_flag=True, help="With --seed: show what happens.")
 @click.option("--bug", type=click.Choice(sorted(BUGS)), help="With this planted bug.")
-@click.option("--planted", "hunts", is_flag=True, help="Show which seed finds each planted bug.")
 @click.option("--speed", "measures", is_flag=True, help="Show what a second of the world costs, without faults.")
+@click.option("--planted", "hunts", is_flag=True, help="Show which seed finds each planted bug, or the one of --bug.")
+@click.option("--seconds", default=runner.HUNT_SECONDS, show_default=True, help="Of a processor, for each hunt.")
+@click.option("--branches", is_flag=True, help="Show what the seeds reach of the code; needs coverage.py.")
 @click.option("--jobs", default=0, help="Processes; one for each processor by default.")
 def main(
     seeds: int,
@@ -38,6 +43,8 @@ def main(
     bug: str | None,
     hunts: bool,
     measures: bool,
+    seconds: float,
+    branches: bool,
     jobs: int,
 ) -> None:
     """Simulate whole controllers on bad networks, disks and clocks."""
@@ -54,8 +61,12 @@ def main(
         click.echo(figures())
         return
     if hunts:
-        sys.exit(_hunt(jobs))
-    sys.exit(_run(range(first, first + seeds), overrides, bug, jobs))
+        sys.exit(_hunt([bug] if bug else sorted(BUGS), seconds, jobs))
+    numbers = range(first, first + seeds)
+    if branches:
+        click.echo(reached(numbers, overrides))
+        return
+    sys.exit(_run(numbers, overrides, bug, jobs))
 
 
 def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int) -> int:
@@ -66,24 +77,35 @@ def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int) ->
         seconds, took_all = seconds + outcome.seconds, took_all + took
         failures += outcome.rule is not None
         _show(outcome, took, overrides)
-    width = max(map(len, coverage), default=0)
-    click.echo("\n".join(f"  {what:{width}} {count:>10,}" for what, count in sorted(coverage.items())))
+    counts = {what: count for what, count in sorted(coverage.items()) if not cells.is_cell(what)}
+    width = max(map(len, counts), default=0)
+    click.echo("\n".join(f"  {what:{width}} {count:>10,}" for what, count in counts.items()))
     click.echo(
         f"{len(seeds)} seeds, {failures} failed; {seconds:.0f} s of the world in {took_all:.0f} processor seconds"
     )
     return 1 if failures else 0
 
 
-def _hunt(jobs: int) -> int:
-    """Each bug with its own options, for at most `HUNT_SECONDS` of one processor."""
-    escaped = 0
+def _hunt(bugs: list[str], seconds_max: float, jobs: int) -> int:
+    """Each bug with its own options."""
+    hunts = []
     with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count()) as pool:
-        for name, outcome, tried, took in pool.imap(runner.hunt, sorted(BUGS)):
-            escaped += outcome is None
-            found = "NOBODY" if outcome is None else f"seed {outcome.options.seed}: {outcome.rule}"
-            click.echo(f"{name:62} {tried:4} seeds {took:5.0f} s  {found}")
-    click.echo(f"{len(BUGS)} bugs, {escaped} escaped")
+        for hunt in pool.imap(partial(runner.hunt, seconds_max=seconds_max), bugs):
+            hunts.append(hunt)
+            click.echo(_line(hunt))
+    found = [hunt for hunt in hunts if hunt.found]
+    if found:
+        click.echo(f"median of {len(found)} bugs: a seed in {median(hunt.median for hunt in found):.0f} finds it")
+    escaped = [hunt.bug for hunt in hunts if not hunt.found]
+    click.echo(f"{len(hunts)} bugs, {len(escaped)} escaped {' '.join(escaped)}")
     return 1 if escaped else 0
+
+
+def _line(hunt: runner.Hunt) -> str:
+    seeds = " ".join(str(outcome.options.seed) for outcome in hunt.found)
+    found = f"one in {hunt.median:.0f}, {seeds}: {hunt.found[0].message[:200]}" if hunt.found else "NOBODY"
+    broken = "".join(f"\n  WITHOUT THE BUG: {runner.describe_failure(one)}" for one in hunt.broken)
+    return f"{hunt.bug:62} {hunt.tried:4} seeds {hunt.seconds:5.0f} s  {found}{broken}"
 
 
 def _show(outcome: Outcome, took: float, overrides: dict[str, str]) -> None:

@@ -42,6 +42,8 @@ class Chaos:
         """Those that stay down to the end."""
         self._waiting: dict[str, Callable[[Controller], None]] = {}
         """Faults, each for the next controller in a state."""
+        self._states: dict[int, str] = {}
+        """In which each was last."""
         self._crash_points: set[str] = set()
         """Kinds of operations on a disk: whoever does the next one of such a kind crashes."""
         self.is_over = False
@@ -90,8 +92,15 @@ class Chaos:
         else:
             fault(self._anybody())
 
+    def look(self, controller: Controller) -> None:
+        """After each turn."""
+        state = cells.state_of(controller)
+        if state != self._states.get(controller.node_id):
+            self.changed(controller, state)
+
     def changed(self, controller: Controller, state: str) -> None:
         """A controller is in another state."""
+        self._states[controller.node_id] = state
         if self.calm.is_on or not self.world.faults_go_on:
             return
         fault = self._waiting.pop(state, None)

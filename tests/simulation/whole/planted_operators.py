@@ -8,9 +8,16 @@ from migrator.apis import configs
 from migrator.controller.configs import AlterConfigsRequest, alter_configs
 from migrator.raft import telling
 from migrator.raft.refused import Recovered
-from tests.simulation.whole.planted import FOUND, Patches, bug
+from tests.simulation.whole.planting import Patches, bug
 
-RECOVERS = {"dynamic": "yes", "recover_rate": 0.3, "chaos_seconds": 15, "names_given_up": "yes", "kill_rate": 0.3}
+RECOVERS = {
+    "dynamic": "yes",
+    "recover_rate": 0.3,
+    "chaos_seconds": 15,
+    "names_given_up": "yes",
+    "observers": 2,
+    "kill_rate": 0.3,
+}
 
 
 @bug(**RECOVERS)
@@ -33,6 +40,3 @@ def validation_writes() -> Patches:
         return alter_configs(image, AlterConfigsRequest(request.changes), context)
 
     return [(configs, "alter_configs", decide)]
-
-
-FOUND.update(given_up_are_not_refused=0, given_up_are_told_the_epoch=0, validation_writes=2)

@@ -8,16 +8,19 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
+from statistics import median
 from typing import TypeVar
 
-from tests.simulation.whole import planted_operators, planted_rules  # noqa: F401 - they register more bugs
 from tests.simulation.whole.options import QUIET, Options, expand
 from tests.simulation.whole.planted import LIKELIER, planted
 from tests.simulation.whole.world import Outcome, simulate
 
 HUNT_SECONDS = 600.0
+FOUND_ENOUGH = 3
+"""So often a bug is found, to tell how many seeds it takes."""
 T = TypeVar("T")
 
 
@@ -75,15 +78,44 @@ def run_seeds(
         yield from pool.imap_unordered(partial(run_seed, changes=changes, bug=bug), seeds)
 
 
-def hunt(bug: str) -> tuple[str, Outcome | None, int, float]:
-    """Name, the outcome of the seed that finds the bug (None: no seed does), seeds tried, processor seconds."""
+@dataclass(frozen=True)
+class Hunt:
+    """For a planted bug.
+
+    :ivar found: by which seeds.
+    :ivar broken: what the seeds broke without the bug: faults of the product, or of the simulation.
+    :ivar seconds: of a processor.
+    """
+
+    bug: str
+    found: tuple[Outcome, ...]
+    broken: tuple[Outcome, ...]
+    tried: int
+    seconds: float
+
+    @property
+    def median(self) -> float:
+        """Of the seeds that it takes to meet the bug once."""
+        numbers = [-1, *(outcome.options.seed for outcome in self.found)]
+        return median(after - before for before, after in pairwise(numbers))
+
+
+def hunt(bug: str, seconds_max: float = HUNT_SECONDS, wanted: int = FOUND_ENOUGH) -> Hunt:
+    """Seed by seed, until enough of them have found the bug. One that breaks a rule without the bug has not."""
     tried, took = 0, 0.0
-    while took < HUNT_SECONDS:
+    found: list[Outcome] = []
+    broken: list[Outcome] = []
+    while took < seconds_max and len(found) < wanted:
         outcome, seconds = run_seed(tried, LIKELIER[bug], bug)
         tried, took = tried + 1, took + seconds
         if outcome.rule is not None:
-            return bug, outcome, tried, took
-    return bug, None, tried, took
+            sound, seconds = run_seed(outcome.options.seed, LIKELIER[bug])
+            took += seconds
+            if sound.rule is None:
+                found.append(outcome)
+            else:
+                broken.append(sound)
+    return Hunt(bug, tuple(found), tuple(broken), tried, took)
 
 
 def replay_command(outcome: Outcome, changes: Mapping[str, str] | None = None) -> str:

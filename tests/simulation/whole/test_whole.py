@@ -19,11 +19,12 @@ from tests.lanes import TEST_ALL, TEST_LONG
 from tests.simulation.whole import runner
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
-from tests.simulation.whole.planted import FOUND, LIKELIER
+from tests.simulation.whole.planted import BUGS, FOUND, LIKELIER, TABLE
 from tests.simulation.whole.world import Outcome, World, simulate
 
 ROOT = Path(__file__).parents[3]
-SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "big_share=0.05")
+SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "writes=5", "big_share=0.2")
+"""Big writes are worked on by threads, of which none may be a real one."""
 
 
 NUMBERS = [
@@ -51,13 +52,22 @@ def test_no_seed_breaks_a_rule(numbers: range) -> None:
 
 
 @pytest.mark.lane(TEST_ALL)
-@pytest.mark.parametrize("name", sorted(FOUND))
-def test_a_planted_bug_is_found_by_its_seed_again(name: str) -> None:
-    """A change of the product can move what a seed does: then hunt the bug anew, with ``--planted``."""
-    ((outcome, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], name, jobs=1)
+@pytest.mark.parametrize("name", FOUND)
+def test_a_planted_bug_is_found_by_a_seed_again(name: str) -> None:
+    """A change of the product moves what a seed does, so the next two are tried, too: when none of the three finds it,
+    hunt the bug with ``--planted``."""
+    for seed in range(FOUND[name], FOUND[name] + 3):
+        outcome, _ = runner.run_seed(seed, LIKELIER[name], name)
+        if outcome.rule is not None:
+            break
     assert outcome.rule is not None
-    ((sound, _),) = runner.run_seeds([FOUND[name]], LIKELIER[name], jobs=1)
+    sound, _ = runner.run_seed(seed, LIKELIER[name])
     assert sound.rule is None, runner.describe_failure(sound, LIKELIER[name])
+
+
+def test_the_table_holds_every_planted_bug() -> None:
+    rows = [row.bug for rows in TABLE.values() for row in rows]
+    assert sorted(rows) == sorted(BUGS)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from migrator.supervision import TaskFailures
 from tests.simulation.invariants import Violation as CoreViolation
 from tests.simulation.sightings import Sightings
 from tests.simulation.whole.breach import Violation, check
-from tests.simulation.whole.cells import state_of
 from tests.simulation.whole.claims import Claims, Inside
 from tests.simulation.whole.committed import Committed, GivenUp, Hashed, written
 from tests.simulation.whole.machine import SimulatedMachine
@@ -62,7 +61,6 @@ class Shadow:
     published: Hashed = field(default_factory=Hashed)
     is_replay_due: bool = True
     """At a start and at each change of who leads, as soon as all of the log is applied."""
-    state: str = ""
 
 
 class Watch:
@@ -229,10 +227,7 @@ class Watch:
         if shadow.is_replay_due and not controller.is_ending and core.metadata.is_caught_up:
             shadow.is_replay_due = False
             self._check_image(controller, shadow)
-        state = state_of(controller)
-        if state != shadow.state:
-            shadow.state = state
-            self.world.chaos.changed(controller, state)
+        self.world.chaos.look(controller)
         self.promises.check_vote(controller, shadow)
         if raft.high_watermark != shadow.high_watermark:
             has_failed = controller.is_ending and _was_refused(controller)  # amid a change of its log, perhaps
