@@ -28,11 +28,11 @@ SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "writes=5", "big_
 
 
 NUMBERS = [
-    pytest.param(range(24), id="24 seeds"),
-    pytest.param(range(24, 45), id="21 more seeds", marks=pytest.mark.lane(TEST_ALL)),
+    pytest.param(range(28), id="28 seeds"),
+    pytest.param(range(28, 53), id="25 more seeds", marks=pytest.mark.lane(TEST_ALL)),
     *(
         pytest.param(range(first, last), id=f"seeds {first} to {last - 1}", marks=pytest.mark.lane(TEST_LONG))
-        for first, last in pairwise((45, 1_000, 2_000, 3_000, 4_000, 5_000))
+        for first, last in pairwise((53, *range(100, 5_001, 100)))
     ),
 ]
 
