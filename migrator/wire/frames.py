@@ -355,7 +355,7 @@ async def open_stream(host: str, port: int, max_frame_bytes: int, tls: ssl.SSLCo
 
 
 _ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]")
-_NO_WAY = {errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EAFNOSUPPORT}
+_NO_WAY = frozenset((errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EAFNOSUPPORT))
 """This machine has no way to an address of that kind, IPv6 for one: it says nothing of the peer."""
 
 
