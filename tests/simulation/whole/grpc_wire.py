@@ -136,6 +136,12 @@ class ClientConnection(Frames):
             call.arrived((Status.UNAVAILABLE, "the connection is lost"))
 
 
+def _note_error(connecting: asyncio.Task[Any]) -> None:
+    """Who asked for a connection may have given up before it failed: then it concerns nobody."""
+    if not connecting.cancelled():
+        connecting.exception()
+
+
 class Channel:
     """What the product's stubs ask of a `grpc.aio.Channel`."""
 
@@ -185,6 +191,7 @@ class Channel:
             return self._connection
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(_dial(*self._at, lambda: ClientConnection(self._own)))
+            self._connecting.add_done_callback(_note_error)
         await asyncio.wait([self._connecting])
         error = self._connecting.exception()
         if error is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -10,13 +12,14 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from migrator.node.registration import ControllerRegistrar
 from tests.lanes import TEST_ALL, TEST_LONG
-from tests.simulation.whole import runner
+from tests.simulation.whole import grpc_wire, runner
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
 from tests.simulation.whole.planted import BUGS, FOUND, LIKELIER, TABLE
@@ -138,6 +141,33 @@ def lonely_start(options: Options) -> Outcome:
     stops = world.run_until(lambda: not first.runs, world.now + 7.0)
     rule = None if stops else "who_is_told_to_stop_stops"
     return Outcome(options, rule, "it still asks", world.coverage, world.now, world.fingerprint)
+
+
+def test_a_connection_that_fails_after_its_caller_gave_up_concerns_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was an error that nobody expected, of a controller that had done nothing wrong."""
+    complaints: list[Any] = []
+
+    async def give_up() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        answer = loop.create_future()
+        monkeypatch.setattr(grpc_wire, "_dial", lambda *_: answer_of(answer))
+        channel = grpc_wire.Channel("nowhere", 1, b"", b"")
+        connecting = loop.create_task(channel.connection())
+        await asyncio.sleep(0)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        answer.set_exception(ConnectionRefusedError())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(give_up())
+    gc.collect()
+    assert not complaints
+
+
+async def answer_of(answer: asyncio.Future[Any]) -> Any:
+    return await answer
 
 
 def test_an_idle_controller_wakes_up_for_little() -> None:
