@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable
 from typing import Any
 
-from migrator.errors import InvariantViolation, MigratorError, OperatorError
+from migrator.errors import InvariantViolation, MigratorError, OperatorError, PeerError
+from migrator.raft.transport import TransportError
 from migrator.supervision import OnError, Supervisor, TaskKind
 
 log = logging.getLogger(__name__)
@@ -60,9 +61,10 @@ class StopReason:
         limit.reschedule(asyncio.get_running_loop().time())
 
     def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The event loop's last resort: what this package raised where nobody waits for it stops the process."""
+        """The event loop's last resort: what this package raised where nobody waits for it stops the process. What a
+        peer did is logged only: no peer may end a controller."""
         error = context.get("exception")
-        if isinstance(error, MigratorError):
+        if isinstance(error, MigratorError) and not isinstance(error, PeerError | TransportError):
             self(error)
         else:
             loop.default_exception_handler(context)

@@ -139,9 +139,12 @@ class KafkaConnection:
         self._waiting.append(answer)
         try:
             await self._stream.write(encode_request_header(header) + body)
-        except ConnectionError as error:
-            answer.cancel()
-            raise TransportError(f"the connection broke: {error}", how=Failure.CONNECTION_LOST) from error
+        except BaseException as error:
+            answer.cancel()  # nobody waits for it
+            self._stream.abort()  # a part of the frame may be on its way: the next one would begin in its middle
+            if isinstance(error, ConnectionError):
+                raise TransportError(f"the connection broke: {error}", how=Failure.CONNECTION_LOST) from error
+            raise
         return header, answer
 
     async def _answered(self, header: RequestHeader, answer: asyncio.Future[bytearray]) -> tuple[bytearray, int]:
