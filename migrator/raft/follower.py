@@ -146,7 +146,9 @@ def _poll_observer(quorum: Quorum, follower: Follower) -> int:
         return min(follower.fetch_deadline, ready_at)
     if quorum.now < follower.fetch_deadline and not is_outstanding and ready_at <= quorum.now:
         return min(follower.fetch_deadline, _ask_leader(quorum, follower))
-    return look_for_leader(quorum)
+    deadline = look_for_leader(quorum)
+    # Other voters are asked about their disks: only a fetch shows whether the leader is there again.
+    return min(deadline, _ask_leader(quorum, follower)) if quorum.asks_first else deadline
 
 
 def poll_observer_without_leader(quorum: Quorum, _state: Unattached) -> int:

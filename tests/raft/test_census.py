@@ -124,6 +124,23 @@ def test_a_lost_disk_that_led_is_no_leader_because_others_remember_it(dynamic: b
     assert words(cluster[leader]) == {whole: Word.HAS_LOG, other: Word.EMPTY}
 
 
+def test_a_lost_disk_that_missed_its_leader_fetches_again_when_it_is_there() -> None:
+    """It asks the others about their disks meanwhile. That question told it that the leader answers, and nothing else."""
+    cluster = led(asks_for_pre_votes=True)
+    (leader,) = leaders(cluster)
+    lost = min({1, 2, 3} - {leader})
+    wipe(cluster[lost])
+    while cluster[lost].raft.role is not Role.FOLLOWER:
+        cluster.wait(1)
+    cluster.cut.add(lost)
+    waits(cluster, 5)
+    assert not cluster[lost].raft.status(cluster.now).has_leader
+    assert cluster[lost].disk.must_fetch_first is not None
+    cluster.cut.clear()
+    waits(cluster, 5)
+    assert cluster[lost].log.end_offset() == cluster[leader].log.end_offset()
+
+
 def test_one_lost_disk_comes_back_by_itself() -> None:
     cluster = led()
     (leader,) = leaders(cluster)
