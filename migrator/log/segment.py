@@ -176,7 +176,8 @@ class Segment:
             start = self.position_of(offset)
             stop, next_offset = self._stop_of(start, offset, start + max_bytes, end_offset)
             data = self._read_all(start, stop - start)
-            read_header(data)  # the books know the place, and not that the file still holds what was written
+            if data:
+                read_header(data)  # the books know the place, and not that the file still holds what was written
         except CorruptRecordsError as error:
             raise _changed(self.path, error) from error
         return data, next_offset

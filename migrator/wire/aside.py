@@ -41,6 +41,7 @@ class Lane:
         and work that runs is waited for: until then, what it was given is in memory."""
         future = self._executor.submit(work)
         done = asyncio.wrap_future(future)
+        done.add_done_callback(_is_known)
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -57,6 +58,12 @@ class Lane:
     def close(self) -> None:
         """End the thread, after the work that it has begun; what waits never begins."""
         self._executor.shutdown(cancel_futures=True)
+
+
+def _is_known(done: asyncio.Future[Any]) -> None:
+    """Its error is no news for the event loop's last resort: who waited for it may have been cancelled."""
+    if not done.cancelled():
+        done.exception()
 
 
 class Lanes:

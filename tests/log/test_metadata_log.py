@@ -115,6 +115,7 @@ def test_read_gives_whole_batches_within_the_bounds(tmp_path: Path) -> None:
     assert log.read(3, 2 * size - 1) == batches[1]
     assert log.read(3, 1) == batches[1]
     assert log.read(0, 10_000, up_to=7) == b"".join(batches[:2])
+    assert log.read(6, 10_000, up_to=7) == b"", "the first one reaches beyond it"
     assert log.read(29, 10_000) == batches[9]
     assert log.read(30, 10_000) == b""
     assert b"".join(log.chunks(0, 30, max_bytes=size)) == b"".join(batches)

@@ -11,6 +11,9 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
+import pytest
+
+from migrator.errors import PeerError
 from migrator.observe.logins import LoginBook
 from migrator.wire.aside import Lane
 from migrator.wire.book import Caller, Part, Share, Stage
@@ -159,6 +162,28 @@ async def test_work_whose_caller_has_gone_ends_with_the_slice_that_runs_and_coun
         handler.may_end.set()
         await eventually(lambda: book.held == 0)
         assert handler.parts == ["first"]
+
+
+async def test_an_error_of_work_whose_caller_has_gone_is_no_news_for_the_event_loop() -> None:
+    unheard: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    lane, runs, may_end = Lane("tested"), threading.Event(), threading.Event()
+
+    def work() -> None:
+        runs.set()
+        may_end.wait(PATIENCE_SECONDS)
+        raise PeerError("no token")
+
+    caller = asyncio.create_task(lane.run(work))
+    await eventually(runs.is_set)
+    caller.cancel()
+    asyncio.get_running_loop().call_soon(may_end.set)
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    del caller
+    await asyncio.to_thread(lane.close)
+    gc.collect()
+    assert not unheard
 
 
 async def test_a_small_request_waits_for_no_big_one() -> None:

@@ -226,6 +226,26 @@ def test_client_credentials() -> None:
         login.exchange()
 
 
+def test_a_provider_that_hangs_is_asked_again_after_a_rest() -> None:
+    """All logins of a controller share one thread. The rest began with the question, and ended before that failed."""
+    clock, asked = [NOW], []
+
+    def fetch() -> tuple[str, float]:
+        asked.append(clock[0])
+        clock[0] += 30
+        raise OSError("no answer")
+
+    login = BearerLogin(fetch, {}, lambda: clock[0])
+    for _ in range(3):
+        with pytest.raises(AuthenticationError, match="no answer"):
+            login.exchange()
+    assert asked == [NOW]
+    clock[0] += 5
+    with pytest.raises(AuthenticationError):
+        login.exchange()
+    assert len(asked) == 2
+
+
 def oauth(**keys: str) -> dict[str, str]:
     named = {name.replace("_", "."): text for name, text in keys.items()}
     return {"sasl.enabled.mechanisms": "OAUTHBEARER", **named}

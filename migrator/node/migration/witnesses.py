@@ -87,13 +87,13 @@ class Witnesses:
         if controller.epoch != epoch:
             return
         is_unclean = UncleanElections(image, controller.context()).enabled
-        for broker_id in replaceable(image, is_unclean):
-            if broker_id is None:
-                await give_back()
-            else:
-                sessions.no_grace((broker_id,))
-        self._asks.set()
+        self._asks.set()  # first: the look below may take longer than a session, and undoes what has counted
         try:
+            for broker_id in replaceable(image, is_unclean):
+                if broker_id is None:
+                    await give_back()
+                else:
+                    sessions.no_grace((broker_id,))
             await asyncio.sleep(GRACE_MS / 1000)
         finally:
             self._asks.clear()

@@ -89,7 +89,7 @@ class BearerLogin:
             self._token, self._expires_at = self._fetch()
             self._renew_at = now + RENEW_AT * (self._expires_at - now)
         except (OSError, ValueError) as error:
-            self._why, self._retry_at = str(error), now + RETRY_SECONDS
+            self._why, self._retry_at = str(error), self._wall() + RETRY_SECONDS  # to fail may have taken long
 
 
 def unsecured(options: Mapping[str, str]) -> Fetch:

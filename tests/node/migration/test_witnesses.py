@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -112,6 +113,22 @@ async def test_a_broker_that_answers_is_fenced_when_it_dies(tmp_path: Path) -> N
         assert not is_fenced(node)
         await broker.die()
         await until(lambda: is_fenced(node), "it is fenced")
+
+
+async def test_answers_count_before_all_topics_were_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 2,000,000 partitions and a busy loop the look took longer than a session: brokers that lived were fenced."""
+    broker = Broker()
+    await broker.start()
+    async with leading(tmp_path, broker) as (node, witnesses):
+        await until(lambda: beats(node) and broker.is_connected, "the connection is there")
+        witnesses.lost_leadership(node.controller.check_active())
+        await until(lambda: beats(node) and not witnesses._asks.is_set(), "no answer counts")
+        await beat_for(node, 5 * SESSION_MS // 2)
+        monkeypatch.setattr(module, "replaceable", lambda *_: itertools.repeat(None))
+        take_over(node, witnesses)
+        await until(lambda: is_graced(node) or is_fenced(node), "the session is over")
+        assert not is_fenced(node)
+    await broker.die()
 
 
 async def test_a_process_that_takes_the_place_of_a_broker_is_no_proof(
