@@ -92,7 +92,8 @@ def _value(key: Key, raw: dict[str, str], explicit: dict[str, str], source: str)
     except ValueError as error:
         where = f"{source}: {key.name}"
         if raw[name] != text:  # it may be a secret, under the wrong key
-            what, remedy = f"the value that {raw[name]} stands for is no {key.kind}", "Correct the placeholder"
+            what = f"the value that {raw[name]} stands for cannot be used; expected: {key.kind} {key.valid}".rstrip()
+            remedy = "Correct the placeholder, or the value behind it"
             raise OperatorError(what, where=where, remedy=remedy) from None
         shown = "" if key.kind == "password" else f" (value {text!r})"
         remedy = f"Kafka's default is {key.default!r}" if key.default else f"Set a {key.kind}"

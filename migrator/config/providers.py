@@ -28,8 +28,9 @@ PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 Lookup = Callable[[str, str, str], str]
 """(path, key, where the placeholder stands) -> value."""
 _WORDS_OF_KAFKA = frozenset(
-    word for key in KEYS.values() for word in words_of(f"{key.name} {key.kind} {key.default} {key.valid}")
+    word for key in KEYS.values() for word in words_of(f"{key.name} {key.kind} {key.default} {key.valid} User")
 )
+"""With the type of all principals, User:name."""
 JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
@@ -62,7 +63,11 @@ def resolve_placeholders(raw: dict[str, str], where: str, keys: Collection[str] 
         return found
 
     def resolved(key: str) -> str:
-        return PLACEHOLDER.sub(partial(replace, by_entry=not is_sensitive(kind_of(key))), raw[key])
+        by_entry = not is_sensitive(kind_of(key))
+        text = PLACEHOLDER.sub(partial(replace, by_entry=by_entry), raw[key])
+        if text != raw[key]:  # a word of which only a part was looked up, too
+            remember(text, raw[key], public, by_entry=by_entry)
+        return text
 
     return {key: resolved(key) for key in (raw if keys is None else keys)}
 

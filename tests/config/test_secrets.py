@@ -14,6 +14,7 @@ from migrator.config.key_uses import ACTED_UPON
 from migrator.config.keys import KEYS
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
+from migrator.looked_up import without_looked_up
 from migrator.observe.logs import TextFormatter
 from migrator.parts.certificates import Authority
 from migrator.wire.listener_settings import broker_security, controller_security
@@ -190,10 +191,12 @@ def test_no_key_shows_what_its_placeholder_stands_for(tmp_path: Path) -> None:
     secret.write_text("".join(f"{number}={text}\n" for number, text in enumerate(WRONG)))
     named = set()
     for number, key in enumerate(sorted(ACTED_UPON)):
-        for form in {0, number % len(WRONG)}:
-            keys = MIGRATING | OF_FILES | {key: f"${{p:{secret}:{form}}}"}
+        placeholders = {f"${{p:{secret}:{form}}}" for form in (0, number % len(WRONG))}
+        for text in {*placeholders, f"x{min(placeholders)}y"}:
+            keys = MIGRATING | OF_FILES | {key: text}
             shown = shown_of(write(tmp_path, keys))
             assert MARK.lower() not in shown.lower(), (key, shown)
             if f"${{p:{secret}:" in shown:
                 named.add(key)
     assert {"listeners", "super.users", "controller.quorum.voters", "log.dirs", "ssl.keystore.type"} <= named
+    assert without_looked_up("Run it as a user of its own") == "Run it as a user of its own"
