@@ -142,7 +142,7 @@ class Download:
 @dataclass(slots=True)
 class Follower:
     """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it.
-    ``is_doubted``: since it heard from the leader last, this node has asked for pre-votes after a fetch time-out.
+    ``is_doubted``: since it heard from the leader last, this node has asked for pre-votes after a time-out.
     ``refusals`` counts how often in a row our log did not take what was fetched for ``refused_end``."""
 
     role: ClassVar[Role] = Role.FOLLOWER

@@ -63,7 +63,11 @@ def new_quorum_has_lost_nothing(committed_at_boot: int) -> bool:
 def leader_is_missed_for_a_reason(is_over: bool, is_evident: bool) -> bool:
     """A follower asks for an election, or promises its vote for one, only if its leader has ended its epoch or has not
     answered for a fetch time-out, or if since the leader's last answer an established connection to it broke and new
-    ones were refused twice. So a leader that a majority follows is not unseated by an early election."""
+    ones were refused twice. So a leader that a majority follows is not unseated by an early election.
+
+    A process that began as no follower has had no answer: its log may not name the leader as a voter. When the others
+    refuse its own question, it follows the leader that its disk names, by hearsay, and keeps nobody from its vote
+    before that one answers, as when it was unattached."""
     return is_over or is_evident
 
 

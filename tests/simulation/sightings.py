@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,8 @@ class Sightings:
     def __init__(self, fetch_timeout_ms: int, now: int, count: Callable[[str], None]) -> None:
         self._timeout_ms = fetch_timeout_ms
         self._count = count
-        self._now = self._heard_at = now
+        self._now = now
+        self._heard_at: float = now
         self._leader: tuple[int, int | None] = (-1, None)
         self._role = Role.UNATTACHED
         self._is_early = False
@@ -48,6 +50,8 @@ class Sightings:
         self._now = max(self._now, now)
         if self._leader[0] < 0:
             self._leader = raft.epoch, raft.leader_id  # as it was at boot
+            if raft.role is not Role.FOLLOWER:
+                self._heard_at = -math.inf  # it may know the leader's name from its disk, but waits for nobody
         elif self._leader != (raft.epoch, raft.leader_id):
             self._begin((raft.epoch, raft.leader_id))
         self._role = raft.role
@@ -81,6 +85,8 @@ class Sightings:
         role = effect.role
         if role is Role.FOLLOWER and self._leader != (effect.epoch, effect.leader_id):
             self._begin((effect.epoch, effect.leader_id))
+        elif role is Role.FOLLOWER and self._role is Role.UNATTACHED:
+            self._heard_at = self._now  # somebody names the leader that it knew: now it waits for that one
         if self._role is Role.FOLLOWER and role in {Role.PROSPECTIVE, Role.CANDIDATE}:
             self._is_early = self._misses_leader()
             if self._is_early:
