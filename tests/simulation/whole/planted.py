@@ -41,7 +41,7 @@ TABLE = {
         Row(
             "batch_is_encoded_for_an_offset_that_a_voter_change_takes",
             "KAFKA-17304: the offset of a record is guessed",
-            0,
+            5,
         ),
         Row(
             "mark_of_an_empty_disk_is_forgotten_at_the_second_start", "ZOOKEEPER-2325: a server without data takes part"
@@ -98,7 +98,7 @@ TABLE = {
         Row("image_of_one_controller_is_wrong", "etcd's data inconsistency of 3.5 (2022)", 0),
         Row("image_is_changed_in_place", "no report is known", 0),
         Row("boot_forgets_the_last_batch", "KAFKA-14857", 4),
-        Row("leader_of_an_older_epoch_is_told", "KAFKA-9212: a stale epoch is told", 3),
+        Row("leader_of_an_older_epoch_is_told", "KAFKA-9212: a stale epoch is told", 9),
         Row("high_watermark_that_is_told_is_the_logs_end", "Elasticsearch 20031", 0),
         Row("validation_writes", "what this program had", 0),
     ),
