@@ -24,7 +24,7 @@ INTRODUCTION = """\
 cannot be used, `migrator` ends with exit code 2, and its message names file, key, value and remedy. Placeholders of
 `FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider` are resolved, within `allowed.paths` and
 `allowlist.pattern` if those are set; messages and logs show the placeholder instead of the value,
-except values of three characters, numbers of five digits, and words that stand in the file or in Kafka's own keys.
+except values of up to three characters, numbers of up to five digits, and words of this file or of Kafka's own keys.
 Keys for one listener (`listener.name.<listener>.[<mechanism>.]<key>`) work as in Kafka; a key for a listener
 that `listener.security.protocol.map` does not name is refused.
 

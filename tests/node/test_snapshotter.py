@@ -15,7 +15,8 @@ from migrator.image.replay import replay_snapshot
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import SnapshotStore, SnapshotWriter, iter_snapshot
-from migrator.node.core import OpenedDirectory
+from migrator.node.core import NodeCore, OpenedDirectory
+from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import DelegationTokenRecord, FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED
 from migrator.turns import TURN_BYTES
@@ -25,15 +26,22 @@ from tests.node.support.cluster import Cluster, running, until
 from tests.node.test_core import write
 
 
+async def write_snapshots(leader: NodeCore, many: int) -> list[EpochOffset]:
+    """Each has one change more than the one before."""
+    written = []
+    for number in range(many):
+        await write(leader, "counter", str(number))
+        image = leader.metadata.snapshot_image
+        assert image is not None
+        written.append(await leader.snapshotter.write(image))
+    return written
+
+
 async def test_the_log_is_kept_for_who_needs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running(tmp_path, 1, **{"metadata.max.retention.ms": "1"}) as cluster:
         leader = await cluster.leader()
         snapshotter, log = leader.snapshotter, leader.storage.log
-        for number in range(2):
-            await write(leader, "counter", str(number))
-            image = leader.metadata.snapshot_image
-            assert image is not None
-            newest = await snapshotter.write(image)
+        newest = (await write_snapshots(leader, 2))[-1]
         await until(lambda: log.is_due(snapshotter._retention, wall_ms()), "the first snapshot is old enough")
         needed, asked = newest.offset - 1, []
 
@@ -58,11 +66,7 @@ async def test_old_snapshots_go_one_in_each_turn(tmp_path: Path) -> None:
     async with running(tmp_path, 1, **{"metadata.max.retention.ms": "1"}) as cluster:
         leader = await cluster.leader()
         snapshotter, log = leader.snapshotter, leader.storage.log
-        for number in range(4):
-            await write(leader, "counter", str(number))
-            image = leader.metadata.snapshot_image
-            assert image is not None
-            await snapshotter.write(image)
+        await write_snapshots(leader, 4)
         last_to_go = log.store.last_contained_log_timestamp_ms(log.snapshots()[-2])
         await until(lambda: wall_ms() > last_to_go + 1, "all but the newest are old enough")
         seen, cleaning = [4], asyncio.create_task(snapshotter._clean())
