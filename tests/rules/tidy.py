@@ -11,7 +11,7 @@ from tests.rules.sources import ROOT, Source, below
 
 THIS = "tests/rules/tidy.py"
 LINES_MAX = 500
-PROGRAMS = {"bench", "costs", "simulation", "hostile", "golden", "model", "scenarios", "rules"}
+PROGRAMS = {"bench", "costs", "simulation", "hostile", "golden", "model", "scenarios", "rules", "kit"}
 """Folders of tests/ that are programs, models or tables rather than tests."""
 CLUSTERS = re.compile(r"\b(?:KafkaCluster|\w*LightCluster|StockQuorumCluster|cluster_in|rehearse_and_migrate)\(")
 GENERATED = {"migrator/config/kafka_keys.py"}

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from migrator.drill.kafka.activity import Activity
@@ -103,11 +103,6 @@ class Admin:
             return False  # the only broker knows of no broker: no controller has told it yet
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
         return all(part.leader >= 0 and len(part.isrs) == len(part.replicas) for part in partitions)
-
-    def topic_config(self, name: str, key: str) -> str:
-        """One value of a topic's configuration, as a broker has it."""
-        answer = self.wait(self.client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]))
-        return str(next(iter(answer.values()))[key].value)
 
     @staticmethod
     def wait(futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
 from migrator.config.keys import FLAG
-from migrator.config.property_edits import file_of
 from migrator.drill.cluster import (
     CLUSTER_ID,
     ENCODER_SECRET,
@@ -22,16 +19,13 @@ from migrator.drill.cluster import (
     ControllerProcess,
     controller_properties,
     find_by,
-    leader_among,
     migration_properties,
-    statuses_of,
     voters,
     zookeeper_client,
 )
 from migrator.drill.security.protection import IN_CLEAR, BrokerPorts, InClear
 from migrator.drill.shape import Shape
 from migrator.errors import OperatorError
-from migrator.observe.status import Status
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka, StockNode, start_together
 from migrator.parts.processes import free_port
@@ -191,14 +185,6 @@ class KafkaCluster:
         for broker in self.without_alter_partition():
             self.restart_as_it_is(broker)
 
-    def kill_leader(self) -> None:
-        """SIGKILL for the controller that leads; it comes back when another one leads."""
-        controller = self.leading()
-        controller.kill()
-        until("another controller leads", lambda: self.leader() is not None)
-        controller.start()
-        until("the controller is back", partial(self._is_back, controller.node_id))
-
     def _until_forgotten(self, broker: int) -> None:
         """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
         with zookeeper_client(self._security.session(self._zookeeper or "")) as client:
@@ -227,30 +213,6 @@ class KafkaCluster:
         self.stop_controllers()
         start_together(self.stock_controllers())
 
-    def quotas(self, *arguments: str) -> str:
-        """``kafka-configs``, with which quotas of clients are set and shown."""
-        return self.kafka.configs("--bootstrap-server", self.bootstrap, *arguments, directory=self.directory)
-
-    def statuses(self) -> dict[int, Status]:
-        """By node id, of our controllers that answer."""
-        return asyncio.run(statuses_of(self.controllers))
-
-    def leader(self) -> Status | None:
-        """What the leader says, when there is one."""
-        return leader_among(self.statuses().values())
-
-    def leading(self) -> ControllerProcess:
-        """The controller that leads, once one does and says so in time: it may be busy."""
-        found: list[Status] = []
-
-        def leads() -> bool:
-            leader = self.leader()
-            found.extend([] if leader is None else [leader])
-            return bool(found)
-
-        until("a controller leads", leads)
-        return next(each for each in self.controllers if each.node_id == found[0].node_id)
-
     def close(self) -> None:
         """End everything, at once: what had to end in good order did so before."""
         for node in (*self.brokers.values(), *self._stock_controllers):
@@ -263,9 +225,6 @@ class KafkaCluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _is_back(self, node_id: int) -> bool:
-        return node_id in self.statuses() and self.leader() is not None
 
     def properties_of(self, broker: int, mode: KafkaBrokerMode) -> dict[str, str]:
         """What a broker's property file says in that mode."""
@@ -302,13 +261,6 @@ class KafkaCluster:
             "inter.broker.protocol.version": self._release_version,
             FLAG: str(mode is KafkaBrokerMode.MIGRATING).lower(),
         }
-
-    def write_properties(self, mode: KafkaBrokerMode) -> list[Path]:
-        """Files with what the brokers' property files say in that mode, beside those that they run with."""
-        files = [self.directory / f"broker-{broker}.{mode.value}.properties" for broker in self.brokers]
-        for broker, file in zip(self.brokers, files, strict=True):
-            file.write_text(file_of(self.properties_of(broker, mode)))
-        return files
 
     def _controller_properties(self, node: int, ports: Mapping[int, int]) -> dict[str, str]:
         migration = {} if self._zookeeper is None else migration_properties(self._zookeeper)

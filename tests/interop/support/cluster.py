@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from migrator.config.property_edits import file_of
+from migrator.drill.cluster import ControllerProcess, leader_among, statuses_of
 from migrator.drill.kafka import clients, cluster
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
-from migrator.observe.status import BrokerState
+from migrator.observe.status import BrokerState, Status
 
 
 class KafkaCluster(cluster.KafkaCluster):
@@ -78,6 +82,48 @@ class KafkaCluster(cluster.KafkaCluster):
         brokers = () if leader is None else leader.brokers
         return {each.broker_id: each.in_zookeeper_mode for each in brokers if each.state is BrokerState.RUNNING}
 
+    def statuses(self) -> dict[int, Status]:
+        """By node id, of our controllers that answer."""
+        return asyncio.run(statuses_of(self.controllers))
+
+    def leader(self) -> Status | None:
+        """What the leader says, when there is one."""
+        return leader_among(self.statuses().values())
+
+    def leading(self) -> ControllerProcess:
+        """The controller that leads, once one does and says so in time: it may be busy."""
+        found: list[Status] = []
+
+        def leads() -> bool:
+            leader = self.leader()
+            found.extend([] if leader is None else [leader])
+            return bool(found)
+
+        until("a controller leads", leads)
+        return next(each for each in self.controllers if each.node_id == found[0].node_id)
+
+    def kill_leader(self) -> None:
+        """SIGKILL for the controller that leads; it comes back when another one leads."""
+        controller = self.leading()
+        controller.kill()
+        until("another controller leads", lambda: self.leader() is not None)
+        controller.start()
+        until("the controller is back", partial(self._is_back, controller.node_id))
+
+    def _is_back(self, node_id: int) -> bool:
+        return node_id in self.statuses() and self.leader() is not None
+
+    def quotas(self, *arguments: str) -> str:
+        """``kafka-configs``, with which quotas of clients are set and shown."""
+        return self.kafka.configs("--bootstrap-server", self.bootstrap, *arguments, directory=self.directory)
+
+    def write_properties(self, mode: KafkaBrokerMode) -> list[Path]:
+        """Files with what the brokers' property files say in that mode, beside those that they run with."""
+        files = [self.directory / f"broker-{broker}.{mode.value}.properties" for broker in self.brokers]
+        for broker, file in zip(self.brokers, files, strict=True):
+            file.write_text(file_of(self.properties_of(broker, mode)))
+        return files
+
 
 class Admin(clients.Admin):
     """See its base."""
@@ -92,3 +138,8 @@ class Admin(clients.Admin):
         change = ConfigEntry(key, text, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(kind, name, incremental_configs=[change])
         self.wait(self.client.incremental_alter_configs([resource]))
+
+    def topic_config(self, name: str, key: str) -> str:
+        """One value of a topic's configuration, as a broker has it."""
+        answer = self.wait(self.client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]))
+        return str(next(iter(answer.values()))[key].value)

@@ -41,7 +41,7 @@ from migrator.zookeeper.znodes.partition_state import PartitionState, encode_par
 from migrator.zookeeper.znodes.topics import TopicAssignment, encode_topic
 from tests.patience import PATIENCE_SECONDS
 
-LIGHT = "migrator.drill.light.property_file"
+LIGHT = "tests.kit.light_broker"
 REPLICAS, MIN_ISR = 3, 2
 TOPIC = "orders"
 

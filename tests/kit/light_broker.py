@@ -1,6 +1,6 @@
 """A light broker as a process of its own, from Kafka's property file, as a service manager starts real ones.
 
-python -m migrator.drill.light.property_file server.properties
+python -m tests.kit.light_broker server.properties
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from kazoo.client import KazooClient
 from migrator.config.load import typed_settings
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.light.broker import LightBrokerMode
-from migrator.drill.light.property_file import mode_of, options_of
 from migrator.errors import OperatorError
 from migrator.log.meta_properties import MetaProperties, write_meta_properties
 from migrator.parts.processes import ChildProcess, free_port
@@ -21,6 +20,7 @@ from migrator.rollout.plan.modes import watched_keys
 from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes, PartitionList
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
+from tests.kit.light_broker import mode_of, options_of
 
 SECRET = "s3cr3t-of-the-broker"
 
@@ -80,7 +80,7 @@ def test_it_tells_what_it_has_read_and_how_partitions_are(
     }
     eyes = BrokerEyes(typed_settings(keys, "access"), watched=watched_keys({}))
     ends = (Endpoint("PLAINTEXT", "127.0.0.1", port, 0),)
-    command = [sys.executable, "-m", "migrator.drill.light.property_file", str(file)]
+    command = [sys.executable, "-m", "tests.kit.light_broker", str(file)]
     with ChildProcess("broker", command, output=tmp_path / "output") as process:
         process.wait_until(
             lambda: zookeeper_client.get_children(paths.BROKER_IDS) == ["7"], "it is registered", timeout_seconds=60
