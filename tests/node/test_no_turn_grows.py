@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -19,6 +20,7 @@ FACTOR = 5
 nodes: 3.6 times as many lines were seen. A loop over all grows `TIMES` times."""
 
 
+@cache
 def most_lines(topics: int, *options: str) -> Most:
     """What the program says of a cluster of so many topics, and as many configurations, entries, tokens, ..."""
     command = (sys.executable, "-m", "tests.node.support.lifetime", str(topics), *options)
