@@ -34,6 +34,7 @@ from tests.rehearse.support.cluster import IMPATIENT_MS, NODE_ID, everything, ma
 READ_ONLY = [make_acl("world", "anyone", read=True)]
 
 
+@pytest.mark.lane("test-all")
 async def test_a_cluster_that_may_only_be_read_is_rehearsed_and_stays_as_it_was(
     new_cluster: MakeCluster, kafka_391: StockKafka, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from tests.rollout.support.runs import Operator
 Way = Callable[[Operator], Ending]
 Blinds = Callable[[Observation], Observation]
 GONE = "broker-4"
+MORE = pytest.mark.lane("test-all")
 
 
 @pytest.fixture(autouse=True)
@@ -108,18 +109,18 @@ def without_a_broker(operator: Operator) -> None:
     "blinds",
     [
         nobody_answers,
-        pytest.param(zookeeper_is_away, marks=pytest.mark.lane("test-all")),
-        pytest.param(no_controller_answers, marks=pytest.mark.lane("test-all")),
+        pytest.param(zookeeper_is_away, marks=MORE),
+        pytest.param(no_controller_answers, marks=MORE),
     ],
 )
 @pytest.mark.parametrize(
     ("stands", "way"),
     [
-        (begins, forward),
+        pytest.param(begins, forward, marks=MORE),
         (in_kraft, back),
-        (in_kraft_with_a_lost_journal, forward),
+        pytest.param(in_kraft_with_a_lost_journal, forward, marks=MORE),
         (without_a_broker, forward),
-        (without_a_broker, back),
+        pytest.param(without_a_broker, back, marks=MORE),
     ],
 )
 def test_a_look_at_which_somebody_does_not_answer(

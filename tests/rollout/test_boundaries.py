@@ -59,11 +59,15 @@ def killed_everywhere(clean: Operator, way: Way, tmp_path: Path) -> int:
     return len(left)
 
 
-STOPS = pytest.mark.parametrize("stops", [True, False], ids=["stop and start", "restart in one command"])
+BEFORE_KRAFT = (Phase.START, Phase.MIGRATE, Phase.COPY)
+MORE = pytest.mark.lane("test-all")
+STOPS = pytest.mark.parametrize(
+    "stops", [pytest.param(True, id="stop and start", marks=MORE), pytest.param(False, id="restart in one command")]
+)
 
 
 @STOPS
-@pytest.mark.parametrize("way", [forward, pytest.param(with_canary, marks=pytest.mark.lane("test-all"))])
+@pytest.mark.parametrize("way", [forward, pytest.param(with_canary, marks=MORE)])
 def test_killed_at_every_boundary(tmp_path: Path, way: Way, *, stops: bool) -> None:
     (tmp_path / "clean").mkdir()
     clean = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "clean")
@@ -71,7 +75,7 @@ def test_killed_at_every_boundary(tmp_path: Path, way: Way, *, stops: bool) -> N
 
 
 @STOPS
-@pytest.mark.parametrize("reached", [Phase.START, Phase.MIGRATE, Phase.COPY, Phase.KRAFT])
+@pytest.mark.parametrize("reached", [*(pytest.param(phase, marks=MORE) for phase in BEFORE_KRAFT), Phase.KRAFT])
 def test_killed_at_every_boundary_of_the_way_back(tmp_path: Path, reached: Phase, *, stops: bool) -> None:
     (tmp_path / "clean").mkdir()
     clean = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "clean")
@@ -79,6 +83,7 @@ def test_killed_at_every_boundary_of_the_way_back(tmp_path: Path, reached: Phase
     assert killed_everywhere(clean, back, tmp_path) > 50
 
 
+@MORE
 def test_rolled_back_from_every_boundary(tmp_path: Path) -> None:
     """Until the end of the migration; then a second rollout succeeds."""
     (tmp_path / "clean").mkdir()
@@ -99,6 +104,7 @@ def test_rolled_back_from_every_boundary(tmp_path: Path) -> None:
         assert not operator.cluster.violations, where
 
 
+@MORE
 def test_killed_at_every_boundary_with_stock_controllers_and_racks(tmp_path: Path) -> None:
     (tmp_path / "clean").mkdir()
     inventory = model_inventory(brokers=6, racks=3, roll="rack", kind="stock", handover=False)

@@ -79,6 +79,7 @@ def goes_back_too_late(operator: Operator, number: int) -> None:
     assert operator.clock.now_ms - begun < operator.cluster.inventory.times.gate * 1000, "nobody waits for it"
 
 
+@pytest.mark.lane("test-all")
 def test_the_migration_ends_at_each_boundary_of_the_beginning(operator: Operator, tmp_path: Path) -> None:
     clean = operator.copy(tmp_path / "clean")
     assert clean.apply() is Ending.COMPLETE

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
-from tests.lanes import seeds
+from tests.lanes import TEST_ALL, seeds
 from tests.simulation import planted, runner
 from tests.simulation.__main__ import main
 from tests.simulation.options import expand
@@ -31,6 +31,7 @@ def test_no_seed_breaks_a_rule(numbers: range) -> None:
     print(runner.describe_coverage(coverage))  # noqa: T201 - shown with -rP
 
 
+@pytest.mark.lane(TEST_ALL)
 def test_every_planted_bug_is_found() -> None:
     with multiprocessing.get_context("spawn").Pool() as pool:
         catches = pool.map(planted.hunt, planted.BUGS, chunksize=1)
