@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +23,7 @@ from migrator.wire.jks import ENTRIES_MAX, MAGIC, JksError, WrongPasswordError, 
 from migrator.wire.listener_keys import ListenerKeys
 from migrator.wire.stores import read_store
 from migrator.wire.tls import CHECK_SECONDS, TlsStores
+from tests.wire.support.keytool import keytool as run_keytool
 
 STORE, OWN = "store-pencil", "key-Bücher"
 KEY, TRUST = "ssl.keystore.location", "ssl.truststore.location"
@@ -32,8 +32,8 @@ KEY, TRUST = "ssl.keystore.location", "ssl.truststore.location"
 def keytool(path: Path, *arguments: str) -> None:
     """With the password in the environment, as it may hold more than ASCII."""
     environment = {**os.environ, "STORE": STORE, "OWN": OWN, "LC_ALL": "C.UTF-8"}
-    command = ["keytool", *arguments, "-storetype", "JKS", "-keystore", str(path), "-storepass:env", "STORE"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120, env=environment)
+    at = ("-storetype", "JKS", "-keystore", str(path), "-storepass:env", "STORE")
+    run_keytool(*arguments, *at, environment=environment)
 
 
 def new_key(path: Path, alias: str = "own", *, name: str = "controller-1", variable: str = "OWN") -> None:

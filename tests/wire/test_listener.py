@@ -407,9 +407,11 @@ async def test_close_lets_a_running_request_be_answered_and_hangs_up_on_the_idle
 
 
 async def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> None:
-    async with serving(limits=ListenerLimits(max_idle_ms=50)) as (_, _, port), client_of(port) as client:
+    async with serving() as (listener, _, port), client_of(port) as client:
         for _ in range(3):
             assert (await client.request(heartbeat(3), 10)).is_fenced is True
+            for connection in listener._connections.values():
+                connection.stream.close()
             assert client.connection is not None
             await asyncio.wait_for(client.connection.closed(), PATIENCE_SECONDS)
 

@@ -20,6 +20,7 @@ from migrator.wire.pkcs12_marks import MarksError, marked_certificates
 from migrator.wire.security import listener_security
 from migrator.wire.stores import read_store
 from migrator.zookeeper.session import options_from
+from tests.wire.support.keytool import keytool as run_keytool
 from tests.zookeeper.test_session import settings
 
 PASSWORD = "pencil"
@@ -31,8 +32,8 @@ class JavaStores(NamedTuple):
     trust: Path
 
 
-def keytool(*arguments: str) -> None:
-    subprocess.run(["keytool", *arguments, "-storepass", PASSWORD], check=True, capture_output=True, timeout=120)
+def keytool(*arguments: str) -> str:
+    return run_keytool(*arguments, "-storepass", PASSWORD)
 
 
 @pytest.fixture(scope="module", params=["PKCS12", "JKS"])
@@ -193,8 +194,7 @@ def test_what_openssl_exports_is_trusted_by_java_only_with_its_mark(protection: 
 
 def java_trusts(store: Path) -> int:
     """How many certificates the real Java trusts in a store: entries of either kind."""
-    command = ["keytool", "-list", "-storetype", "PKCS12", "-keystore", str(store), "-storepass", PASSWORD]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    said = keytool("-list", "-storetype", "PKCS12", "-keystore", str(store))
     return said.count("trustedCertEntry") + said.count("PrivateKeyEntry")
 
 
