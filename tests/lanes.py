@@ -61,10 +61,10 @@ PLACES = {
     "tests/verify/": Place(TEST, SPARK),
 }
 """Where clusters and JVMs are started. The longest path that a test's name begins with counts."""
-MORE = 20
-"""So many times the examples of the short lanes are tried in the long one."""
+EXAMPLES = {TEST: 0.25, TEST_LONG: 20.0}
+"""By lane, so many times the examples that a test asks for are tried."""
 
-_long = False
+_times = 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,9 +74,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _long  # noqa: PLW0603 - tests ask for it while they are imported, and are handed no configuration there
+    global _times  # noqa: PLW0603 - tests ask for it while they are imported, and are handed no configuration there
     config.addinivalue_line("markers", "lane(name): the lane of this test, one of " + ", ".join(LANES))
-    _long = config.getoption("lane") == TEST_LONG
+    _times = EXAMPLES.get(config.getoption("lane"), 1.0)
     hypothesis.settings.register_profile(
         "lanes",
         max_examples=examples(100),
@@ -87,8 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def examples(count: int) -> int:
-    """How many examples hypothesis shall try: ``count``, and more in the long lane."""
-    return count * MORE if _long else count
+    """How many examples hypothesis shall try: ``count``, fewer in `TEST` and more in the long lane."""
+    return round(count * _times)
 
 
 def seeds(few: int, many: int) -> list[ParameterSet]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import results
+from tests import lanes, results
 from tests.lanes import (
     BESIDE,
     CLUSTERS,
@@ -16,6 +16,7 @@ from tests.lanes import (
     SPARK,
     TEST,
     TEST_ALL,
+    TEST_LONG,
     UNITS,
     Place,
     examples,
@@ -91,7 +92,15 @@ def test_no_cluster_of_kafka_runs_beside_the_clusters() -> None:
 def test_the_long_lane_has_other_seeds() -> None:
     few, more = (case.values[0] for case in seeds(10, 100))
     assert (list(few), more) == ([*range(10)], range(10, 110))  # type: ignore[call-overload]
-    assert examples(7) == 7
+
+
+@pytest.mark.lane("test")
+@pytest.mark.parametrize(("lane", "tried"), [(TEST, 2), (TEST_ALL, 8), (TEST_LONG, 160), (None, 8)])
+def test_property_tests_try_few_examples_in_the_short_lane(
+    lane: str | None, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "_times", lanes.EXAMPLES.get(lane or "", 1.0))
+    assert examples(8) == tried
 
 
 @pytest.mark.lane("test")

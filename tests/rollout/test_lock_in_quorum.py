@@ -103,6 +103,7 @@ async def test_of_many_contenders_one_gets_it(tmp_path: Path) -> None:
         await locks[winner].check(f"rollout-{winner}")
 
 
+@pytest.mark.lane("test-all")
 async def test_by_a_command_on_the_leaders_host(tmp_path: Path) -> None:
     async with served(tmp_path, 1, 1) as cluster:
         hosts = Hosts(cluster, tmp_path)

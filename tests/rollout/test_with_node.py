@@ -307,6 +307,7 @@ def test_with_the_first_command_of_the_next_rollout_it_is_formatted_as_the_other
     assert not operator.cluster.violations
 
 
+@pytest.mark.lane("test-all")
 def test_killed_at_each_boundary_of_such_a_return(tmp_path: Path) -> None:
     operator = operator_at(tmp_path / "state")
     rolled_back_without(operator, CONTROLLER)

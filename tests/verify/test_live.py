@@ -43,7 +43,7 @@ def changes(workload: LightWorkload) -> int:
     return sum(workload.acknowledged.values())
 
 
-@pytest.mark.lane("test")
+@pytest.mark.lane("test-all")
 async def test_no_false_alarm_while_everything_changes_and_a_planted_difference_is_found(
     spark: SparkSession, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_stock_migration_of_every_family_is_equal(compare: Compare) -> None:
     assert all(counts.zookeeper > 0 and counts.kraft > 0 for counts in comparison.kinds.values()), comparison.kinds
 
 
+@pytest.mark.lane("test-all")
 def test_a_verdict_names_the_cluster_and_whose_controllers_write(
     spark: SparkSession, zookeeper_client: KazooClient, metadata: Path, config: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_damaged_log_is_no_verdict(compare: Compare, metadata: Path) -> None:
         compare()
 
 
+@pytest.mark.lane("test-all")
 def test_a_znode_that_does_not_decode_is_no_verdict(compare: Compare, zookeeper_client: KazooClient) -> None:
     path = next(znode.path for znode in AFTER if znode.path.endswith("/state"))
     zookeeper_client.set(path, b"{")

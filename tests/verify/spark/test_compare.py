@@ -35,6 +35,7 @@ def compared(spark: SparkSession, zookeeper: list[Row], kraft: list[Row]) -> Com
     return compare(frame(spark, zookeeper), frame(spark, kraft))
 
 
+@pytest.mark.lane("test-all")
 def test_equal_sides_have_no_difference_in_whatever_order(spark: SparkSession) -> None:
     shuffled = ROWS[:]
     Random(1).shuffle(shuffled)
@@ -46,6 +47,7 @@ def test_equal_sides_have_no_difference_in_whatever_order(spark: SparkSession) -
     }
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_single_difference_of_each_kind_and_direction_is_found(spark: SparkSession, kind: str) -> None:
     index = next(i for i, row in enumerate(ROWS) if row[0] == kind)
