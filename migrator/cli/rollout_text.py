@@ -14,7 +14,7 @@ from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import durations_of, forecast_of, line_of, of_last, without_controller
 from migrator.rollout.plan.plan import plan
-from migrator.rollout.plan.steps import TEXTS, Act, Direction, Phase, why_of
+from migrator.rollout.plan.steps import Act, Direction, Phase
 from migrator.rollout.ports import LockHolder
 from migrator.rollout.site import Site
 from migrator.rollout.world import World
@@ -105,13 +105,13 @@ def way_back(shown: Sequence[StepPreview]) -> Iterator[str]:
 
 
 def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
-    step, text = one.step, TEXTS[one.step.phase]
+    step = one.step
     started = step.successor or step.node
     where = "" if step.node is None else f" (node {step.node.node_id} on {step.node.host})"
     yield f"{number:>3} {step.name}{where}: {one.state.value}"
     if one.state in (StepState.DONE, StepState.NOT_NEEDED):
         return
-    yield f"      why: {why_of(step)}"
+    yield f"      why: {step.rules.why}"
     for line in asked(step.before):
         yield f"      before: {line}"
     names = {
@@ -132,7 +132,7 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
             yield from (f"        {line}" for line in one.changes)
     for line in asked(step.after):
         yield f"      after: {line}"
-    yield f"      undo: {text.undo}"
+    yield f"      undo: {step.rules.undo}"
 
 
 def finish_question(inventory: Inventory, left: Sequence[str]) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ def status_lines(standing: Standing) -> Iterator[str]:
             f"{standing.done} of {standing.steps} steps"
         )
     if standing.step is not None:
-        yield f"next: {standing.step.name}: {why_of(standing.step)}"
+        yield f"next: {standing.step.name}: {standing.step.rules.why}"
     if standing.soaked_seconds:
         yield f"soaked: {standing.soaked_seconds} s"
     if standing.failure is not None:

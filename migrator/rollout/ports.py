@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.observe.status import ImagesStatus
-from migrator.rollout.nodes import Node
-from migrator.seeing.controllers import ControllerProgram, QuorumSeen
+from migrator.rollout.nodes import Node, Role
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 from migrator.values import value
 
 if TYPE_CHECKING:
@@ -214,6 +214,51 @@ class Observation:
     def is_finished(self) -> bool:
         """Whether the migration is seen to be over: nobody writes to ZooKeeper any more."""
         return self.migration is not None and self.migration.state == PublicState.FINISHED.label
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a voter leads."""
+        return self.quorum is not None and self.quorum.leader_id is not None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether a quorum has committed something: a voter with an empty directory could vote that away."""
+        return self.is_led or self.quorum_claims or (self.migration is not None and bool(self.migration.state))
+
+    @property
+    def may_be_dual_writing(self) -> bool:
+        """Whether both sides are written, or nobody can say that they are not: the quorum may have what ZooKeeper
+        lacks."""
+        if self.migration is not None and self.migration.state:
+            return self.migration.state == PublicState.DUAL_WRITE.label
+        unknown = self.quorum is not None or self.quorum_claims or not self.zookeeper_answers
+        return unknown and self.controller_broker is None
+
+    def broker(self, node: Node | None) -> BrokerSeen | None:
+        """What is seen of a broker; None of what is registered nowhere, or cannot be seen."""
+        return None if node is None or self.brokers is None else self.brokers.get(node.node_id)
+
+    def voter(self, node: Node | None) -> ControllerSeen | None:
+        """What is seen of a voter, if somebody names it one."""
+        return None if node is None or self.quorum is None else self.quorum.voters.get(node.node_id)
+
+    def serves(self, node: Node) -> bool:
+        """Whether a broker is seen to be registered, or a voter to answer."""
+        broker, voter = self.broker(node), self.voter(node)
+        if node.role is Role.BROKER:
+            return broker is not None and broker.mode is not None
+        return voter is not None and voter.program is not None
+
+    def is_down(self, node: Node | None) -> bool:
+        """Whether a broker is registered nowhere: then its restart harms nobody, and no gate holds it up."""
+        is_broker = node is not None and node.role is Role.BROKER
+        return node is not None and is_broker and self.brokers is not None and not self.serves(node)
+
+    def is_silent(self, node: Node | None) -> bool:
+        """Whether a node is seen not to serve: a broker that is registered nowhere, a voter without answer."""
+        voter = self.voter(node)
+        is_broker = node is not None and node.role is Role.BROKER
+        return self.is_down(node) if is_broker else voter is not None and voter.program is None
 
 
 class Observer(Protocol):

@@ -39,11 +39,10 @@ from migrator.observe.status import (
 )
 from migrator.observe.status_page import Answers
 from migrator.records.uuid import Uuid
-from migrator.rollout.engine.decisions import is_needed
-from migrator.rollout.engine.looks import is_down
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.steps import Act, Condition, Phase, Step
+from migrator.rollout.plan.phases import PHASES
+from migrator.rollout.plan.steps import Phase, Sight
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -148,7 +147,7 @@ def test_a_broker_that_may_serve_unseen_never_passes_for_one_that_is_down(
 ) -> None:
     seen = Observation(brokers=brokers_seen(zookeeper, quorum, {}, is_finished=finished))
     node = Node("broker-1", Role.BROKER, 1, "h", "/f", "default", "", {})
-    assert not is_down(Step("kraft/broker-1", Phase.KRAFT, (Act.RESTART,), node), seen)
+    assert not seen.is_down(node)
 
 
 def test_after_the_end_zookeeper_may_be_away() -> None:
@@ -395,7 +394,7 @@ def test_the_strictest_default_counts() -> None:
 def test_the_drain_is_not_left_out_because_nobody_says_how_far_it_is(
     quorum: QuorumSeen | None, state: str, broker: int | None, *, needed: bool
 ) -> None:
-    drain = Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING)
+    drain = PHASES[Phase.DRAIN].needed
     seen = Observation(
         quorum=quorum,
         migration=MigrationSeen(state),
@@ -403,8 +402,8 @@ def test_the_drain_is_not_left_out_because_nobody_says_how_far_it_is(
         quorum_claims=broker is None,
         zookeeper_answers=True,
     )
-    assert is_needed(drain, seen, None, runs=False) is needed
+    assert drain.is_there(Sight(seen, None)) is needed
     away = replace(seen, quorum_claims=False, zookeeper_answers=False)
-    assert is_needed(drain, away, None, runs=False) is needed
+    assert drain.is_there(Sight(away, None)) is needed
     nobody = Observation(zookeeper_answers=True)
-    assert not is_needed(drain, nobody, None, runs=False), "nobody has the cluster"
+    assert not drain.is_there(Sight(nobody, None)), "nobody has the cluster"

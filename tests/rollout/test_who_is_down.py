@@ -13,7 +13,7 @@ from migrator.rollout.gates.gatekeeper import Gatekeeper, GateTimeoutError
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.gates.placements import counted
 from migrator.rollout.plan.plan import plan
-from migrator.rollout.plan.steps import Direction, why_of
+from migrator.rollout.plan.steps import Direction
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation, Placement
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import inventory_text, model_inventory
@@ -73,7 +73,7 @@ def test_one_broker_is_waited_for_in_one_sentence(tmp_path: Path, monkeypatch: p
 
 def test_the_last_step_of_the_end_is_about_no_controller() -> None:
     (last,) = (step for step in plan(model_inventory(), Direction.FORWARD) if step.name == "finished")
-    assert "this controller" not in why_of(last)
+    assert "this controller" not in last.rules.why
 
 
 def test_one_controller_is_one(desk: Desk) -> None:

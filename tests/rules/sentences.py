@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from migrator.rollout.plan.steps import TEXTS
+from migrator.rollout.plan.phases import BACK, FORWARD
 from tests.rules.sources import Source, below
 
 TELLS = ("tell", "_refuse", "Waiting")
@@ -33,8 +33,8 @@ def full_stops(sources: Sequence[Source]) -> Iterator[str]:
 
 
 def whys_that_are_no_part_of_a_line(_: Sequence[Source]) -> Iterator[str]:
-    for phase, texts in TEXTS.items():
-        for text in (texts.why, texts.undo):
+    for rules in (*FORWARD, *BACK):
+        for text in (rules.why, rules.undo):
             begins = text[0] == "'" or text[0].islower() or text.startswith(("Kafka", "ZooKeeper"))
             if not begins or text.endswith("."):
-                yield f"the phase {phase.value}: {text}"
+                yield f"the phase {rules.phase.value}: {text}"

@@ -11,11 +11,9 @@ from migrator.rollout.engine import decisions
 from migrator.rollout.engine.decisions import Decision
 from migrator.rollout.engine.file_ahead import ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
-from migrator.rollout.engine.looks import broker_before, serves
 from migrator.rollout.engine.processes import Processes
-from migrator.rollout.engine.questions import STOPS
 from migrator.rollout.engine.step_gates import StepGates
-from migrator.rollout.files.identities import LEAVES, refuse_new_identity
+from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
 from migrator.rollout.files.wanted import wanted_file
@@ -26,7 +24,7 @@ from migrator.rollout.journal.progress import Progress, StepProgress, restart_be
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
-from migrator.rollout.plan.steps import Act, Job, Phase, Step
+from migrator.rollout.plan.steps import STOPS, Act, Job, Sight, Step
 from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateQuestion, Observation
 
 SOAK_NOTE_MS = 60_000
@@ -61,18 +59,19 @@ class StepActs:
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
 
-    async def look(self, step: Step, seen: Observation) -> tuple[FileMode | None, bool]:
-        """What the file of a step's node is for, and whether its process runs.
+    async def look(self, step: Step, seen: Observation, progress: Progress) -> Sight:
+        """What is seen of a step's node: what its file is for, and whether its process runs.
 
         :param seen: the look before.
         :raises HiddenProcessError: it answers, and no process of it is found.
         """
         if step.node is None or step.job is Job.UNREGISTER:  # that one's host is gone
-            return None, False
+            return Sight(seen, step.node)
         runs = await self._processes.incarnation(step.node, seen) is not None
-        if step.mode is None or step.mode is FileMode.STOCK:
-            return None, runs
-        return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))), runs
+        file = None
+        if step.mode not in (None, FileMode.STOCK):
+            file = file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node)))
+        return Sight(seen, step.node, file, runs, step.node.name in progress.returned)
 
     async def see_files(self, nodes: Iterable[Node], progress: Progress) -> None:
         """Before a person is asked: nobody else may have changed one of these files.
@@ -152,7 +151,7 @@ class StepActs:
 
     async def _may_run(self, own: Step, node: Node) -> bool:
         """Whether the node is seen to serve, or its process to run, or nobody can say."""
-        if serves(node, await self._parts.observer.observe(partitions=False)):
+        if (await self._parts.observer.observe(partitions=False)).serves(node):
             return True
         try:
             return await self._parts.executor.incarnation(own.successor or node) is not None
@@ -163,7 +162,7 @@ class StepActs:
     async def _edit(self, step: Step, node: Node, progress: Progress) -> None:
         target = step.successor or node
         ours = await text_of(self._parts.executor, node)
-        if step.phase in LEAVES:
+        if step.rules.to_zookeeper:
             await refuse_new_identity(self._parts, node, parsed(node, ours))
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
         if decisions.is_ahead(step, here):
@@ -181,7 +180,7 @@ class StepActs:
             decision = Decision.DO if with_others else decision
         if decision is Decision.FILE_CHANGED:
             raise self._changed(target, before)
-        if step.phase is Phase.MIGRATE:
+        if step.rules.first_of_brokers:
             note = partial(self._note, Event.REMOVES, step.name, Act.EDIT)
             await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
         if decision is Decision.DO:
@@ -236,7 +235,7 @@ class StepActs:
         if decision is not Decision.TOOK_EFFECT:
             worded_anew = decision is Decision.DO and comparable != before
             if known.begun is not Act.RESTART or worded_anew:
-                begun = restart_begun(node, broker_before(node, seen), before)
+                begun = restart_begun(node, seen, before)
                 self._note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
             await self._processes.restart(step, node, before)
         self._note(Event.DONE, step.name, Act.RESTART, node=node.name)

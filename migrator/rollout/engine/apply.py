@@ -14,7 +14,6 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import StepActs
-from migrator.rollout.engine.decisions import is_needed
 from migrator.rollout.engine.file_ahead import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
@@ -23,7 +22,6 @@ from migrator.rollout.engine.questions import (
     asks_again,
     leaves_rack,
     open_rack,
-    question_to_leave_out,
     questions_after,
     questions_before,
 )
@@ -38,7 +36,7 @@ from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import canary_steps, has_canary, plan, refuse_step
-from migrator.rollout.plan.steps import Act, Job, Phase, Step, why_of
+from migrator.rollout.plan.steps import Act, Job, Phase, Step
 from migrator.rollout.ports import (
     ExecutorError,
     FileChangedError,
@@ -70,8 +68,6 @@ KINDS: Mapping[type[OperatorError], str] = {
     ExecutorError: "a command on the node's host failed, or did not end in time",
     LockedError: "somebody else has the lock",
 }
-GIVE_BACK_AGAIN = (Phase.START_QUORUM, Phase.DRAIN, Phase.STOP_QUORUM, Phase.GIVE_BACK)
-"""What begins anew when ZooKeeper is not given back: what it lacks, only a quorum that runs can bring there."""
 OTHER_KIND = "an error that the command showed on the terminal"
 OTHER_REMEDY = "'migrator rollout resume' tries again, and shows the error in full"
 
@@ -180,9 +176,9 @@ class RolloutRun:
                 return Ending.COMPLETE
             if stop.phase is not None and ORDER.index(step.phase) > ORDER.index(stop.phase):
                 return Ending.REACHED
-            if step.phase is Phase.FINISH:
+            if step.rules.ends_migration:
                 refuse_pause_at_end(stop.step, in_order(self._steps, self._progress, seen), self._progress)
-            if self._parts.inventory.handover is not None and step.phase in (Phase.HANDOVER, Phase.ARCHIVE):
+            if self._parts.inventory.handover is not None and step.rules.leaves_quorum_lock:
                 await self._parts.lock.leave_quorum(self._progress.rollout)
             if not await self._take(step, seen):
                 return Ending.NOT_CONFIRMED
@@ -220,17 +216,16 @@ class RolloutRun:
 
     async def _begins(self, step: Step, seen: Observation) -> bool:
         """Whether there is something to do; if not, the step is noted as left out."""
-        if step.phase is Phase.FINISH and not seen.is_finished:
+        if step.rules.ends_migration and not seen.is_finished:
             refuse_end_with(self._parts.inventory.gone, seen)
         if is_under_way(self._progress.of(step.name)):
             return True
         while True:
-            here, runs = await self._acts.look(step, seen)
-            starts = step.node is not None and step.node.name in self._progress.returned
-            if is_needed(step, seen, here, runs=runs, starts=starts):
-                self._parts.tell(f"{step.name}: {why_of(step)}")
+            sight = await self._acts.look(step, seen, self._progress)
+            if step.rules.needed.is_there(sight):
+                self._parts.tell(f"{step.name}: {step.rules.why}")
                 return True
-            question = question_to_leave_out(step, runs=runs)
+            question = step.rules.needed.before_leaving_out(sight)
             if question is None or not self._parts.judge(question, seen):
                 await self._leave_out(step)
                 return False
@@ -254,7 +249,7 @@ class RolloutRun:
         left = [
             each.node
             for each in in_order(self._steps, self._progress, seen)
-            if each.phase is Phase.FINISH and each.node is not None and self._open(each)
+            if each.rules.ends_migration and each.node is not None and self._open(each)
         ]
         await self._acts.see_files(left, self._progress)
         if not seen.is_finished and not self._confirmed and not await self._agrees(left):
@@ -306,7 +301,7 @@ class RolloutRun:
 
     def _waited_for(self, step: Step) -> Sequence[Node]:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
-        if step.phase is Phase.START:
+        if step.rules.waits_for_all:
             return self._parts.inventory.controllers.nodes
         asked = self._asked_after(step)(Observation())
         return [question.node for question in asked if question.node is not None and step.successor is None]
@@ -326,8 +321,8 @@ class RolloutRun:
             details["output"] = self._kept(step, error.output)
         if isinstance(error, JobFailedError):
             details |= {"output": error.output} if error.output else {}
-            if step.phase is Phase.GIVE_BACK:
-                details["reopens"] = " ".join(GIVE_BACK_AGAIN)
+            if step.rules.again:
+                details["reopens"] = " ".join(step.rules.again)
         if step.job is Job.LEAVE_OUT and act is Act.CHECK_AFTER:  # another leader knows nothing of the order
             details["again"] = Act.RUN.value
         if isinstance(error, FileChangedError):

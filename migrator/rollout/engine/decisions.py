@@ -1,4 +1,4 @@
-"""Whether a step or an act of it has to be done at all: decisions on the journal and what is seen. Pure.
+"""Whether an act of a step has to be done at all: decisions on the journal and what is seen. Pure.
 
 Every action that changes something is noted as begun, done, and noted as done. An action that was begun and not noted
 as done is looked at first: the digest of the file, or the process that runs, says whether it took effect.
@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from migrator.migration.machine.states import PublicState
-from migrator.rollout.engine.looks import is_down, is_silent, may_be_dual_writing, registered_anew, runs_as_wanted
 from migrator.rollout.journal.progress import StepProgress
-from migrator.rollout.plan.modes import FileMode
-from migrator.rollout.plan.steps import Act, Condition, Phase, Step
-from migrator.rollout.ports import BrokerMode, Observation
-from migrator.seeing.controllers import ControllerProgram
+from migrator.rollout.nodes import Role
+from migrator.rollout.plan.modes import OF_BROKERS, FileMode
+from migrator.rollout.plan.steps import Act, Step
+from migrator.rollout.ports import Observation
 
-COPIED = (PublicState.MIGRATE_ZK_DATA.label, PublicState.DUAL_WRITE.label, PublicState.FINISHED.label)
-KRAFT_OR_UNSEEN = (None, BrokerMode.KRAFT)
 UNKNOWN_INCARNATION = ""
 """Of an executor that cannot tell: the registration of the broker tells then."""
 
@@ -36,47 +32,9 @@ class Decision(Enum):
     """Somebody else has changed the file: nothing is done before a person has looked."""
 
 
-def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: bool, starts: bool = False) -> bool:
-    """Whether a step that was not begun has to be done.
-
-    :param here: what the node's property file is for; None where the step is about no file.
-    :param runs: whether the node's process does.
-    :param starts: whether this rollout has to start it, because it was left out and is there again.
-    """
-    state = "" if seen.migration is None else seen.migration.state
-    node_id = -1 if step.node is None else step.node.node_id
-    broker = (seen.brokers or {}).get(node_id)
-    voter = None if seen.quorum is None else seen.quorum.voters.get(node_id)
-    mode = None if broker is None else broker.mode
-    migrates = None if voter is None else voter.migration_on
-    finished = seen.is_finished
-    return {
-        Condition.ALWAYS: True,
-        Condition.NOT_COPIED: state not in COPIED,
-        Condition.NOT_FINISHED: not finished,
-        Condition.RULES_AND_IS_DOWN: seen.quorum_claims and not runs,
-        Condition.DUAL_WRITING: may_be_dual_writing(seen),
-        Condition.NODE_DOWN: not finished and not runs,
-        Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING
-        or migrates is True
-        or (starts and not runs and (voter is None or voter.program is None)),
-        Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),
-        Condition.NOT_IN_KRAFT: not (finished and runs and here is FileMode.BROKER_KRAFT and mode in KRAFT_OR_UNSEEN),
-        Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT
-        or mode is BrokerMode.KRAFT
-        or (broker is not None and broker.kraft_in_log),
-        Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER
-        or mode is not BrokerMode.ZOOKEEPER
-        or (broker is not None and broker.may_migrate),
-        Condition.NOT_STOCK: voter is None or voter.program is not ControllerProgram.STOCK,
-        Condition.REGISTERED: broker is not None,
-        Condition.NO_ZOOKEEPER_CONTROLLER: seen.controller_broker is None,
-    }[step.condition]
-
-
 def is_ahead(step: Step, here: FileMode | None) -> bool:
     """Whether a broker's file is beyond what the step wants."""
-    return step.phase is Phase.MIGRATE and here is FileMode.BROKER_KRAFT
+    return step.rules.first_of_brokers and here is FileMode.BROKER_KRAFT
 
 
 def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
@@ -90,7 +48,7 @@ def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation:
         return False
     old = known.expected["incarnation"]
     if UNKNOWN_INCARNATION in (incarnation, old):
-        return is_silent(step, seen) or registered_anew(step, known, seen)
+        return seen.is_silent(step.node) or registered_anew(step, known, seen)
     return incarnation != old
 
 
@@ -147,7 +105,7 @@ def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnat
     as_wanted = runs_as_wanted(step, seen)
     if as_wanted and (known.restored or not known.wrote):
         return Decision.FOUND
-    if not known.wrote and as_wanted is None and is_down(step, seen) and step.mode is not FileMode.BROKER_ZOOKEEPER:
+    if not known.wrote and as_wanted is None and seen.is_down(step.node) and step.mode is not FileMode.BROKER_ZOOKEEPER:
         return Decision.FOUND  # it starts just now, with this file, and the gate behind sees its mode
     return Decision.DO
 
@@ -164,3 +122,26 @@ def decide_stop(known: StepProgress, incarnation: str | None) -> Decision:
     if incarnation is not None:
         return Decision.DO
     return Decision.TOOK_EFFECT if known.begun is Act.STOP else Decision.FOUND
+
+
+def runs_as_wanted(step: Step, seen: Observation) -> bool | None:
+    """Whether the node is seen in the step's mode; None while it is not seen, or cannot be told from another mode."""
+    if step.node is None or step.mode is None:
+        return None
+    if step.node.role is Role.BROKER:
+        broker = seen.broker(step.node)
+        if broker is None or broker.mode is None or (broker.may_migrate and step.mode is FileMode.BROKER_ZOOKEEPER):
+            return None
+        return OF_BROKERS[broker.mode] is step.mode
+    voter = seen.voter(step.node)
+    if voter is None or voter.migration_on is None:
+        return None
+    return voter.migration_on is (step.mode is FileMode.CONTROLLER_MIGRATING)
+
+
+def registered_anew(step: Step, known: StepProgress, seen: Observation) -> bool:
+    """Whether the broker of a step is seen with another registration than before its restart."""
+    broker = seen.broker(step.node)
+    if known.before is None or broker is None:
+        return False
+    return bool(broker.registration) and broker.registration != known.before.registration

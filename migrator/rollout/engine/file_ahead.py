@@ -36,7 +36,7 @@ def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observ
 
 def may_be_ahead(node: Node, seen: Observation) -> bool:
     """Whether the file of a broker may be in KRaft mode: the copy was made, and somebody has taken it further."""
-    broker = (seen.brokers or {}).get(node.node_id)
+    broker = seen.broker(node)
     if broker is not None and (broker.mode is BrokerMode.KRAFT or broker.kraft_in_log):
         return True
     return seen.migration is not None and seen.migration.state in BEHIND_COPY

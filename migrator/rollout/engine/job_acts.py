@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
-from migrator.rollout.engine.looks import has_data, silent_gone
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
 from migrator.rollout.files.property_files import backup_of, digest_of, text_of
@@ -132,7 +131,7 @@ class JobActs:
     async def _leave_out(self, step: Step, progress: Progress) -> None:
         """The leader gets the order again whenever it is not finished: each order is for one leader only."""
         seen = await self._parts.observer.observe(partitions=False)
-        gone = silent_gone(self._parts.inventory.gone, seen)
+        gone = jobs.silent_gone(self._parts.inventory.gone, seen)
         if seen.is_finished or not gone:
             self._note(Event.FOUND, step.name, Act.RUN)
             return
@@ -154,7 +153,7 @@ class JobActs:
             if progress.of(step.name).begun is not Act.RUN:
                 await self._leave_old_quorum(step, node, progress.rolled_back[node.name], seen)
             return False
-        if not has_data(seen):
+        if not seen.has_data:
             return False
         await self._refuse_format(node)
         return True
@@ -183,7 +182,7 @@ class JobActs:
             is_there, is_moved = await self._has_identity(node, directory), await self._has_identity(node, words[-1])
             if not is_there or is_moved:
                 continue
-            if has_data(seen):
+            if seen.has_data:
                 raise JobFailedError(
                     f"the directory has the log of another quorum: rollout {rollout} went back without this "
                     "controller. With this log it could lead, and the cluster's metadata would be lost",

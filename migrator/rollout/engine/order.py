@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.errors import OperatorError
-from migrator.rollout.engine.looks import is_down, is_silent
 from migrator.rollout.journal.progress import Progress, StepProgress
-from migrator.rollout.plan.steps import Phase, Step
+from migrator.rollout.plan.steps import Step
 from migrator.rollout.ports import Observation
-
-LEADER_LAST = (Phase.FINISH, Phase.HANDOVER, Phase.MIGRATION_ON, Phase.STOP_QUORUM)
-SILENT_FIRST = (Phase.MIGRATION_ON,)
-"""Phases that start a voter that is down before they stop another one."""
 
 
 def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> Step | None:
@@ -44,11 +39,11 @@ def in_order(steps: Sequence[Step], progress: Progress, seen: Observation) -> li
             return phase, 1, 0
         if step.node is None:
             return phase, 3, 0
-        if step.phase in SILENT_FIRST and is_silent(step, seen):
+        if step.rules.silent_first and seen.is_silent(step.node):
             return phase, 2, -1
-        if step.phase in LEADER_LAST:
+        if step.rules.leader_last:
             return phase, 2, int(step.node.node_id == leader)
-        return phase, 2, int(not is_down(step, seen))
+        return phase, 2, int(not seen.is_down(step.node))
 
     return sorted(steps, key=rank)
 
@@ -62,7 +57,7 @@ def refuse_pause_at_end(stop: str, steps: Sequence[Step], progress: Progress) ->
     left = [
         step
         for step in steps
-        if step.phase is Phase.FINISH and step.node is not None and not progress.of(step.name).finished
+        if step.rules.ends_migration and step.node is not None and not progress.of(step.name).finished
     ]
     if len(left) > 1 and left[-1].name == stop:
         names = ", ".join(step.name for step in left)

@@ -13,7 +13,6 @@ from enum import Enum
 from migrator.config.properties import decoded
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.decisions import Decision
-from migrator.rollout.engine.looks import silent_gone
 from migrator.rollout.engine.order import in_order
 from migrator.rollout.files.property_files import at_once, earlier_of, texts_of
 from migrator.rollout.journal.progress import Progress, StepProgress, again
@@ -21,13 +20,12 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, changes_shown, file_mode, parsed, rewritten, stock_file
-from migrator.rollout.plan.steps import TEXTS, Act, Job, Step, why_of
+from migrator.rollout.plan.steps import TOUCH_NODE, Act, Job, Sight, Step
 from migrator.rollout.ports import GateQuestion, Observation
 from migrator.values import value
 
 CLUSTER_ID = "CLUSTER-ID"
 _NOTHING: tuple[str, ...] = ()
-_OF_PROCESSES = frozenset((Act.STOP, Act.START, Act.RESTART))
 
 
 class StepState(Enum):
@@ -56,12 +54,12 @@ class StepPreview:
     @property
     def changes_a_node(self) -> bool:
         """Whether a file or a process is still to be touched."""
-        acts = {Act.EDIT, *_OF_PROCESSES} & {*self.step.acts}
+        acts = {Act.EDIT, *TOUCH_NODE} & {*self.step.acts}
         return self.state in (StepState.OPEN, StepState.UNDER_WAY) and bool(acts - self.left)
 
     def as_json(self) -> dict[str, object]:
         """For scripts."""
-        step, text = self.step, TEXTS[self.step.phase]
+        step = self.step
         return {
             "step": step.name,
             "phase": step.phase.value,
@@ -69,8 +67,8 @@ class StepPreview:
             "node": None if step.node is None else step.node.name,
             "host": None if step.node is None else step.node.host,
             "acts": [act.value for act in step.acts if act not in self.left],
-            "why": why_of(step),
-            "undo": text.undo,
+            "why": step.rules.why,
+            "undo": step.rules.undo,
             "before": asked(step.before),
             "after": asked(step.after),
             "file": self.file or None,
@@ -142,9 +140,10 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
     if known.finished:
         return StepPreview(step, StepState.DONE)
     begun = bool(known.done) or known.begun is not None
-    runs = node is not None and node.name in facts.running
-    starts = node is not None and node.name in progress.returned
-    if not begun and not decisions.is_needed(step, facts.seen, _mode(step, later.texts), runs=runs, starts=starts):
+    name = "" if node is None else node.name
+    runs, starts = name in facts.running, name in progress.returned
+    sight = Sight(facts.seen, node, _mode(step, later.texts), runs, starts)
+    if not begun and not step.rules.needed.is_there(sight):
         return StepPreview(step, StepState.NOT_NEEDED)
     state = StepState.UNDER_WAY if begun else StepState.OPEN
     if known.has_other_settings(parts.mode_settings("").digest):
@@ -156,7 +155,7 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
         left |= frozenset() if changes else {Act.EDIT}
     if node is not None:
         left |= _found(parts, step, node, known, facts, later) - ({Act.RESTART} if changes else set())
-        _take_along(node, (_OF_PROCESSES & {*step.acts}) - left, later)
+        _take_along(node, (TOUCH_NODE & {*step.acts}) - left, later)
     is_new = step.successor is not None and step.successor.name not in facts.stock
     command = _command(parts, step, facts.seen, progress)
     return StepPreview(step, state, file, changes, command, is_new, left & {*step.acts})
@@ -212,7 +211,7 @@ def _edited(
 
 def _command(parts: RolloutParts, step: Step, seen: Observation, progress: Progress) -> tuple[str, ...]:
     if step.job is Job.LEAVE_OUT:
-        gone = silent_gone(parts.inventory.gone, seen)
+        gone = jobs.silent_gone(parts.inventory.gone, seen)
         leader = parts.inventory.controllers.nodes[0]
         return tuple(jobs.finish_without(leader, parts.inventory, gone, progress.reason))
     if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE, Job.UNREGISTER):

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine import decisions
-from migrator.rollout.engine.looks import answers
 from migrator.rollout.gates.gatekeeper import Gatekeeper
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode
-from migrator.rollout.plan.plan import program_of
+from migrator.rollout.plan.phases import program_of
 from migrator.rollout.plan.steps import Step
 from migrator.rollout.ports import ExecutorError, Observation, UnreachableError
+from migrator.seeing.controllers import ControllerProgram
 
 IN_ZOOKEEPER = (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER)
 
@@ -43,7 +43,7 @@ class Processes:
         for look in (seen, None):
             if found is not None:
                 return found
-            if not answers(node, look or await self._parts.observer.observe(partitions=False), program):
+            if not _answers(node, look or await self._parts.observer.observe(partitions=False), program):
                 return None
             found = await self._parts.executor.incarnation(node)
         if found is not None:
@@ -136,6 +136,18 @@ class Processes:
         after = await self._parts.executor.incarnation(node)
         if after is not None and after == before and after != decisions.UNKNOWN_INCARNATION:
             raise _untrue(node, "restart")
+
+
+def _answers(node: Node, seen: Observation, program: ControllerProgram) -> bool:
+    """Whether the process of a node has answered at this look.
+
+    :param program: what the node's own process is, if it is a controller: another one takes over from it.
+    """
+    if node.role is Role.BROKER:
+        broker = seen.broker(node)
+        return broker is not None and broker.serving
+    voter = seen.voter(node)
+    return voter is not None and voter.program is program
 
 
 def _untrue(node: Node, command: str) -> UntrueRestartError:

@@ -5,36 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from migrator.rollout.engine.looks import is_down, is_led, may_be_dual_writing, serves
 from migrator.rollout.journal.progress import Progress, StepProgress
 from migrator.rollout.nodes import Node
-from migrator.rollout.plan.steps import Act, Condition, Phase, Step
+from migrator.rollout.plan.steps import STOPS, TOUCH_NODE, Act, Phase, Step
 from migrator.rollout.ports import Gate, GateQuestion, Observation
 
-TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
-STOPS = frozenset((Act.RESTART, Act.STOP))
-"""Acts that stop a process that serves: the gate before the step is asked as the last thing before it is stopped."""
 GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
 """Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
-
-LEFT_OUT_BEHIND = {
-    Condition.REGISTERED: Gate.BROKERS_SEEN,
-    Condition.IN_KRAFT: Gate.BROKERS_SEEN,
-    Condition.RULES_AND_IS_DOWN: Gate.ZOOKEEPER_SEEN,
-}
-
-
-def question_to_leave_out(step: Step, *, runs: bool) -> GateQuestion | None:
-    """What has to be seen before a step that looks unneeded is left out, which is for good: to a look that nobody
-    answers, no broker is registered and nobody has the cluster. Most other conditions are met while nobody answers. The
-    way back waits for no controller that is silent: it may be the reason for going back.
-
-    :param runs: whether the process of the step's node does.
-    """
-    if step.condition is Condition.STILL_MIGRATING and runs:
-        return GateQuestion(Gate.VOTER_SEEN, step.node)
-    gate = LEFT_OUT_BEHIND.get(step.condition)
-    return None if gate is None else GateQuestion(gate)
 
 
 def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
@@ -54,12 +31,12 @@ def questions_before(
     rollout has stopped so many that nobody can commit anything any more. What makes a step wrong for ever is asked
     always."""
     always = tuple(question for question in step.before if question.gate is Gate.NOT_FINISHED)
-    if is_down(step, seen) or _starts_voter(step, progress, seen):
+    if seen.is_down(step.node) or _starts_voter(step, progress, seen):
         return always
-    if step.phase is Phase.STOP_QUORUM:
+    if step.rules.only_while_written:
         others = [each for each in steps if each.phase is step.phase and each is not step]
         stopped = any(Act.STOP in progress.of(each.name).done for each in others)
-        if not may_be_dual_writing(seen) or (stopped and not is_led(seen)):
+        if not seen.may_be_dual_writing or (stopped and not seen.is_led):
             return always
     return step.before
 
@@ -67,15 +44,15 @@ def questions_before(
 def _starts_voter(step: Step, progress: Progress, seen: Observation) -> bool:
     """Whether a step gives a voter that does not answer its file back, and starts it: what others lack does not hold
     that up. If its process runs nevertheless, all is asked before it is stopped."""
-    if step.phase is not Phase.MIGRATION_ON or step.node is None or Act.EDIT in progress.of(step.name).done:
+    if not step.rules.starts_silent or step.node is None or Act.EDIT in progress.of(step.name).done:
         return False
-    return not serves(step.node, seen)
+    return not seen.serves(step.node)
 
 
 def _lacks_majority(step: Step, seen: Observation) -> bool:
     """Whether, on the way back, a voter that was started has to wait for others that do not answer, and are started
     next: nobody can say that it has every record while nobody leads."""
-    if step.phase is not Phase.MIGRATION_ON or seen.quorum is None or is_led(seen):
+    if not step.rules.starts_silent or seen.quorum is None or seen.is_led:
         return False
     own = -1 if step.node is None else step.node.node_id
     return any(voter.program is None for voter in seen.quorum.voters.values() if voter.node_id != own)
@@ -91,7 +68,7 @@ def questions_after(
     :param stays: whether the run ends behind the step.
     """
     others = [each for each in steps if each.phase is step.phase and not progress.of(each.name).finished]
-    waits_for_others = any(is_down(each, seen) for each in others if each is not step)
+    waits_for_others = any(seen.is_down(each.node) for each in others if each is not step)
     asked = []
     for question in _after(step, steps, progress, stays=stays):
         if question.gate is Gate.PARTITIONS_HEALTHY and waits_for_others:

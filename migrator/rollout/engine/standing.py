@@ -14,7 +14,7 @@ from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import Failure, Forecast, counted, failure_of, forecast_of, of_last
 from migrator.rollout.plan.plan import plan
-from migrator.rollout.plan.steps import Direction, Step, why_of
+from migrator.rollout.plan.steps import Direction, Step
 from migrator.rollout.ports import BrokerSeen, LockHolder, Observation
 from migrator.values import value
 
@@ -61,7 +61,7 @@ class Standing:
             "steps_done": self.done,
             "steps": self.steps,
             "step": None if step is None else step.name,
-            "why": None if step is None else why_of(step),
+            "why": None if step is None else step.rules.why,
             "soaked_seconds": self.soaked_seconds,
             "failure": None if self.failure is None else str(self.failure),
             "failure_remedy": None if self.failure is None else self.failure.remedy or None,

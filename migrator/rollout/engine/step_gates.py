@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from migrator.rollout.engine import decisions
-from migrator.rollout.engine.questions import TOUCH_NODE
 from migrator.rollout.gates.gatekeeper import Asked, Gatekeeper, Note
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan.steps import Act, Step
+from migrator.rollout.plan.steps import TOUCH_NODE, Act, Step
 from migrator.rollout.ports import Observation
 
 FRESH_MS = 30_000

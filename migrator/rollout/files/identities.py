@@ -16,11 +16,8 @@ from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import META_PROPERTIES, named_directories
-from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError
 
-LEAVES = (Phase.LEAVE_KRAFT, Phase.LEAVE_MIGRATION)
-"""Phases behind which a broker needs version 0."""
 DEFAULT_DIRECTORY = "/tmp/kafka-logs"  # noqa: S108 - Kafka's default of log.dir
 
 

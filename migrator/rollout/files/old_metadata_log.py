@@ -95,7 +95,7 @@ async def _pass_unseen(parts: RolloutParts, node: Node, path: str, error: Execut
 
     :raises OldLogError: it may.
     """
-    broker = ((await parts.observer.observe(partitions=False)).brokers or {}).get(node.node_id)
+    broker = (await parts.observer.observe(partitions=False)).broker(node)
     if broker is not None and broker.mode in (BrokerMode.MIGRATING, BrokerMode.KRAFT):
         return  # the log is its own
     if broker is not None and broker.release.startswith(DELETE_IT):
@@ -117,7 +117,7 @@ async def _leaves_it_alone(parts: RolloutParts, node: Node, path: str) -> bool:
 
     :raises OldLogError: nobody can say, and its release does not delete the log itself.
     """
-    broker = ((await parts.observer.observe(partitions=False)).brokers or {}).get(node.node_id)
+    broker = (await parts.observer.observe(partitions=False)).broker(node)
     if broker is None or broker.mode is None:
         return await parts.executor.incarnation(node) is None
     if not broker.may_migrate:

@@ -22,7 +22,7 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
     that were not in sync before, for as long as their broker serves: if it does not, that is another trouble."""
     if not gone and not baseline:
         return seen
-    away = [node for node in gone if not _serves(node, seen)]  # who comes back counts as anybody
+    away = [node for node in gone if not seen.serves(node)]  # who comes back counts as anybody
     brokers = frozenset(node.node_id for node in away if node.role is Role.BROKER)
     voters = frozenset(node.node_id for node in away if node.role is Role.CONTROLLER)
     quorum, partitions, migration = seen.quorum, seen.partitions, seen.migration
@@ -99,7 +99,7 @@ def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
                 where="--without-node",
                 remedy="Type the command again when ZooKeeper and the controllers answer",
             )
-        if _serves(node, seen):
+        if seen.serves(node):
             raise OperatorError(
                 f"{node.name} is not gone: it answers, or is registered",
                 where="--without-node",
@@ -113,33 +113,22 @@ class BackAgainError(OperatorError):
 
 def back_again(gone: Sequence[Node], seen: Observation) -> tuple[str, ...]:
     """Names of nodes that were left out, and serve."""
-    return tuple(node.name for node in gone if _serves(node, seen))
+    return tuple(node.name for node in gone if seen.serves(node))
 
 
 def refuse_end_with(gone: Sequence[Node], seen: Observation) -> None:
     """
     :raises BackAgainError: a controller that was left out answers, and nobody says that its migration is off.
     """
-    voters = {} if seen.quorum is None else seen.quorum.voters
     for node in gone:
-        voter = voters.get(node.node_id)
-        if (
-            node.role is Role.CONTROLLER
-            and _serves(node, seen)
-            and voter is not None
-            and voter.migration_on is not False
-        ):
+        voter = seen.voter(node)
+        is_controller = node.role is Role.CONTROLLER
+        if is_controller and seen.serves(node) and voter is not None and voter.migration_on is not False:
             raise BackAgainError(
                 f"{node.name} was left out and answers; its migration is still on, so the migration would not end",
                 where=f"{node.name} on {node.host}",
                 remedy=f"{TAKE_IN.format(node.name)}. If it is to stay out, stop it for good",
             )
-
-
-def _serves(node: Node, seen: Observation) -> bool:
-    broker = (seen.brokers or {}).get(node.node_id)
-    voter = None if seen.quorum is None else seen.quorum.voters.get(node.node_id)
-    return (broker is not None and broker.mode is not None) or (voter is not None and voter.program is not None)
 
 
 def _without(partitions: PartitionsSeen, gone: frozenset[int], old: Baseline) -> PartitionsSeen:

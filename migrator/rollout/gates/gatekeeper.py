@@ -214,7 +214,7 @@ class Gatekeeper:
 
         :param files: by broker, its registration, and its file then, of the keys that a rollout changes.
         """
-        node, broker = question.node, (seen.brokers or {}).get(-1 if question.node is None else question.node.node_id)
+        node, broker = question.node, seen.broker(question.node)
         if question.gate is not Gate.BROKER_BACK or node is None or broker is None or not broker.serving:
             return question
         if node.name not in files or files[node.name][0] != broker.registration:

@@ -104,7 +104,7 @@ def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[int, str, str]]:
 def _may_stop(question: GateQuestion, seen: Observation) -> Found:
     names, partitions = ", ".join(node.name for node in question.nodes), seen.partitions
     for node in question.nodes:
-        broker = (seen.brokers or {}).get(node.node_id)
+        broker = seen.broker(node)
         if broker is not None and broker.rack and node.rack and broker.rack != node.rack:
             what = f"its broker.rack is {broker.rack}, and the inventory says {node.rack}"
             yield Waiting(node.name, what, "Correct the rack in the inventory, then 'migrator rollout resume'")
@@ -261,7 +261,7 @@ def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
     if question.gate is Gate.IMAGES_AGREE:
         yield from _not_compared(seen)
         return
-    broker = (seen.brokers or {}).get(_node_id(question))
+    broker = seen.broker(question.node)
     if question.gate is not Gate.BROKER_BACK or broker is None or question.file is None:
         return
     if broker.file is None:
@@ -304,8 +304,7 @@ def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
 
 
 def _controller_back(question: GateQuestion, seen: Observation) -> Found:
-    who, quorum = _who(question), seen.quorum
-    voter = None if quorum is None else quorum.voters.get(_node_id(question))
+    who, voter = _who(question), seen.voter(question.node)
     if voter is None:
         yield Waiting(who, _unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
     elif voter.program is None:
@@ -436,7 +435,7 @@ def _brokers_seen(_: GateQuestion, seen: Observation) -> Found:
 
 
 def _voter_seen(question: GateQuestion, seen: Observation) -> Found:
-    voter = None if seen.quorum is None else seen.quorum.voters.get(_node_id(question))
+    voter = seen.voter(question.node)
     if voter is None or voter.migration_on is None:
         what = _unknown("does not say whether it has the migration on", seen)
         yield Waiting(_who(question), what, f"{SEE_CONTROLLER}. {REACH_CONTROLLERS}")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
 from migrator.rollout.journal.journal import Detail, Entry, Event
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.steps import Act, Direction, Job
-from migrator.rollout.ports import BrokerMode, BrokerSeen
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from migrator.values import value
 
 
@@ -247,13 +247,11 @@ def again(step: StepProgress, act: Act) -> StepProgress:
     return replace(step, done=done, begun=None, expected={})
 
 
-def restart_begun(node: Node, broker: BrokerSeen | None, incarnation: str | None) -> dict[str, Detail]:
-    """What a line says of a node before its restart; `progress_of` reads it.
-
-    :param broker: as it is seen, None for a controller.
-    """
+def restart_begun(node: Node, seen: Observation, incarnation: str | None) -> dict[str, Detail]:
+    """What a line says of a node before its restart; `progress_of` reads it."""
     details: dict[str, Detail] = {"node": node.name, "incarnation": incarnation}
-    if broker is not None:
+    if node.role is Role.BROKER:
+        broker = seen.broker(node) or BrokerSeen(node.node_id, None)
         mode = None if broker.mode is None else broker.mode.value
         details |= {"broker": broker.broker_id, "registration": broker.registration, "mode": mode}
         details["release"] = broker.release

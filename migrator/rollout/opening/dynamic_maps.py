@@ -20,7 +20,7 @@ def refuse_dynamic_maps(inventory: Inventory, seen: Observation) -> None:
     found = [
         (node, broker.dynamic_map)
         for node in inventory.brokers.nodes
-        if (broker := (seen.brokers or {}).get(node.node_id)) is not None and broker.mode is not BrokerMode.KRAFT
+        if (broker := seen.broker(node)) is not None and broker.mode is not BrokerMode.KRAFT
         if broker.dynamic_map and lacks_controllers(broker.dynamic_map, inventory.brokers.settings)
     ]
     if not found:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from migrator.errors import OperatorError
 from migrator.preflight.protocol_versions import KEY, Said, told, version_of_brokers
 from migrator.records.versions import parse_version
-from migrator.rollout.engine.looks import has_data
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.ports import BrokerMode, Observation
 
@@ -29,7 +28,7 @@ def first_level(inventory: Inventory, seen: Observation) -> str:
     :raises OperatorError: brokers could not register with it, or they have none in common.
     """
     typed = inventory.controllers.release_version
-    if has_data(seen):
+    if seen.has_data:
         _refuse_others(seen, seen.metadata_version, "the quorum", OF_QUORUM.format(seen.metadata_version))
         return seen.metadata_version
     if not typed:

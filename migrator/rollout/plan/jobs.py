@@ -11,9 +11,9 @@ import orjson
 from migrator.config.reading import log_directories, metadata_directory
 from migrator.errors import ExitCode, OperatorError
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.steps import Job
-from migrator.rollout.ports import Output
+from migrator.rollout.ports import Observation, Output
 
 DIRECTORIES_MAX = 256
 """Of one node."""
@@ -94,6 +94,12 @@ def _stock_format(words: Sequence[str], *, path: str, cluster_id: str, version: 
     return [
         word.replace("{path}", path).replace("{cluster_id}", cluster_id).replace(VERSION, version) for word in words
     ]
+
+
+def silent_gone(gone: Sequence[Node], seen: Observation) -> list[int]:
+    """Ids of the voters among nodes that are gone for good, unless they answer."""
+    asked = [seen.voter(node) for node in gone if node.role is Role.CONTROLLER]
+    return [voter.node_id for voter in asked if voter is not None and voter.program is None]
 
 
 def finish_without(leader: Node, inventory: Inventory, gone: Sequence[int], reason: str) -> list[str]:

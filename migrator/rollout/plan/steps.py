@@ -1,12 +1,18 @@
-"""The steps of a rollout as data: phases in their order, why each is there, its undoing, its acts. Pure."""
+"""What a rollout is made of, as data: phases, the acts and jobs of a step, and what is looked at before it. Pure.
+
+`migrator.rollout.plan.phases` has one object for each phase; `migrator.rollout.plan.plan` makes steps of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import KW_ONLY
 from enum import Enum, StrEnum
 
+from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import FileMode
-from migrator.rollout.ports import GateQuestion
+from migrator.rollout.ports import GateQuestion, Observation
 from migrator.values import value
 
 
@@ -18,7 +24,7 @@ class Direction(StrEnum):
 
 
 class Phase(StrEnum):
-    """In the order in which they come, forward and then back."""
+    """Names of phases, in the order in which they come, forward and then back."""
 
     PREFLIGHT = "preflight"
     REHEARSE = "rehearse"
@@ -44,58 +50,6 @@ class Phase(StrEnum):
     LEAVE_MIGRATION = "leave-migration"
 
 
-@value
-class PhaseText:
-    """For people: why the phase is there, and what undoes it."""
-
-    why: str
-    undo: str
-
-
-NOTHING = "nothing was changed"
-ROLLBACK = "'migrator rollout rollback'"
-TEXTS = {
-    Phase.PREFLIGHT: PhaseText("finds what would make the migration fail", NOTHING),
-    Phase.REHEARSE: PhaseText("tries the copy without writing to ZooKeeper, and forecasts its time", NOTHING),
-    Phase.FORMAT: PhaseText("gives the controllers' directories their identity", ROLLBACK),
-    Phase.START: PhaseText("the quorum waits for the brokers, and changes nothing", ROLLBACK),
-    Phase.MIGRATE: PhaseText(
-        "the broker registers with the quorum; ZooKeeper still rules. An earlier attempt's log is deleted",
-        ROLLBACK,
-    ),
-    Phase.COPY: PhaseText("the quorum takes over and copies ZooKeeper; from now on both sides are written", ROLLBACK),
-    Phase.SOAK: PhaseText("both sides are written while you watch your applications", ROLLBACK),
-    Phase.KRAFT: PhaseText("the broker leaves ZooKeeper", ROLLBACK),
-    Phase.UNREGISTER: PhaseText("the quorum forgets a broker that is gone for good", "start the broker: it registers"),
-    Phase.READY: PhaseText(
-        "the last gate before the way back closes; nothing is compared ('verify' is left out)", NOTHING
-    ),
-    Phase.VERIFY: PhaseText("proves that both sides are equal before the way back closes", NOTHING),
-    Phase.FINISH: PhaseText(
-        "ends the migration on this controller",
-        f"{ROLLBACK}, until the last controller is restarted; with Kafka's controllers, until one of them leads "
-        "without the migration",
-    ),
-    Phase.HANDOVER: PhaseText("Kafka's own controller takes over on the same directory", "start this program again"),
-    Phase.ARCHIVE: PhaseText("keeps what proves the migration", NOTHING),
-    Phase.MIGRATION_ON: PhaseText("the quorum must write to ZooKeeper again", "a new rollout"),
-    Phase.START_QUORUM: PhaseText("only a quorum that runs can bring its changes to ZooKeeper", "stop the controllers"),
-    Phase.LEAVE_KRAFT: PhaseText("the broker comes back to ZooKeeper; the quorum still rules", "a new rollout"),
-    Phase.DRAIN: PhaseText("ZooKeeper gets what the quorum has committed", NOTHING),
-    Phase.STOP_QUORUM: PhaseText("from now on nobody is the controller, for some seconds", "start the controllers"),
-    Phase.GIVE_BACK: PhaseText("the brokers elect a ZooKeeper controller", "a new rollout"),
-    Phase.SET_ASIDE: PhaseText("a new rollout formats empty directories; the old ones are kept", "move them back"),
-    Phase.LEAVE_MIGRATION: PhaseText("the broker forgets the quorum", "a new rollout"),
-}
-
-
-def why_of(step: Step) -> str:
-    """Why a step is there."""
-    if step.phase is Phase.FINISH and step.node is None:
-        return "the controllers see that the migration is off everywhere, and end it"
-    return TEXTS[step.phase].why
-
-
 class Act(StrEnum):
     """What a step is made of, one after the other. Those that change something are noted before and after."""
 
@@ -110,6 +64,11 @@ class Act(StrEnum):
     PROVE = "prove"
     """Compares both sides again, unless that was done a short time ago."""
     CHECK_AFTER = "check-after"
+
+
+TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
+STOPS = frozenset((Act.RESTART, Act.STOP))
+"""Acts that stop a process that serves: the gate before the step is asked as the last thing before it is stopped."""
 
 
 class Job(Enum):
@@ -127,42 +86,129 @@ class Job(Enum):
     """The order to the leader to end the migration without controllers that are gone for good."""
 
 
-class Condition(Enum):
-    """When a step is there at all; found out by looking, as its turn comes."""
+class Who(Enum):
+    """For whom a phase has a step."""
 
-    ALWAYS = "always"
-    NOT_COPIED = "nothing was copied yet"
-    NOT_FINISHED = "the migration is not finished"
-    RULES_AND_IS_DOWN = "the quorum has the cluster, and the controller does not run"
-    DUAL_WRITING = "both sides are written"
-    NODE_DOWN = "the controller does not run, and the migration is not finished"
-    STILL_MIGRATING = "the controller has the migration on"
-    MIGRATION_OFF = "the controller has the migration off"
-    NOT_IN_KRAFT = "the migration is not finished, or the broker does not run in KRaft mode"
-    IN_KRAFT = "the broker is in KRaft mode"
-    NOT_IN_ZOOKEEPER = "the broker is not in ZooKeeper mode"
-    NOT_STOCK = "the controller is not Kafka's own"
-    REGISTERED = "the quorum has a registration of the broker"
-    NO_ZOOKEEPER_CONTROLLER = "no broker is the ZooKeeper controller"
+    CLUSTER = "one step, about no node"
+    FIRST_CONTROLLER = "one step, on the machine of the first controller"
+    CONTROLLERS = "a step for each controller"
+    BROKERS = "a step for each broker, rack by rack"
+    GONE_BROKERS = "a step for each broker that is gone for good"
+
+
+@value
+class Sight:
+    """What is seen of the node of a step as its turn comes. ``file``: what its property file is for; None where the
+    step is about no file. ``runs``: whether its process does. ``starts``: whether this rollout has to start it, because
+    it was left out and is there again."""
+
+    seen: Observation
+    node: Node | None
+    file: FileMode | None = None
+    runs: bool = False
+    starts: bool = False
+
+
+@value
+class Need:
+    """When a step has to be done at all. ``before_leaving_out``: what has to be seen before a step that looks unneeded
+    is left out, which is for good: to a look that nobody answers, no broker is registered and nobody has the cluster.
+    None where what nobody answers looks needed."""
+
+    is_there: Callable[[Sight], bool]
+    before_leaving_out: Callable[[Sight], GateQuestion | None] = lambda _: None
+
+
+@value
+class Place:
+    """Where a step is: what its gates are made from. ``group``: the brokers that may be down at the same time."""
+
+    inventory: Inventory
+    node: Node | None
+    group: tuple[Node, ...]
+
+
+Gates = Callable[[Place], tuple[GateQuestion, ...]]
+
+
+def no_gates(_: Place) -> tuple[GateQuestion, ...]:
+    """For a check that a phase does not have."""
+    return ()
+
+
+@value
+class PhaseRules:
+    """All that one phase is: for whom it has a step, what it does, when that is needed, the gates before and after it,
+    why, and what undoes it.
+
+    ``name``: of its one step, where that has another name than the phase. ``mode``: of the node's file after
+    `Act.EDIT`. ``proof``: an act that is left out where the operator wants no comparison. ``is_there``: whether an
+    inventory has the phase at all.
+
+    ``leader_last``: the leader of the quorum comes last. ``silent_first``: a voter that does not answer comes first.
+    ``starts_silent``: it is started whatever others lack, and nobody waits for its records while nobody leads.
+    ``waits_for_all``: the check after it waits for all voters. ``only_while_written``: the gate before it counts only
+    while both sides may be written. ``ends_migration``: behind its last step there is no way back.
+    ``leaves_quorum_lock``: Kafka's controllers take over, and have no place for the lock. ``to_zookeeper``: a broker
+    starts with ``meta.properties`` of version 0 only. ``first_of_brokers``: a broker's file may be ahead of it, and a
+    broker may have the metadata log of an earlier attempt. ``again``: what begins anew if its job fails.
+    """
+
+    phase: Phase
+    who: Who
+    acts: tuple[Act, ...]
+    needed: Need
+    _: KW_ONLY
+    why: str
+    undo: str
+    before: Gates = no_gates
+    after: Gates = no_gates
+    name: str = ""
+    mode: FileMode | None = None
+    job: Job | None = None
+    proof: Act | None = None
+    is_there: Callable[[Inventory], bool] = lambda _: True
+    leader_last: bool = False
+    silent_first: bool = False
+    starts_silent: bool = False
+    waits_for_all: bool = False
+    only_while_written: bool = False
+    ends_migration: bool = False
+    leaves_quorum_lock: bool = False
+    to_zookeeper: bool = False
+    first_of_brokers: bool = False
+    again: tuple[Phase, ...] = ()
 
 
 @value
 class Step:
     """One line of a plan. ``name`` is unique. ``node``: which it is about; None for the cluster.
 
-    ``mode``: of the node's file after `Act.EDIT`. ``successor``: Kafka's controller that `Act.START` starts instead of
-    ``node``. ``before`` and ``after``: what the two checks ask. ``together``: the brokers of a rack that may be down at
-    the same time; then `questions` says what the check after each of them asks.
+    ``successor``: Kafka's controller that `Act.START` starts instead of ``node``. ``before`` and ``after``: what the
+    two checks ask. ``together``: the brokers of a rack that may be down at the same time; then `questions` says what
+    the check after each of them asks.
     """
 
     name: str
-    phase: Phase
+    rules: PhaseRules
     acts: tuple[Act, ...]
     node: Node | None = None
-    mode: FileMode | None = None
-    job: Job | None = None
-    condition: Condition = Condition.ALWAYS
     successor: Node | None = None
     before: tuple[GateQuestion, ...] = ()
     after: tuple[GateQuestion, ...] = ()
     together: tuple[Node, ...] = ()
+
+    @property
+    def phase(self) -> Phase:
+        """The name of its phase."""
+        return self.rules.phase
+
+    @property
+    def mode(self) -> FileMode | None:
+        """Of the node's file after `Act.EDIT`."""
+        return self.rules.mode
+
+    @property
+    def job(self) -> Job | None:
+        """What `Act.RUN` runs."""
+        return self.rules.job

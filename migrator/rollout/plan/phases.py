@@ -1,0 +1,320 @@
+"""The phases of a rollout, one object each, forward and back: when a step is needed, what holds before and after it,
+what it does, why, and what undoes it. Nothing else in the rollout asks which phase it is in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.nodes import Role
+from migrator.rollout.plan.modes import FileMode
+from migrator.rollout.plan.steps import Act, Direction, Gates, Job, Need, Phase, PhaseRules, Place, Sight, Who
+from migrator.rollout.ports import BrokerMode, Gate, GateQuestion
+from migrator.seeing.controllers import ControllerProgram
+
+# What gates ask.
+
+INELIGIBLE, DUAL_WRITE, FINISHED = (
+    GateQuestion(Gate.MIGRATION_STATE, state=state.label)
+    for state in (PublicState.MIGRATION_INELIGIBLE, PublicState.DUAL_WRITE, PublicState.FINISHED)
+)
+HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORUM_HEALTHY)
+FINISHING, NOT_FINISHED = GateQuestion(Gate.FINISHING), GateQuestion(Gate.NOT_FINISHED)
+WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
+AGREE, KEEPS_UP = GateQuestion(Gate.IMAGES_AGREE), GateQuestion(Gate.LEADER_KEEPS_UP)
+SETTLED, BROKER_RULES = GateQuestion(Gate.VOTERS_SETTLED), GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
+
+
+def program_of(inventory: Inventory) -> ControllerProgram:
+    """What the controllers are that migrate the cluster."""
+    stock = inventory.controllers.kind is ControllerKind.STOCK
+    return ControllerProgram.STOCK if stock else ControllerProgram.MIGRATOR
+
+
+def _asks(*questions: GateQuestion) -> Gates:
+    """The same for every step of a phase."""
+    return lambda _: questions
+
+
+def _others_have_all(place: Place) -> GateQuestion:
+    return GateQuestion(Gate.OTHERS_CAUGHT_UP, place.node)
+
+
+def _is_back(place: Place, *, migration_on: bool) -> GateQuestion:
+    program = program_of(place.inventory)
+    return GateQuestion(Gate.CONTROLLER_BACK, place.node, program=program, migration_on=migration_on)
+
+
+def _may_stop(place: Place, *first: GateQuestion) -> tuple[GateQuestion, ...]:
+    """Replicas on the brokers of a rack count no more once one of them stops: what is left without the rack does."""
+    healthy = replace(HEALTHY, nodes=place.group) if len(place.group) > 1 else HEALTHY
+    return (*first, healthy, GateQuestion(Gate.MAY_STOP, nodes=place.group))
+
+
+def _are_back(place: Place, mode: BrokerMode, *first: GateQuestion) -> tuple[GateQuestion, ...]:
+    """Of a group, the first one is waited for; then the others are restarted one after the other, and waited for
+    together."""
+    back = tuple(GateQuestion(Gate.BROKER_BACK, each, mode) for each in place.group)
+    if place.node is place.group[-1]:
+        return (*first, *back, HEALTHY)
+    return (*first, back[0]) if place.node is place.group[0] else ()
+
+
+def _may_end(place: Place, *last: GateQuestion) -> tuple[GateQuestion, ...]:
+    """What must hold up to the end of the migration, and is asked before each step to it."""
+    in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT, nodes=place.inventory.brokers.nodes)
+    return DUAL_WRITE, in_kraft, replace(WRITTEN, program=program_of(place.inventory)), ALONE, AGREE, *last
+
+
+def _drained(place: Place) -> tuple[GateQuestion, ...]:
+    return NOT_FINISHED, GateQuestion(Gate.NONE_IN_KRAFT, nodes=place.inventory.brokers.nodes), WRITTEN
+
+
+# When a step is needed.
+
+
+def _is_copied(sight: Sight) -> bool:
+    copied = (PublicState.MIGRATE_ZK_DATA, PublicState.DUAL_WRITE, PublicState.FINISHED)
+    return sight.seen.migration is not None and sight.seen.migration.state in [state.label for state in copied]
+
+
+def _is_still_migrating(sight: Sight) -> bool:
+    voter = sight.seen.voter(sight.node)
+    return (
+        sight.file is FileMode.CONTROLLER_MIGRATING
+        or (voter is not None and voter.migration_on is True)
+        or (sight.starts and not sight.runs and (voter is None or voter.program is None))
+    )
+
+
+def _has_migration_off(sight: Sight) -> bool:
+    voter = sight.seen.voter(sight.node)
+    off = voter is not None and voter.migration_on is False
+    return sight.file is FileMode.CONTROLLER_ENDED or (sight.runs and off)
+
+
+def _is_not_in_kraft(sight: Sight) -> bool:
+    broker = sight.seen.broker(sight.node)
+    may_be = broker is None or broker.mode in (None, BrokerMode.KRAFT)
+    return not (sight.seen.is_finished and sight.runs and sight.file is FileMode.BROKER_KRAFT and may_be)
+
+
+def _is_in_kraft(sight: Sight) -> bool:
+    broker = sight.seen.broker(sight.node)
+    is_seen = broker is not None and (broker.mode is BrokerMode.KRAFT or broker.kraft_in_log)
+    return sight.file is FileMode.BROKER_KRAFT or is_seen
+
+
+def _is_not_in_zookeeper(sight: Sight) -> bool:
+    broker = sight.seen.broker(sight.node)
+    is_seen = broker is not None and broker.mode is BrokerMode.ZOOKEEPER and not broker.may_migrate
+    return sight.file is not FileMode.BROKER_ZOOKEEPER or not is_seen
+
+
+def _is_not_stock(sight: Sight) -> bool:
+    voter = sight.seen.voter(sight.node)
+    return voter is None or voter.program is not ControllerProgram.STOCK
+
+
+def _voter_is_seen(sight: Sight) -> GateQuestion | None:
+    """Of a controller that runs. One that is silent holds nothing up here; the way back asks nobody at all, because a
+    silent controller may be the reason for it."""
+    return GateQuestion(Gate.VOTER_SEEN, sight.node) if sight.runs else None
+
+
+def _brokers_are_seen(_: Sight) -> GateQuestion:
+    return GateQuestion(Gate.BROKERS_SEEN)
+
+
+def _zookeeper_is_seen(_: Sight) -> GateQuestion:
+    return GateQuestion(Gate.ZOOKEEPER_SEEN)
+
+
+ALWAYS = Need(lambda _: True)
+NOT_COPIED = Need(lambda sight: not _is_copied(sight))
+UNFINISHED = Need(lambda sight: not sight.seen.is_finished)
+NODE_DOWN = Need(lambda sight: not sight.seen.is_finished and not sight.runs)
+DUAL_WRITING = Need(lambda sight: sight.seen.may_be_dual_writing)
+RULES_AND_IS_DOWN = Need(lambda sight: sight.seen.quorum_claims and not sight.runs, _zookeeper_is_seen)
+STILL_MIGRATING = Need(_is_still_migrating, _voter_is_seen)
+MIGRATION_OFF = Need(_has_migration_off)
+NOT_IN_KRAFT = Need(_is_not_in_kraft)
+IN_KRAFT = Need(_is_in_kraft, _brokers_are_seen)
+NOT_IN_ZOOKEEPER = Need(_is_not_in_zookeeper)
+NOT_STOCK = Need(_is_not_stock)
+REGISTERED = Need(lambda sight: sight.seen.broker(sight.node) is not None, _brokers_are_seen)
+NO_BROKER_RULES = Need(lambda sight: sight.seen.controller_broker is None)
+
+# Whether an inventory has a phase at all.
+
+
+def _waits_for_gone(inventory: Inventory) -> bool:
+    """Whether the end needs an order: our leader asks every controller, one of Kafka's asks none."""
+    ours = inventory.controllers.kind is ControllerKind.MIGRATOR
+    return ours and any(node.role is Role.CONTROLLER for node in inventory.gone)
+
+
+NOTHING, ROLLBACK, NEW = "nothing was changed", "'migrator rollout rollback'", "a new rollout"
+RESTARTS = (Act.CHECK_BEFORE, Act.EDIT, Act.RESTART, Act.CHECK_AFTER)
+_FIRST, _CLUSTER, _BROKERS, _CONTROLLERS = Who.FIRST_CONTROLLER, Who.CLUSTER, Who.BROKERS, Who.CONTROLLERS
+
+# Of each phase first for whom it has a step, the acts, and when they are needed; then the gates; then why, and undo.
+# fmt: off
+_START = PhaseRules(
+    Phase.START, _CONTROLLERS, (Act.START,), UNFINISHED, waits_for_all=True,
+    why="the quorum waits for the brokers, and changes nothing", undo=ROLLBACK,
+)
+_UNREGISTER = PhaseRules(  # neither the end of the migration nor the way back comes while such a broker is registered
+    Phase.UNREGISTER, Who.GONE_BROKERS, (Act.RUN,), REGISTERED, job=Job.UNREGISTER,
+    why="the quorum forgets a broker that is gone for good", undo="start the broker: it registers",
+)
+_FINISH = PhaseRules(
+    Phase.FINISH, _CONTROLLERS, (Act.CONFIRM, Act.CHECK_BEFORE, Act.PROVE, Act.EDIT, Act.RESTART, Act.CHECK_AFTER),
+    STILL_MIGRATING, mode=FileMode.CONTROLLER_ENDED, proof=Act.PROVE, leader_last=True, ends_migration=True,
+    before=lambda place: _may_end(place, _others_have_all(place)),
+    after=lambda place: (_is_back(place, migration_on=False), QUORUM),
+    why="ends the migration on this controller",
+    undo=f"{ROLLBACK}, until the last controller is restarted; with Kafka's controllers, until one of them leads "
+    "without the migration",
+)
+_FINISHED = PhaseRules(
+    Phase.FINISH, _CLUSTER, (Act.CHECK_AFTER,), ALWAYS, name="finished", ends_migration=True,
+    is_there=lambda inventory: not _waits_for_gone(inventory),
+    after=_asks(FINISHED, QUORUM),
+    why="the controllers see that the migration is off everywhere, and end it", undo=_FINISH.undo,
+)
+
+FORWARD = (
+    PhaseRules(
+        Phase.PREFLIGHT, _FIRST, (Act.RUN,), NOT_COPIED, job=Job.PREFLIGHT,
+        is_there=lambda inventory: not inventory.left_out.preflight,
+        why="finds what would make the migration fail", undo=NOTHING,
+    ),
+    PhaseRules(
+        Phase.REHEARSE, _FIRST, (Act.RUN,), NOT_COPIED, job=Job.REHEARSE,
+        is_there=lambda inventory: not inventory.left_out.rehearse,
+        why="tries the copy without writing to ZooKeeper, and forecasts its time", undo=NOTHING,
+    ),
+    PhaseRules(
+        Phase.FORMAT, _CONTROLLERS, (Act.EDIT, Act.RUN), NODE_DOWN, mode=FileMode.CONTROLLER_MIGRATING, job=Job.FORMAT,
+        why="gives the controllers' directories their identity", undo=ROLLBACK,
+    ),
+    _START,
+    replace(_START, name="started", who=_CLUSTER, acts=(Act.CHECK_AFTER,), after=_asks(QUORUM, INELIGIBLE)),
+    PhaseRules(
+        Phase.MIGRATE, _BROKERS, RESTARTS, UNFINISHED, mode=FileMode.BROKER_MIGRATING, first_of_brokers=True,
+        before=lambda place: _may_stop(place, QUORUM, KEEPS_UP),
+        after=lambda place: _are_back(place, BrokerMode.MIGRATING),
+        why="the broker registers with the quorum; ZooKeeper still rules. An earlier attempt's log is deleted",
+        undo=ROLLBACK,
+    ),
+    PhaseRules(
+        Phase.COPY, _CLUSTER, (Act.CHECK_AFTER,), UNFINISHED,
+        after=_asks(DUAL_WRITE, QUORUM, WRITTEN),
+        why="the quorum takes over and copies ZooKeeper; from now on both sides are written", undo=ROLLBACK,
+    ),
+    PhaseRules(
+        Phase.SOAK, _FIRST, (Act.SOAK, Act.RUN), UNFINISHED, job=Job.VERIFY, proof=Act.RUN,
+        is_there=lambda inventory: bool(inventory.times.soak) or not inventory.left_out.verify,
+        before=_asks(QUORUM, ALONE),
+        why="both sides are written while you watch your applications", undo=ROLLBACK,
+    ),
+    PhaseRules(
+        Phase.KRAFT, _BROKERS, RESTARTS, NOT_IN_KRAFT, mode=FileMode.BROKER_KRAFT,
+        before=lambda place: _may_stop(place, DUAL_WRITE, QUORUM, KEEPS_UP),
+        after=lambda place: _are_back(place, BrokerMode.KRAFT),
+        why="the broker leaves ZooKeeper", undo=ROLLBACK,
+    ),
+    _UNREGISTER,
+    PhaseRules(
+        Phase.READY, _CLUSTER, (Act.CHECK_BEFORE,), UNFINISHED,
+        is_there=lambda inventory: inventory.left_out.verify,
+        before=lambda place: _may_end(place, QUORUM),
+        why="the last gate before the way back closes; nothing is compared ('verify' is left out)", undo=NOTHING,
+    ),
+    PhaseRules(
+        Phase.VERIFY, _FIRST, (Act.CHECK_BEFORE, Act.RUN), UNFINISHED, job=Job.VERIFY,
+        is_there=lambda inventory: not inventory.left_out.verify,
+        before=lambda place: _may_end(place, QUORUM),
+        why="proves that both sides are equal before the way back closes", undo=NOTHING,
+    ),
+    _FINISH,
+    _FINISHED,
+    replace(
+        _FINISHED, acts=(Act.CHECK_BEFORE, Act.RUN, Act.CHECK_AFTER), job=Job.LEAVE_OUT,
+        is_there=_waits_for_gone,
+        before=_asks(FINISHING),
+    ),
+    PhaseRules(
+        Phase.HANDOVER, _CONTROLLERS, (Act.CHECK_BEFORE, Act.EDIT, Act.STOP, Act.START, Act.CHECK_AFTER), NOT_STOCK,
+        mode=FileMode.STOCK, leader_last=True, leaves_quorum_lock=True,
+        is_there=lambda inventory: inventory.handover is not None,
+        before=lambda place: (FINISHED, SETTLED, _others_have_all(place)),
+        after=lambda place: (GateQuestion(Gate.CONTROLLER_BACK, place.node, program=ControllerProgram.STOCK), QUORUM),
+        why="Kafka's own controller takes over on the same directory", undo="start this program again",
+    ),
+    PhaseRules(
+        Phase.ARCHIVE, _FIRST, (Act.RUN,), ALWAYS, job=Job.ARCHIVE, leaves_quorum_lock=True,
+        why="keeps what proves the migration", undo=NOTHING,
+    ),
+)
+
+# The migration may end until its last controller is restarted with the migration on: whoever goes back looks at each
+# step whether it has ended. Until then brokers in KRaft mode have no other controller than the quorum: no voter stops
+# while another one is down.
+BACK = (
+    PhaseRules(
+        Phase.MIGRATION_ON, _CONTROLLERS, RESTARTS, MIGRATION_OFF, mode=FileMode.CONTROLLER_MIGRATING, leader_last=True,
+        silent_first=True, starts_silent=True,
+        before=lambda place: (NOT_FINISHED, _others_have_all(place)),
+        after=lambda place: (NOT_FINISHED, _is_back(place, migration_on=True)),
+        why="the quorum must write to ZooKeeper again", undo=NEW,
+    ),
+    PhaseRules(
+        Phase.START_QUORUM, _CONTROLLERS, (Act.CHECK_BEFORE, Act.START), RULES_AND_IS_DOWN,
+        before=_asks(NOT_FINISHED),
+        why="only a quorum that runs can bring its changes to ZooKeeper", undo="stop the controllers",
+    ),
+    PhaseRules(
+        Phase.LEAVE_KRAFT, _BROKERS, RESTARTS, IN_KRAFT, mode=FileMode.BROKER_MIGRATING, to_zookeeper=True,
+        before=lambda place: _may_stop(place, NOT_FINISHED, DUAL_WRITE, QUORUM, KEEPS_UP),
+        after=lambda place: _are_back(place, BrokerMode.MIGRATING, NOT_FINISHED),
+        why="the broker comes back to ZooKeeper; the quorum still rules", undo=NEW,
+    ),
+    _UNREGISTER,
+    PhaseRules(
+        Phase.DRAIN, _CLUSTER, (Act.CHECK_AFTER,), DUAL_WRITING,
+        after=_drained,
+        why="ZooKeeper gets what the quorum has committed", undo=NOTHING,
+    ),
+    PhaseRules(
+        Phase.STOP_QUORUM, _CONTROLLERS, (Act.CHECK_BEFORE, Act.STOP), ALWAYS, leader_last=True,
+        only_while_written=True,
+        before=_drained,
+        why="from now on nobody is the controller, for some seconds", undo="start the controllers",
+    ),
+    PhaseRules(  # what ZooKeeper lacks, only a quorum that runs can bring there: then all of this begins anew
+        Phase.GIVE_BACK, _FIRST, (Act.RUN, Act.CHECK_AFTER), NO_BROKER_RULES, job=Job.GIVE_BACK,
+        again=(Phase.START_QUORUM, Phase.DRAIN, Phase.STOP_QUORUM, Phase.GIVE_BACK),
+        after=_asks(BROKER_RULES),
+        why="the brokers elect a ZooKeeper controller", undo=NEW,
+    ),
+    PhaseRules(  # nothing needs the log any more; and who comes up with its host while brokers migrate must not find it
+        Phase.SET_ASIDE, _CONTROLLERS, (Act.CHECK_BEFORE, Act.STOP, Act.RUN), ALWAYS, job=Job.SET_ASIDE,
+        before=_asks(NOT_FINISHED, BROKER_RULES),
+        why="a new rollout formats empty directories; the old ones are kept", undo="move them back",
+    ),
+    PhaseRules(
+        Phase.LEAVE_MIGRATION, _BROKERS, RESTARTS, NOT_IN_ZOOKEEPER, mode=FileMode.BROKER_ZOOKEEPER, to_zookeeper=True,
+        before=lambda place: _may_stop(place, NOT_FINISHED),
+        after=lambda place: _are_back(place, BrokerMode.ZOOKEEPER, NOT_FINISHED),
+        why="the broker forgets the quorum", undo=NEW,
+    ),
+)
+# fmt: on
+
+WAYS: dict[Direction, Sequence[PhaseRules]] = {Direction.FORWARD: FORWARD, Direction.BACK: BACK}
+PHASES = {rules.phase: rules for rules in reversed((*FORWARD, *BACK))}
+"""By name; of a phase that has a step at its end for the cluster, without that one."""
