@@ -41,7 +41,7 @@ from migrator.observe.status_page import Answers
 from migrator.records.uuid import Uuid
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.phases import PHASES
+from migrator.rollout.plan.phases import BACK
 from migrator.rollout.plan.steps import Phase, Sight
 from migrator.rollout.ports import (
     BrokerMode,
@@ -394,7 +394,7 @@ def test_the_strictest_default_counts() -> None:
 def test_the_drain_is_not_left_out_because_nobody_says_how_far_it_is(
     quorum: QuorumSeen | None, state: str, broker: int | None, *, needed: bool
 ) -> None:
-    drain = PHASES[Phase.DRAIN].needed
+    drain = next(rules for rules in BACK if rules.phase is Phase.DRAIN).needed
     seen = Observation(
         quorum=quorum,
         migration=MigrationSeen(state),

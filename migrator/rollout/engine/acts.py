@@ -17,10 +17,10 @@ from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
 from migrator.rollout.files.wanted import wanted_file
-from migrator.rollout.gates.excuses import Baseline
-from migrator.rollout.gates.gatekeeper import AbortedError, Asked, Gatekeeper, Note, always
+from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper, Note
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import Progress, StepProgress, restart_begun
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
@@ -36,30 +36,36 @@ class StepActs:
 
     :param note: writes a line of the journal.
     :param is_aborted: whether the operator asks for an end.
-    :param baseline: gives partitions that were not well before.
     """
 
     def __init__(
         self,
         parts: RolloutParts,
-        state: Path,
+        journal: RolloutJournal,
         note: Note,
+        state: Path,
+        gates: Gatekeeper,
+        step_gates: StepGates,
         is_aborted: Callable[[], bool],
-        baseline: Callable[[], Baseline],
     ) -> None:
         self._parts = parts
-        self._is_aborted = is_aborted
+        self._journal = journal
         self._note = note
-        self._gates = Gatekeeper(parts, baseline, note, is_aborted)
-        self.gates = StepGates(parts, self._gates, note)
-        self._processes = Processes(parts, self._gates)
-        self._jobs = JobActs(parts, state, note)
+        self._gates = gates
+        self._step_gates = step_gates
+        self._is_aborted = is_aborted
+        self._processes = Processes(parts, gates)
+        self._jobs = JobActs(parts, journal, note, state)
         self._started: set[str] = set()
         """Names of the steps whose node was started, or restarted, in this run."""
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
 
-    async def look(self, step: Step, seen: Observation, progress: Progress) -> Sight:
+    @property
+    def _progress(self) -> Progress:
+        return self._journal.progress
+
+    async def look(self, step: Step, seen: Observation) -> Sight:
         """What is seen of a step's node: what its file is for, and whether its process runs.
 
         :param seen: the look before.
@@ -71,57 +77,55 @@ class StepActs:
         file = None
         if step.mode not in (None, FileMode.STOCK):
             file = file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node)))
-        return Sight(seen, step.node, file, runs, step.node.name in progress.returned)
+        return Sight(seen, step.node, file, runs, step.node.name in self._progress.returned)
 
-    async def see_files(self, nodes: Iterable[Node], progress: Progress) -> None:
+    async def see_files(self, nodes: Iterable[Node]) -> None:
         """Before a person is asked: nobody else may have changed one of these files.
 
         :raises FileChangedError: somebody has.
         """
         for node in nodes:
             now = await self._digest(node)
-            if not progress.knows(node.name, now):
+            if not self._progress.knows(node.name, now):
                 raise self._changed(node, now)
 
-    async def take_as_mended(self, nodes: Iterable[Node], progress: Progress) -> None:
+    async def take_as_mended(self, nodes: Iterable[Node]) -> None:
         """Nodes that serve as they should, after a failure: the files that the operator has mended are the base now."""
         for node in nodes:
             now = await self._digest(node)
-            if not progress.knows(node.name, now):
+            if not self._progress.knows(node.name, now):
                 self._note(Event.FILE, node=node.name, file=now)
 
-    async def take_other_settings(self, step: Step, progress: Progress) -> None:
+    async def take_other_settings(self, step: Step) -> None:
         """A step under way whose file was made with other settings than the inventory has now: back to its file."""
-        known, settings = progress.of(step.name), self._parts.mode_settings("").digest
+        known, settings = self._progress.of(step.name), self._parts.mode_settings("").digest
         if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or not known.has_other_settings(settings):
             return
         text = await text_of(self._parts.executor, step.node)
-        new, _ = await wanted_file(self._parts, step, step.node, text, progress)
+        new, _ = await wanted_file(self._parts, step, step.node, text, self._progress)
         if new != encoded(text):
             self._parts.tell(f"{step.name}: the inventory has other settings now; {step.node.name} gets them")
             self._note(Event.REOPENED, step.name, Act.EDIT)
 
-    async def do(self, step: Step, act: Act, progress: Progress, asked: Asked) -> None:
+    async def do(self, step: Step, act: Act) -> None:
         """One act that changes something, or a job.
-
-        :param asked: the gate before the step: asked again as the last thing before a process is stopped.
 
         :raises OperatorError: it fails.
         """
         if act is Act.SOAK:
-            await self._soak(step, progress)
+            await self._soak(step)
         elif act is Act.PROVE:
-            await self._jobs.prove(step, progress)
+            await self._jobs.prove(step)
         elif act is Act.RUN:
-            await self._jobs.run(step, progress)
+            await self._jobs.run(step)
         elif step.node is not None:
             if act in (Act.RESTART, Act.START):
-                refuse_old_log(step.node, progress)
+                refuse_old_log(step.node, self._progress)
             if act in STOPS:
                 stops = self._restart if act is Act.RESTART else self._stop
-                await stops(step, step.node, progress, asked)
+                await stops(step, step.node)
             else:
-                await (self._edit if act is Act.EDIT else self._start)(step, step.node, progress)
+                await (self._edit if act is Act.EDIT else self._start)(step, step.node)
             if act in (Act.RESTART, Act.START):
                 self._started.add(step.name)
 
@@ -159,7 +163,7 @@ class StepActs:
             self._parts.tell(f"{own.name}: {error}")
             return True
 
-    async def _edit(self, step: Step, node: Node, progress: Progress) -> None:
+    async def _edit(self, step: Step, node: Node) -> None:
         target = step.successor or node
         ours = await text_of(self._parts.executor, node)
         if step.rules.to_zookeeper:
@@ -170,10 +174,10 @@ class StepActs:
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
         old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
-        new, was = await wanted_file(self._parts, step, node, ours, progress)
+        new, was = await wanted_file(self._parts, step, node, ours, self._progress)
         before, wanted = digest(old), digest(new)
-        known = progress.knows(target.name, before)
-        step_known, settings = progress.of(step.name), self._parts.mode_settings("").digest
+        known = self._progress.knows(target.name, before)
+        step_known, settings = self._progress.of(step.name), self._parts.mode_settings("").digest
         decision = decisions.decide_edit(step_known, before, wanted, file_is_known=known)
         if decision is Decision.TOOK_EFFECT and before != wanted:
             with_others = step_known.expected.get("settings", settings) != settings
@@ -184,7 +188,7 @@ class StepActs:
             note = partial(self._note, Event.REMOVES, step.name, Act.EDIT)
             await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
         if decision is Decision.DO:
-            kept = "" if old is None else backup(target, step.phase, progress.rollout)
+            kept = "" if old is None else backup(target, step.phase, self._progress.rollout)
             details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}
             self._note(Event.BEGUN, step.name, Act.EDIT, **details)
             self._parts.tell(f"{step.name}: writes {target.properties}")
@@ -203,7 +207,7 @@ class StepActs:
         while not may_be_ahead(node, seen := await self._parts.observer.observe(partitions=False)):
             if not self._parts.judge(question, seen):
                 raise ahead_of_copy(node)
-            await self._gates.wait(partial(always, question), step.name)
+            await self._step_gates.wait_for(step, question)
 
     async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
         try:
@@ -214,19 +218,19 @@ class StepActs:
                 self.found = node.name, now
                 raise
 
-    async def _restart(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
-        known = progress.of(step.name)
+    async def _restart(self, step: Step, node: Node) -> None:
+        known = self._progress.of(step.name)
         words = self._parts.inventory.words_for(node)
         while True:
             before = await self._processes.incarnation(node)
             comparable = decisions.comparable(known, before, words)
             now = await self._digest(node)
-            is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
+            is_known = self._progress.knows(node.name, now) or await self._is_mended(step, known, before)
             seen = await self._parts.observer.observe()
             decision = decisions.decide_restart(step, known, seen, comparable, file_is_known=is_known)
             if decision is Decision.FILE_CHANGED:
                 raise self._changed(node, now)
-            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked, seen):
+            if decision is not Decision.DO or await self._step_gates.is_open_now(step, seen):
                 break
         if decision is Decision.FOUND:
             self._note(Event.FOUND, step.name, Act.RESTART)
@@ -250,12 +254,12 @@ class StepActs:
             return True
         return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))) is step.mode
 
-    async def _start(self, step: Step, node: Node, progress: Progress) -> None:
+    async def _start(self, step: Step, node: Node) -> None:
         target = step.successor or node
         decision = Decision.TOOK_EFFECT  # as Kafka's controller, which this run has started behind the stop of ours
         if step.successor is None or step.name not in self._started:
             look = self._processes.incarnation if step.successor is None else self._parts.executor.incarnation
-            decision = decisions.decide_start(progress.of(step.name), await look(target))
+            decision = decisions.decide_start(self._progress.of(step.name), await look(target))
         if decision is Decision.DO:
             self._note(Event.BEGUN, step.name, Act.START, node=target.name)
             self._parts.tell(f"{step.name}: starts {target.name}")
@@ -266,11 +270,11 @@ class StepActs:
         now = await self._digest(target)  # a person may have mended it before: it runs with this file
         self._note(Event.DONE, step.name, Act.START, node=target.name, file=now)
 
-    async def _stop(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
+    async def _stop(self, step: Step, node: Node) -> None:
         while True:
             runs = await self._processes.incarnation(node)
-            decision = decisions.decide_stop(progress.of(step.name), runs)
-            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
+            decision = decisions.decide_stop(self._progress.of(step.name), runs)
+            if decision is not Decision.DO or await self._step_gates.is_open_now(step):
                 break
         if decision is Decision.DO and runs is not None:
             self._note(Event.BEGUN, step.name, Act.STOP, node=node.name)
@@ -282,9 +286,9 @@ class StepActs:
                 self._started.add(step.name)
         self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
 
-    async def _soak(self, step: Step, progress: Progress) -> None:
+    async def _soak(self, step: Step) -> None:
         """Only time that is watched counts: the wall clock may jump, and nobody watched before this process."""
-        soaked, wanted = progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
+        soaked, wanted = self._progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
         poll = self._parts.inventory.times.poll
         last, noted, verified = self._parts.clock.monotonic_ms(), soaked, soaked
         verify = int(self._parts.inventory.times.verify * 1000)
@@ -297,7 +301,7 @@ class StepActs:
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 noted = soaked
             if verify and soaked - verified >= verify and soaked < wanted:
-                await self._jobs.verify(step, await self._parts.observer.observe(partitions=False), progress)
+                await self._jobs.verify(step, await self._parts.observer.observe(partitions=False))
                 verified = soaked
             if self._is_aborted():
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)

@@ -9,31 +9,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.engine.acts import StepActs
 from migrator.rollout.engine.file_ahead import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
-from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
+from migrator.rollout.engine.order import in_order, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import HiddenProcessError, UntrueRestartError
-from migrator.rollout.engine.questions import (
-    asks_again,
-    leaves_rack,
-    open_rack,
-    questions_after,
-    questions_before,
-)
+from migrator.rollout.engine.questions import open_rack
+from migrator.rollout.engine.step_run import StepRun, UnansweredError
 from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError
-from migrator.rollout.gates.excuses import BackAgainError, Baseline, refuse_end_with
-from migrator.rollout.gates.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError, always
+from migrator.rollout.gates.excuses import BackAgainError
+from migrator.rollout.gates.gatekeeper import AbortedError, GateShutError, GateTimeoutError
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.writer import RolloutJournal
-from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import canary_steps, has_canary, plan, refuse_step
 from migrator.rollout.plan.steps import Act, Job, Phase, Step
@@ -83,10 +75,6 @@ class Ending(Enum):
     NOT_CONFIRMED = "it stopped before the end of the migration: nobody confirmed that there is no way back"
 
 
-class UnansweredError(OperatorError):
-    """The question before the end of the migration found no answer: nothing has failed."""
-
-
 @value
 class StopAt:
     """Where a run ends before the plan does: after a phase, or after a step."""
@@ -114,18 +102,11 @@ class RolloutRun:
         self._journal = journal
         self._state = state
         self._confirm = confirm
-        self._confirmed = False
-        self._stop_step = ""
-        """The step behind which this run ends."""
         self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
-        self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop, self._baseline)
 
     @property
     def _progress(self) -> Progress:
         return self._journal.progress
-
-    def _baseline(self) -> Baseline:
-        return self._progress.baseline
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
         """To the end of the plan, or as far as was asked for. May be called again after any failure.
@@ -135,7 +116,6 @@ class RolloutRun:
         refuse_step(self._steps, stop.step)
         if stop.step and self._progress.of(stop.step).finished:
             return Ending.PAUSED
-        self._stop_step = stop.step
         # Whether the migration is over, and so where the lock is.
         seen = await self._parts.observer.observe(partitions=False)
         self._refuse_other_cluster(seen)
@@ -144,10 +124,20 @@ class RolloutRun:
         if self._progress.canary and not has_canary(self._parts.inventory, self._progress.canary):
             self._parts.tell(f"the canary {self._progress.canary} is not there any more: no broker goes first")
         await remove_left_copies(self._parts, self._progress)
+        taking = StepRun(
+            self._parts,
+            self._journal,
+            self._note,
+            self._state,
+            self._confirm,
+            self._is_asked_to_stop,
+            self._steps,
+            stop.step,
+        )
         try:
-            return await self._run(stop)
+            return await self._run(stop, taking)
         except AbortedError:
-            return await self._aborted()
+            return await self._aborted(taking)
 
     def _refuse_other_cluster(self, seen: Observation) -> None:
         """
@@ -161,10 +151,10 @@ class RolloutRun:
                 remedy="Correct 'access' of the inventory, or name another directory with 'state'",
             )
 
-    async def _run(self, stop: StopAt) -> Ending:
+    async def _run(self, stop: StopAt, taking: StepRun) -> Ending:
         while True:
             if self._is_asked_to_stop():
-                return await self._aborted()
+                return await self._aborted(taking)
             if canary := self._canary_done():
                 self._note(Event.PAUSED, canary)
                 return Ending.PAUSED
@@ -180,137 +170,28 @@ class RolloutRun:
                 refuse_pause_at_end(stop.step, in_order(self._steps, self._progress, seen), self._progress)
             if self._parts.inventory.handover is not None and step.rules.leaves_quorum_lock:
                 await self._parts.lock.leave_quorum(self._progress.rollout)
-            if not await self._take(step, seen):
+            if not await self._take(taking, step, seen):
                 return Ending.NOT_CONFIRMED
             if step.name == stop.step:
                 self._note(Event.PAUSED, step.name)
                 return Ending.PAUSED
 
-    async def _take(self, step: Step, seen: Observation) -> bool:
-        """One step to its end; False: the operator does not want it."""
-        act: Act | None = None
+    async def _take(self, taking: StepRun, step: Step, seen: Observation) -> bool:
         try:
-            if not await self._begins(step, seen):
-                return True
-            await self._acts.take_other_settings(step, self._progress)
-            for act in step.acts:
-                is_done = act in self._progress.of(step.name).done
-                if is_done and not await self._must_do_again(step, act):
-                    continue
-                if asks_again(step, self._progress.of(step.name), act):
-                    await self._acts.gates.check_again(step, self._progress, self._asked_before(step))
-                await self._parts.lock.check(self._progress.rollout)
-                if act is Act.CONFIRM:
-                    if not await self._is_wanted(step, seen):
-                        return False
-                else:
-                    await self._do(step, act, seen if act is step.acts[0] else None)
+            return await taking.take(step, seen)
         except (AbortedError, UnansweredError):
             raise
         except OperatorError as error:
             with suppress(OperatorError):  # the disk may be full; the error that counts is the first one
-                self._fail(step, act, error)
+                self._fail(step, taking, error)
             raise
-        self._note(Event.DONE, step.name)
-        return True
-
-    async def _begins(self, step: Step, seen: Observation) -> bool:
-        """Whether there is something to do; if not, the step is noted as left out."""
-        if step.rules.ends_migration and not seen.is_finished:
-            refuse_end_with(self._parts.inventory.gone, seen)
-        if is_under_way(self._progress.of(step.name)):
-            return True
-        while True:
-            sight = await self._acts.look(step, seen, self._progress)
-            if step.rules.needed.is_there(sight):
-                self._parts.tell(f"{step.name}: {step.rules.why}")
-                return True
-            question = step.rules.needed.before_leaving_out(sight)
-            if question is None or not self._parts.judge(question, seen):
-                await self._leave_out(step)
-                return False
-            await self._acts.gates.wait(step, partial(always, question))
-            seen = await self._parts.observer.observe(partitions=False)
-
-    async def _leave_out(self, step: Step) -> None:
-        if leaves_rack(step, self._steps, self._progress, stays=step.name == self._stop_step):
-            await self._acts.gates.wait(step, self._asked_after(step))
-        self._note(Event.SKIPPED, step.name)
-
-    async def _must_do_again(self, step: Step, act: Act) -> bool:
-        """What counts in one run only, or for a while, before a controller is touched."""
-        if act not in (Act.CONFIRM, Act.PROVE) or (act is Act.CONFIRM and self._confirmed):
-            return False
-        return not await self._acts.gates.was_restarted(step, self._progress)
-
-    async def _is_wanted(self, step: Step, seen: Observation) -> bool:
-        """Ask, unless the answer was yes in this run, or the migration has ended already. Files are compared before:
-        what is found later comes too late."""
-        left = [
-            each.node
-            for each in in_order(self._steps, self._progress, seen)
-            if each.rules.ends_migration and each.node is not None and self._open(each)
-        ]
-        await self._acts.see_files(left, self._progress)
-        if not seen.is_finished and not self._confirmed and not await self._agrees(left):
-            return False
-        self._confirmed = True
-        self._note(Event.CONFIRMED)
-        if Act.CONFIRM not in self._progress.of(step.name).done:
-            self._note(Event.PASSED, step.name, Act.CONFIRM)
-        return True
-
-    async def _agrees(self, left: Sequence[Node]) -> bool:
-        """Without a yes, the rollout waits before the question: what a command before this one found is over."""
-        try:
-            agreed = await self._confirm([node.name for node in left])
-        except OperatorError as error:
-            self._note(Event.PAUSED)
-            raise UnansweredError(error.what, where=error.where, remedy=error.remedy) from error
-        if not agreed:
-            self._note(Event.PAUSED)
-        return agreed
-
-    def _open(self, step: Step) -> bool:
-        return not self._progress.of(step.name).finished
-
-    async def _do(self, step: Step, act: Act, seen: Observation | None) -> None:
-        """:param seen: the look that was taken just now, before which nothing of the step was done."""
-        if act is Act.CHECK_BEFORE:
-            await self._acts.gates.check(step, act, self._asked_before(step), seen)
-        elif act is Act.CHECK_AFTER:
-            await self._check_after(step)
-        else:
-            await self._acts.do(step, act, self._progress, self._asked_before(step))
-
-    def _asked_before(self, step: Step) -> Asked:
-        return partial(questions_before, step, self._steps, self._progress)
-
-    def _asked_after(self, step: Step) -> Asked:
-        return partial(questions_after, step, self._steps, self._progress, stays=step.name == self._stop_step)
-
-    async def _check_after(self, step: Step) -> None:
-        waited_for = self._waited_for(step)
-        for own in self._steps:
-            is_waited_for = own is step or (own.phase is step.phase and own.node in waited_for)
-            if is_waited_for and self._progress.of(own.name).started:
-                await self._acts.start_what_ended(own, step)
-        await self._acts.gates.check(step, Act.CHECK_AFTER, self._asked_after(step))
-        if self._progress.of(step.name).failed:
-            await self._acts.take_as_mended(waited_for, self._progress)
-
-    def _waited_for(self, step: Step) -> Sequence[Node]:
-        """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
-        if step.rules.waits_for_all:
-            return self._parts.inventory.controllers.nodes
-        asked = self._asked_after(step)(Observation())
-        return [question.node for question in asked if question.node is not None and step.successor is None]
 
     def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
         self._journal.append(self._parts.clock.wall_ms(), event, step, act, **details)
 
-    def _fail(self, step: Step, act: Act | None, error: OperatorError) -> None:
+    def _fail(self, step: Step, taking: StepRun, error: OperatorError) -> None:
         """Our own words only: what a command or a host said may hold anything."""
+        act = taking.act
         details: dict[str, Detail] = {"error": type(error).__name__, "where": error.where}
         if isinstance(error, OWN_WORDS):
             details |= {"what": error.what, "remedy": error.remedy}
@@ -326,7 +207,7 @@ class RolloutRun:
         if step.job is Job.LEAVE_OUT and act is Act.CHECK_AFTER:  # another leader knows nothing of the order
             details["again"] = Act.RUN.value
         if isinstance(error, FileChangedError):
-            node, found = self._acts.found
+            node, found = taking.found_changed
             details |= {"again": Act.EDIT.value, "node": node, "file": found}
         self._note(Event.FAILED, step.name, "" if act is None else act, **details)
 
@@ -351,12 +232,11 @@ class RolloutRun:
     def _is_asked_to_stop(self) -> bool:
         return self._abort_file.exists()
 
-    async def _aborted(self) -> Ending:
+    async def _aborted(self, taking: StepRun) -> Ending:
         """Of a rack that is left half-way, the operator is told who is not back."""
         if left := open_rack(self._steps, self._progress):
-            asked = partial(questions_after, left, self._steps, self._progress, stays=True)
             try:
-                await self._acts.gates.wait(left, asked)
+                await taking.gates.wait_after(left, stays=True)
             except AbortedError:
                 pass
             except OperatorError as error:

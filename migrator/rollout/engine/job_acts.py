@@ -13,6 +13,7 @@ from migrator.rollout.gates.excuses import refuse_gone
 from migrator.rollout.gates.gatekeeper import Note
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
+from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
@@ -58,77 +59,82 @@ class JobActs:
     :param note: writes a line of the journal.
     """
 
-    def __init__(self, parts: RolloutParts, state: Path, note: Note) -> None:
+    def __init__(self, parts: RolloutParts, journal: RolloutJournal, note: Note, state: Path) -> None:
         self._parts = parts
+        self._journal = journal
         self._state = state
         self._note = note
         self._verified_ms: int | None = None
         """When both sides were found equal last in this run, by the clock that goes on while the machine sleeps."""
 
-    async def run(self, step: Step, progress: Progress) -> None:
+    @property
+    def _progress(self) -> Progress:
+        return self._journal.progress
+
+    async def run(self, step: Step) -> None:
         """The job of a step.
 
         :raises JobFailedError: its command fails, or its answer is no.
         """
         job, node = step.job, step.node
         if job is Job.LEAVE_OUT:
-            await self._leave_out(step, progress)
+            await self._leave_out(step)
             return
         if job is None or node is None:
             raise ValueError(step.name)
-        known, seen = progress.of(step.name), await self._parts.observer.observe(partitions=False)
+        known, seen = self._progress.of(step.name), await self._parts.observer.observe(partitions=False)
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
             self._note(Event.DONE, step.name, Act.RUN)
             return
-        if job is Job.FORMAT and await self._is_formatted(step, node, progress, seen):
+        if job is Job.FORMAT and await self._is_formatted(step, node, seen):
             file = await digest_of(self._parts.executor, node)
             self._note(Event.FOUND, step.name, Act.RUN, node=node.name, file=file)
             return
         self._note(Event.BEGUN, step.name, Act.RUN, job=job.value, node=node.name, host=node.host)
         details: dict[str, Detail] = {}
         if job is Job.ARCHIVE:
-            details["archive"] = str(await make_archive(self._parts, node, self._state, progress.rollout))
+            details["archive"] = str(await make_archive(self._parts, node, self._state, self._progress.rollout))
         elif job is Job.SET_ASIDE:
-            await self._set_aside(step, node, progress.rollout)
+            await self._set_aside(step, node, self._progress.rollout)
         elif job is Job.UNREGISTER:
             await self._unregister(node, seen)
         else:
-            details |= await self._command(step, job, self._runner(job, node, seen, progress), seen, progress)
+            details |= await self._command(step, job, self._runner(job, node, seen), seen)
         if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
             details |= {"node": node.name, "file": await digest_of(self._parts.executor, node)}
         self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
 
-    async def prove(self, step: Step, progress: Progress) -> None:
+    async def prove(self, step: Step) -> None:
         """Nothing that this step has begun is forgotten: what is noted here says when both sides were equal, no more.
         After the end of the migration, as one of Kafka's controllers brings it, they differ.
 
         :raises JobFailedError: the sides differ, or the comparison fails.
         """
         seen = await self._parts.observer.observe(partitions=False)
-        if not seen.is_finished and self._verdict_is_old(progress):
-            await self.verify(step, seen, progress)
-        if Act.PROVE not in progress.of(step.name).done:
+        if not seen.is_finished and self._verdict_is_old():
+            await self.verify(step, seen)
+        if Act.PROVE not in self._progress.of(step.name).done:
             self._note(Event.PASSED, step.name, Act.PROVE)
 
-    async def verify(self, step: Step, seen: Observation, progress: Progress) -> None:
+    async def verify(self, step: Step, seen: Observation) -> None:
         """Compare both sides now, and note the figures.
 
         :raises JobFailedError: they differ, or the comparison fails.
         """
         if step.node is not None:
-            runner = self._runner(Job.VERIFY, step.node, seen, progress)
-            figures = await self._command(step, Job.VERIFY, runner, seen, progress)
+            runner = self._runner(Job.VERIFY, step.node, seen)
+            figures = await self._command(step, Job.VERIFY, runner, seen)
             self._note(Event.VERIFIED, step.name, **figures)
 
-    def _verdict_is_old(self, progress: Progress) -> bool:
+    def _verdict_is_old(self) -> bool:
         clock = self._parts.clock
         if self._verified_ms is not None:
             return clock.since_boot_ms() - self._verified_ms > VERDICT_MS
-        if progress.verified_ms is None:
+        if self._progress.verified_ms is None:
             return True
-        return not 0 <= clock.wall_ms() - progress.verified_ms <= VERDICT_MS
+        return not 0 <= clock.wall_ms() - self._progress.verified_ms <= VERDICT_MS
 
-    async def _leave_out(self, step: Step, progress: Progress) -> None:
+    async def _leave_out(self, step: Step) -> None:
         """The leader gets the order again whenever it is not finished: each order is for one leader only."""
         seen = await self._parts.observer.observe(partitions=False)
         gone = jobs.silent_gone(self._parts.inventory.gone, seen)
@@ -137,21 +143,21 @@ class JobActs:
             return
         self._note(Event.BEGUN, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
         leader = self._leader(seen, self._parts.inventory.controllers.nodes[0])
-        reason = f"rollout {progress.rollout}: {progress.reason}"[: jobs.REASON_MAX]
+        reason = f"rollout {self._progress.rollout}: {self._progress.reason}"[: jobs.REASON_MAX]
         words = jobs.finish_without(leader, self._parts.inventory, gone, reason)
         self._parts.tell(f"{step.name}: orders controller {leader.node_id} to end without {', '.join(map(str, gone))}")
         output = await self._parts.executor.run(leader, words, seconds=self._parts.inventory.times.command)
         self._raise_if_failed(step, Job.LEAVE_OUT, leader, output)
         self._note(Event.DONE, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
 
-    async def _is_formatted(self, step: Step, node: Node, progress: Progress, seen: Observation) -> bool:
+    async def _is_formatted(self, step: Step, node: Node, seen: Observation) -> bool:
         """Whether the controller goes on with the directory that it has.
 
         :raises JobFailedError: it may not, and may not be formatted.
         """
-        if node.name in progress.rolled_back:
-            if progress.of(step.name).begun is not Act.RUN:
-                await self._leave_old_quorum(step, node, progress.rolled_back[node.name], seen)
+        if node.name in self._progress.rolled_back:
+            if self._progress.of(step.name).begun is not Act.RUN:
+                await self._leave_old_quorum(step, node, self._progress.rolled_back[node.name], seen)
             return False
         if not seen.has_data:
             return False
@@ -205,11 +211,11 @@ class JobActs:
                 remedy=jobs.REMEDIES[Job.UNREGISTER],
             )
 
-    def _runner(self, job: Job, node: Node, seen: Observation, progress: Progress) -> Node:
+    def _runner(self, job: Job, node: Node, seen: Observation) -> Node:
         """The controller on whose machine a job runs: its log has to be the newest."""
         controllers = self._parts.inventory.controllers.nodes
         if job is Job.GIVE_BACK:
-            return next((each for each in controllers if each.name == progress.last_stopped), node)
+            return next((each for each in controllers if each.name == self._progress.last_stopped), node)
         return self._leader(seen, node) if job is Job.VERIFY else node
 
     def _leader(self, seen: Observation, otherwise: Node) -> Node:
@@ -217,7 +223,7 @@ class JobActs:
         controllers = self._parts.inventory.controllers.nodes
         return next((each for each in controllers if each.node_id == leader), otherwise)
 
-    async def _command(self, step: Step, job: Job, node: Node, seen: Observation, progress: Progress) -> dict[str, int]:
+    async def _command(self, step: Step, job: Job, node: Node, seen: Observation) -> dict[str, int]:
         if job is Job.FORMAT and not seen.cluster_id:
             raise JobFailedError(
                 "nobody says the cluster's id",
@@ -225,12 +231,12 @@ class JobActs:
                 remedy="ZooKeeper has it in /cluster/id: see that 'access' of the inventory reaches ZooKeeper",
             )
         if job is Job.VERIFY:
-            node = await self._with_zookeeper(node, progress.rollout)
-        words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, progress.release_version)
+            node = await self._with_zookeeper(node, self._progress.rollout)
+        words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, self._progress.release_version)
         self._parts.tell(f"{step.name}: {job.value} on {node.host}")
         seconds = self._parts.inventory.times.command
         if job is Job.PREFLIGHT:
-            async with copies(self._parts, node, progress.rollout) as files:
+            async with copies(self._parts, node, self._progress.rollout) as files:
                 words = jobs.preflight_of(self._parts.inventory, files.controllers, files.brokers)
                 output = files.known(await self._parts.executor.run(node, words, seconds=seconds))
         else:

@@ -2,89 +2,127 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from migrator.rollout.engine import decisions
+from migrator.rollout.engine.questions import asks_again, questions_after, questions_before
 from migrator.rollout.gates.gatekeeper import Asked, Gatekeeper, Note
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.journal.progress import Progress
+from migrator.rollout.journal.writer import RolloutJournal
+from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.steps import TOUCH_NODE, Act, Step
-from migrator.rollout.ports import Observation
+from migrator.rollout.ports import GateQuestion, Observation
 
 FRESH_MS = 30_000
 """How long an open gate counts, until the file is changed behind it."""
 
 
 class StepGates:
-    """Of one run.
+    """Of one run. Whatever waits here ends with a `GateTimeoutError` if a gate stays shut.
 
     :param note: writes a line of the journal.
+    :param steps: of the whole way.
+    :param stop: name of the step behind which the run ends; "" for the end of the way.
     """
 
-    def __init__(self, parts: RolloutParts, gates: Gatekeeper, note: Note) -> None:
+    def __init__(
+        self,
+        parts: RolloutParts,
+        journal: RolloutJournal,
+        note: Note,
+        gates: Gatekeeper,
+        steps: Sequence[Step],
+        stop: str,
+    ) -> None:
         self._parts = parts
-        self._gates = gates
+        self._journal = journal
         self._note = note
+        self._gates = gates
+        self._steps = steps
+        self._stop = stop
         self._looked = "", 0
         """The step whose gate before it was open last in this run, and when."""
 
-    async def check(self, step: Step, act: Act, asked: Asked, seen: Observation | None = None) -> None:
-        """Wait until all gates are open.
+    def _before(self, step: Step) -> Asked:
+        return partial(questions_before, step, self._steps, self._journal.progress)
 
-        :param seen: the first look, if there was one just now.
-        :raises GateTimeoutError: one stays shut.
+    def _after(self, step: Step, *, stays: bool = False) -> Asked:
+        stays = stays or step.name == self._stop
+        return partial(questions_after, step, self._steps, self._journal.progress, stays=stays)
+
+    async def check_before(self, step: Step, seen: Observation | None) -> None:
         """
-        await self._gates.wait(asked, step.name, seen=seen)
-        self._passed(step, act)
+        :param seen: the first look, if there was one just now.
+        """
+        await self._gates.wait(self._before(step), step.name, seen=seen)
+        self._passed(step, Act.CHECK_BEFORE)
 
-    async def wait(self, step: Step, asked: Asked) -> None:
+    async def check_after(self, step: Step) -> None:
+        """The last act of a step."""
+        await self.wait_after(step)
+        self._passed(step, Act.CHECK_AFTER)
+
+    async def wait_after(self, step: Step, *, stays: bool = False) -> None:
         """The same, and nothing is noted.
 
-        :raises GateTimeoutError: one stays shut.
+        :param stays: whether the run ends behind the step.
         """
-        await self._gates.wait(asked, step.name)
+        await self._gates.wait(self._after(step, stays=stays), step.name)
 
-    async def check_again(self, step: Step, progress: Progress, asked: Asked) -> None:
+    async def wait_for(self, step: Step, question: GateQuestion) -> None:
+        """One question, whatever is seen."""
+        await self._gates.wait(lambda _: (question,), step.name)
+
+    def waited_for(self, step: Step) -> Sequence[Node]:
+        """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
+        if step.rules.waits_for_all:
+            return self._parts.inventory.controllers.nodes
+        asked = self._after(step)(Observation())
+        return [question.node for question in asked if question.node is not None and step.successor is None]
+
+    async def check_again(self, step: Step, act: Act) -> None:
         """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.
 
-        :raises GateTimeoutError: it is shut now.
+        :param act: that comes next.
         """
+        if not asks_again(step, self._journal.progress.of(step.name), act):
+            return
         name, when = self._looked
         if name == step.name and self._parts.clock.since_boot_ms() - when <= FRESH_MS:
             return
-        if await self._gates.wait(asked, step.name, partial(self._is_over, step, progress)):
+        if await self._gates.wait(self._before(step), step.name, partial(self._is_over, step)):
             self._passed(step, Act.CHECK_BEFORE)
 
-    async def was_restarted(self, step: Step, progress: Progress) -> bool:
-        """Whether the restart of a step has come to its end, or has stopped the process at least: what was begun may
-        have failed, or been killed, before the stop. Then all that counts before the restart counts still."""
-        known = progress.of(step.name)
-        if known.begun is not Act.RESTART:
-            return Act.RESTART in known.done
-        return await self._is_over(step, progress, await self._parts.observer.observe(partitions=False))
-
-    async def _is_over(self, step: Step, progress: Progress, seen: Observation) -> bool:
-        """Whether the process of a step was stopped meanwhile: no gate holds up what brings it back."""
-        if step.node is None or TOUCH_NODE.isdisjoint(step.acts):
-            return False
-        runs = await self._parts.executor.incarnation(step.node)
-        known, words = progress.of(step.name), self._parts.inventory.words_for(step.node)
-        return decisions.took_effect(step, known, seen, decisions.comparable(known, runs, words))
-
-    async def is_open_now(self, step: Step, progress: Progress, asked: Asked, seen: Observation | None = None) -> bool:
+    async def is_open_now(self, step: Step, seen: Observation | None = None) -> bool:
         """The gate before a node is stopped, as the last thing before that. Where it was waited for, whoever asks looks
         again at all the rest.
 
         :param seen: the first look, if there was one just now.
-        :raises GateTimeoutError: it is shut.
         """
-        looks = await self._gates.wait(asked, step.name, partial(self._is_over, step, progress), seen)
+        looks = await self._gates.wait(self._before(step), step.name, partial(self._is_over, step), seen)
         if looks > 1:
             self._passed(step, Act.CHECK_BEFORE)
         if looks != 1:
-            await self._parts.lock.check(progress.rollout)
+            await self._parts.lock.check(self._journal.progress.rollout)
         return looks == 1
+
+    async def was_restarted(self, step: Step) -> bool:
+        """Whether the restart of a step has come to its end, or has stopped the process at least: what was begun may
+        have failed, or been killed, before the stop. Then all that counts before the restart counts still."""
+        known = self._journal.progress.of(step.name)
+        if known.begun is not Act.RESTART:
+            return Act.RESTART in known.done
+        return await self._is_over(step, await self._parts.observer.observe(partitions=False))
+
+    async def _is_over(self, step: Step, seen: Observation) -> bool:
+        """Whether the process of a step was stopped meanwhile: no gate holds up what brings it back."""
+        if step.node is None or TOUCH_NODE.isdisjoint(step.acts):
+            return False
+        runs = await self._parts.executor.incarnation(step.node)
+        known, words = self._journal.progress.of(step.name), self._parts.inventory.words_for(step.node)
+        return decisions.took_effect(step, known, seen, decisions.comparable(known, runs, words))
 
     def _passed(self, step: Step, act: Act) -> None:
         self._note(Event.PASSED, step.name, act)

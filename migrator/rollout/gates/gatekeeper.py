@@ -25,11 +25,6 @@ Asked = Callable[[Observation], Sequence[GateQuestion]]
 """What a gate asks, by what is seen at each look: a broker that was down may serve at the next one."""
 
 
-def always(question: GateQuestion, _: Observation) -> tuple[GateQuestion]:
-    """One question, whatever is seen."""
-    return (question,)
-
-
 class GateTimeoutError(OperatorError):
     """A gate stayed shut; says for whom or what it waits."""
 

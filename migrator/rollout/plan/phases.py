@@ -316,5 +316,3 @@ BACK = (
 # fmt: on
 
 WAYS: dict[Direction, Sequence[PhaseRules]] = {Direction.FORWARD: FORWARD, Direction.BACK: BACK}
-PHASES = {rules.phase: rules for rules in reversed((*FORWARD, *BACK))}
-"""By name; of a phase that has a step at its end for the cluster, without that one."""
