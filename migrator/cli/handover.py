@@ -15,9 +15,9 @@ from migrator.handover.members import ObservedMembers, next_step, refusals
 from migrator.handover.members_run import MembersRun
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import Action, Handover, Way
-from migrator.handover.target_release import parse_target
 from migrator.observe.printable import printable
 from migrator.raft.planner import ClearTarget, Wait, described, outlook
+from migrator.rollout.target_release import parse_target
 
 CHECK_SECONDS = 10.0
 """How long 'check' waits for a leader."""

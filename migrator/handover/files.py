@@ -14,7 +14,6 @@ from migrator.config.property_edits import without_keys
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.observations import MetadataDirectory
-from migrator.handover.target_release import TargetRelease
 from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.files import write_durably
 from migrator.log.formatting import FormatPlan, format_directories
@@ -23,6 +22,7 @@ from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.migration.machine.states import PublicState
 from migrator.records.versions import FEATURE_NAME, version_at
+from migrator.rollout.target_release import TargetRelease
 from migrator.rpc.operator_client import OperatorClient
 from migrator.verify.kraft.files import read_image
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from migrator.handover.observations import LocalNode, ObservedQuorum
-from migrator.handover.target_release import TargetRelease
 from migrator.records.versions import version_at
+from migrator.rollout.target_release import TargetRelease
 from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerProgram, ControllerSeen
 from migrator.values import value
 

@@ -12,8 +12,8 @@ from migrator.config.properties import parse_properties, read_decoded
 from migrator.config.property_edits import file_of
 from migrator.errors import OperatorError
 from migrator.handover.files import StockFile
-from migrator.handover.target_release import parse_target
 from migrator.parts.kafka import StockKafka
+from migrator.rollout.target_release import parse_target
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
 GOOD = {

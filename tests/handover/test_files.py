@@ -14,7 +14,6 @@ from migrator.errors import OperatorError
 from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.observations import MetadataDirectory
-from migrator.handover.target_release import TOWARDS_BROKERS, parse_target
 from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
@@ -26,6 +25,7 @@ from migrator.records import metadata as m
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.records.versions import parse_version
+from migrator.rollout.target_release import TOWARDS_BROKERS, parse_target
 from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.handover.observations import LocalNode, MetadataDirectory, ObservedQuorum
 from migrator.handover.plan import Action, Handover, HandoverStep, Way, choose, next_step
-from migrator.handover.target_release import GONE_IN_4, parse_target
+from migrator.rollout.target_release import GONE_IN_4, parse_target
 from migrator.seeing.controllers import ControllerProgram, ControllerSeen
 
 OURS, STOCK, AWAY = ControllerProgram.MIGRATOR, ControllerProgram.STOCK, None

@@ -20,12 +20,12 @@ from migrator.drill.probes import all_report, dual_writing
 from migrator.errors import OperatorError
 from migrator.handover.execute import HandoverRun
 from migrator.handover.plan import Handover, Way
-from migrator.handover.target_release import parse_target
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import ChildProcess, run_to_end
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import ZkMigrationState
+from migrator.rollout.target_release import parse_target
 from migrator.wire.schemas import build, request_type
 from tests.patience import PATIENCE_SECONDS
 

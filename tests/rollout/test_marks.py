@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from migrator.config.properties import decoded, parse_properties
 from migrator.config.reading import number_of
 from migrator.errors import OperatorError
-from migrator.handover.target_release import parse_target
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import RESERVED_IDS, FileMode, ModeSettings, file_mode, rewritten, stock_file
+from migrator.rollout.target_release import parse_target
 
 NODE = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
 CONTROLLER = Node("controller-1", Role.CONTROLLER, 1, "host", "/etc/kafka/controller.properties", "default", "", {})

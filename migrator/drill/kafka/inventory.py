@@ -8,7 +8,7 @@ from migrator.drill.kafka.cluster import KafkaCluster
 from migrator.drill.rollout.desk import DeskNode, DeskNodes
 from migrator.drill.rollout.services import KafkaNode, OurController
 from migrator.drill.shape import Shape
-from migrator.handover.target_release import parse_target
+from migrator.rollout.target_release import parse_target
 
 
 def takes_over(release: str) -> bool:

@@ -21,7 +21,6 @@ from migrator.config.property_edits import Edit, edited, original, settled, with
 from migrator.config.reading import is_on, is_set, means_the_same, number_of, text_of
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.errors import OperatorError
-from migrator.handover.target_release import TargetRelease
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.listeners import (
     CONTROL_PLANE,
@@ -33,6 +32,7 @@ from migrator.rollout.plan.listeners import (
     without_controllers,
 )
 from migrator.rollout.ports import BrokerMode
+from migrator.rollout.target_release import TargetRelease
 from migrator.values import value
 
 CONNECT, BROKER_ID, NODE_ID = "zookeeper.connect", "broker.id", "node.id"
