@@ -205,13 +205,14 @@ def _wanted(way: str, release: str) -> Handover:
 
 def _described(run: HandoverRun, picture: Picture, way: Way) -> list[str]:
     """What is, and what would be done, for a person."""
-    quorum = picture.quorum
-    leader = "nobody leads" if quorum.leader_id is None else f"controller {quorum.leader_id} leads"
-    finished = {True: "is finished", False: "is not finished", None: "is in an unknown state"}[quorum.finished]
+    seen, voters = picture.seen, {} if picture.seen.quorum is None else picture.seen.quorum.voters
+    leader = "nobody leads" if picture.leader_id is None else f"controller {picture.leader_id} leads"
+    finished = "is finished" if seen.is_finished else "is not finished" if seen.migration else "is in an unknown state"
     lines = [f"{leader}; the migration {finished}"]
-    for node_id, voter in sorted(quorum.voters.items()):
+    for node_id, voter in sorted(voters.items()):
         runs = "does not answer" if voter.program is None else f"runs {voter.program.value}"
-        state = "has all that is committed" if quorum.is_up(node_id) else "has not all that is committed"
+        has_all = seen.is_led and voter.lag_records == 0
+        state = "has all that is committed" if has_all else "has not all that is committed"
         lines.append(f"controller {node_id}: {runs}{', ' + state if voter.program is not None else ''}")
     for node_id, site in sorted(run.sites.items()):
         dropped = ", ".join(site.file.dropped) or "nothing"
@@ -220,7 +221,7 @@ def _described(run: HandoverRun, picture: Picture, way: Way) -> list[str]:
         lines.append("then, one after the other, the leader last: stopped, started as Kafka, waited for")
     else:
         lines.append("then each is stopped; once no voter runs this program any more, each is started as Kafka")
-    others = sorted(quorum.voters.keys() - run.sites.keys())
+    others = sorted(voters.keys() - run.sites.keys())
     if others:
         lines.append(f"not on this machine, so run this there too: controllers {', '.join(map(str, others))}")
     return lines

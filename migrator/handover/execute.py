@@ -17,12 +17,12 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import NodeControl
-from migrator.handover.observations import LocalNode, MetadataDirectory, ObservedQuorum
-from migrator.handover.plan import Action, Handover, HandoverStep, choose, next_step
+from migrator.handover.plan import Action, Handover, HandoverStep, LocalNode, MetadataDirectory, choose, next_step
 from migrator.handover.survey import Survey
 from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
 from migrator.observe.journal import COMMAND_FILE, Journal
+from migrator.rollout.ports import Observation
 from migrator.values import value
 
 POLL_SECONDS = 0.3
@@ -50,8 +50,13 @@ class Site:
 class Picture:
     """Everything as it was at one time, and what follows for each voter at hand."""
 
-    quorum: ObservedQuorum
+    seen: Observation
     steps: tuple[HandoverStep, ...]
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads."""
+        return None if self.seen.quorum is None else self.seen.quorum.leader_id
 
 
 class HandoverRun:
@@ -108,14 +113,14 @@ class HandoverRun:
         :param ahead: as if the property files were written: what comes after that may have to wait.
         :raises OperatorError: a directory is another node's, or damaged.
         """
-        quorum = await self._survey.look()
+        seen = await self._survey.look()
         nodes = []
         for site in self.sites.values():
             found = await look_into(site.settings, self._known.get(site.node_id))
             if not found.in_use:
                 self._known[site.node_id] = found
             nodes.append(LocalNode(site.node_id, found, ahead or site.file.is_written))
-        return Picture(quorum, tuple(next_step(node, quorum, self._wanted) for node in nodes))
+        return Picture(seen, tuple(next_step(node, seen, self._wanted) for node in nodes))
 
     async def run(self) -> None:
         """To the end. May be called again, and by another process, after any failure.
@@ -140,11 +145,11 @@ class HandoverRun:
             if all(step.action is Action.DONE for step in picture.steps):
                 self._tell(f"Kafka {self._wanted.target.version} runs {self._names()}")
                 return
-            step = choose(picture.steps, self._taken, picture.quorum, self._wanted.way, first)
+            step = choose(picture.steps, self._taken, picture.leader_id, self._wanted.way, first)
             if step is not None and step.action is Action.REFUSE:
                 raise OperatorError(step.why, where=f"controller {step.node_id}", remedy=step.remedy)
             if step is not None and step.action not in (Action.WAIT, Action.DONE):
-                await self._take(journal, step, picture.quorum)
+                await self._take(journal, step, picture.seen)
                 last_progress = loop.time()
             elif loop.time() - last_progress > self._patience_seconds:
                 raise self._impatience(picture)
@@ -171,7 +176,7 @@ class HandoverRun:
                 self._tell(str(step))
             self._said[step.node_id] = step.why
 
-    async def _take(self, journal: Journal, step: HandoverStep, quorum: ObservedQuorum) -> None:
+    async def _take(self, journal: Journal, step: HandoverStep, seen: Observation) -> None:
         self._attempts[step] += 1
         if self._attempts[step] > ATTEMPTS_MAX:
             raise OperatorError(
@@ -189,7 +194,7 @@ class HandoverRun:
         elif step.action is Action.WRITE_FILE:
             site.file.write()
         elif step.action is Action.FORMAT:
-            format_empty(site.settings, await self._survey.cluster_id(), quorum.level)
+            format_empty(site.settings, await self._survey.cluster_id(), seen.metadata_version)
         self._taken[step.node_id] = step.action
 
     def _impatience(self, picture: Picture) -> OperatorError:

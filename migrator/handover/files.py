@@ -13,7 +13,7 @@ from migrator.config.properties import decoded, encoded, parse_properties, read_
 from migrator.config.property_edits import without_keys
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.handover.observations import MetadataDirectory
+from migrator.handover.plan import MetadataDirectory
 from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.files import write_durably
 from migrator.log.formatting import FormatPlan, format_directories
@@ -21,7 +21,7 @@ from migrator.log.lock import is_in_use
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.migration.machine.states import PublicState
-from migrator.records.versions import FEATURE_NAME, version_at
+from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.rollout.target_release import TargetRelease
 from migrator.rpc.operator_client import OperatorClient
 from migrator.verify.kraft.files import read_image
@@ -118,7 +118,7 @@ async def _says_finished(directory: Path) -> bool | None:
     return status.migration.public_state == PublicState.FINISHED.label or None
 
 
-def format_empty(settings: Settings, cluster_id: str, level: int) -> None:
+def format_empty(settings: Settings, cluster_id: str, version: str) -> None:
     """Give an empty directory the node's identity, as ``migrator format`` does.
 
     :raises OperatorError: it is not empty, or the disk refuses.
@@ -128,7 +128,7 @@ def format_empty(settings: Settings, cluster_id: str, level: int) -> None:
         metadata_directory=settings.metadata_directory,
         cluster_id=cluster_id,
         node_id=settings.node_id,
-        version=version_at(level),
+        version=parse_version(version),
         ignore_formatted=True,
     )
     format_directories(plan, random=SystemRandom(), now_ms=wall_ms())

@@ -1,14 +1,23 @@
-"""What to do next about one voter: a pure function of what is seen, so that it can be asked again after any crash."""
+"""What to do next about one voter: a pure function of what is seen, so that it can be asked again after any crash.
+
+Before a voter is stopped, the gates of the rollout's phase HANDOVER are asked (`migrator.rollout.plan.phases`), and
+behind its start the gate that it is back. What a person alone can change is refused at once here: a person waits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
-from migrator.handover.observations import LocalNode, ObservedQuorum
-from migrator.records.versions import version_at
+from migrator.migration.machine.states import PublicState
+from migrator.records.versions import parse_version, version_at
+from migrator.rollout.gates.gates import judge
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.plan.phases import is_handed_over, may_be_handed_over
+from migrator.rollout.ports import Gate, MigrationSeen, Observation, Waiting
 from migrator.rollout.target_release import TargetRelease
-from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerProgram, ControllerSeen
+from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerProgram
 from migrator.values import value
 
 
@@ -34,6 +43,34 @@ class Action(Enum):
 
 
 @value
+class MetadataDirectory:
+    """A node's metadata directory. While a process holds it, only what that process says is known. ``holds_log``: there
+    are records in it; ``finished``: whether these say that the migration is over, or never was; ``level``: the
+    metadata.version there, 0 unknown."""
+
+    in_use: bool = False
+    formatted: bool = False
+    holds_log: bool = False
+    finished: bool | None = None
+    level: int = 0
+
+
+@value
+class LocalNode:
+    """A voter whose directory and property file are at hand. ``file_written``: whether the stock property file is there
+    as it has to be."""
+
+    node_id: int
+    directory: MetadataDirectory
+    file_written: bool
+
+    @property
+    def node(self) -> Node:
+        """As gates name it."""
+        return Node(f"controller {self.node_id}", Role.CONTROLLER, self.node_id, "", "", "", "", {})
+
+
+@value
 class HandoverStep:
     """``why`` says what is waited for, or refused; ``remedy`` what to do about that."""
 
@@ -54,119 +91,128 @@ class Handover:
     way: Way
 
 
-def next_step(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
+def next_step(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
     """The one thing to do about this voter now."""
-    voter = quorum.voters[node.node_id]
-    refusal = _refusal(node, quorum, wanted)
-    if refusal is not None:
+    if seen.migration is None and node.directory.finished is not None:  # the end is final: who knows of it is believed
+        seen = replace(seen, migration=migration_seen(is_over=node.directory.finished))
+    if refusal := _refusal(node, seen, wanted):
         return refusal
-    if voter.program is ControllerProgram.STOCK:
-        return _joined(voter, quorum)
+    voter = seen.voter(node.node)
+    program = None if voter is None else voter.program
+    if program is ControllerProgram.STOCK:
+        return _joined(node, seen)
     if not node.file_written:
         return HandoverStep(node.node_id, Action.WRITE_FILE)
-    if voter.program is ControllerProgram.MIGRATOR:
-        return _stop(node, quorum, wanted)
+    if program is ControllerProgram.MIGRATOR:
+        return _stop(node, seen, wanted)
     if node.directory.in_use:
         return _wait(
             node, "a process uses the directory of this controller, but does not answer: it is starting or stopping"
         )
-    return _start(node, quorum, wanted)
+    return _start(node, seen, wanted)
 
 
-def _wait(node: LocalNode | ControllerSeen, why: str, remedy: str = "") -> HandoverStep:
+def migration_seen(*, is_over: bool) -> MigrationSeen:
+    """For the gates. A quorum that never migrated has nothing to finish."""
+    return MigrationSeen((PublicState.FINISHED if is_over else PublicState.DUAL_WRITE).label)
+
+
+def _wait(node: LocalNode, why: str, remedy: str = "") -> HandoverStep:
     return HandoverStep(node.node_id, Action.WAIT, why, remedy)
 
 
-def _refusal(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep | None:
-    """What no waiting mends. The end of the migration is final, so whoever knows of it is believed."""
-    seen = node.directory
-    if wanted.way is Way.ROLLING and not wanted.target.rolling:
-        return HandoverStep(
-            node.node_id,
-            Action.REFUSE,
-            f"Kafka {wanted.target.version} cannot join a quorum of this program",
+def _refusal(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep | None:
+    """What no waiting mends."""
+
+    def refused(why: str, remedy: str) -> HandoverStep:
+        return HandoverStep(node.node_id, Action.REFUSE, why, remedy)
+
+    target = wanted.target
+    if wanted.way is Way.ROLLING and not target.rolling:
+        return refused(
+            f"Kafka {target.version} cannot join a quorum of this program",
             "Use --way directory, or hand over to 3.9 first",
         )
-    if quorum.finished is False or (quorum.finished is None and seen.finished is False):
-        return HandoverStep(
-            node.node_id,
-            Action.REFUSE,
+    if seen.migration is not None and not seen.is_finished:
+        return refused(
             "the migration is not finished, and stock controllers would end it at once",
-            "Finish the migration first: set zookeeper.metadata.migration.enable=false on every controller, and "
-            "see 'migrator status'",
+            "Finish the migration first: set zookeeper.metadata.migration.enable=false on every controller, and see "
+            "'migrator status'",
         )
-    if quorum.target:
-        return HandoverStep(
-            node.node_id,
-            Action.REFUSE,
-            f"a reassignment of the voters to {quorum.target} is under way",
-            CANCEL_REASSIGNMENT,
-        )
-    level = quorum.level or seen.level
-    if level and not wanted.target.lowest <= level <= wanted.target.highest:
-        return HandoverStep(
-            node.node_id,
-            Action.REFUSE,
-            f"Kafka {wanted.target.version} cannot start with metadata.version {version_at(level).name}",
-            f"It needs {version_at(wanted.target.lowest).name} to {version_at(wanted.target.highest).name}: change it "
-            "with kafka-features, or choose another release",
+    if seen.quorum is not None and seen.quorum.target:
+        return refused(f"a reassignment of the voters to {seen.quorum.target} is under way", CANCEL_REASSIGNMENT)
+    level = parse_version(seen.metadata_version).level if seen.metadata_version else node.directory.level
+    if level and not target.lowest <= level <= target.highest:
+        return refused(
+            f"Kafka {target.version} cannot start with metadata.version {version_at(level).name}",
+            f"It needs {version_at(target.lowest).name} to {version_at(target.highest).name}: change it with "
+            "kafka-features, or choose another release",
         )
     return None
 
 
-def _joined(voter: ControllerSeen, quorum: ObservedQuorum) -> HandoverStep:
-    if quorum.is_up(voter.node_id):
-        return HandoverStep(voter.node_id, Action.DONE)
-    if quorum.leader_id is None:
-        return _wait(voter, "Kafka's controller runs, but the quorum has no leader yet")
-    behind = "nobody says how far it is" if voter.lag_records < 0 else f"is {voter.lag_records} records behind"
-    return _wait(voter, f"Kafka's controller runs, and {behind}", "See its log")
+def _joined(node: LocalNode, seen: Observation) -> HandoverStep:
+    if not seen.is_led:
+        return _wait(node, "Kafka's controller runs, but the quorum has no leader yet")
+    for waiting in judge(is_handed_over(node.node), seen):
+        return _wait(node, f"Kafka's controller runs, and {waiting.what}", "See its log")
+    return HandoverStep(node.node_id, Action.DONE)
 
 
-def _stop(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
-    if quorum.finished is None and not node.directory.finished:
-        return _wait(node, "no controller answers whether the migration is finished")
-    if quorum.leader_id is not None and quorum.target is None:
-        return _wait(node, "nobody says whether the voters are being reassigned: the metadata log is still being read")
-    missing = quorum.missing(node.node_id)
-    if wanted.way is Way.ROLLING and (missing or quorum.leader_id is None):
-        names = ", ".join(map(str, missing)) or "all"
-        return _wait(
-            node,
-            f"this controller is stopped only while every other voter runs and has every committed record; these "
-            f"voters do not: {names}",
-            "Start these voters, or wait until they have caught up",
-        )
+def _stop(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
+    for question in may_be_handed_over(node.node):
+        if question.gate is Gate.OTHERS_CAUGHT_UP and wanted.way is not Way.ROLLING:
+            continue  # all are stopped
+        if question.gate is Gate.VOTERS_SETTLED and not seen.is_led:
+            continue  # nobody carries a reassignment out
+        if waiting := judge(question, seen):
+            return _wait(node, *_still_serves(question.gate, _said(waiting)))
     return HandoverStep(node.node_id, Action.STOP)
 
 
-def _start(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
-    seen = node.directory
-    ours = quorum.others_of(ControllerProgram.MIGRATOR, node.node_id)
-    if wanted.way is Way.DIRECTORY and ours:
+def _still_serves(gate: Gate, why: str) -> tuple[str, str]:
+    """Why a controller is not stopped yet, and what to do: here nobody has an inventory, which gates speak of."""
+    if gate is not Gate.OTHERS_CAUGHT_UP:
+        return why, ""
+    only = "this controller is stopped only while every other voter runs and has every committed record"
+    return f"{only}: {why}", "Start these voters, or wait until they have caught up"
+
+
+def _start(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
+    if wanted.way is Way.DIRECTORY and (ours := list(_others_of_ours(node, seen))):
         names = ", ".join(map(str, ours))
         return _wait(node, f"controllers {names} still run this program", "Run this command on their machines too")
-    if not seen.holds_log:
-        missing = quorum.missing(node.node_id)
-        if missing or quorum.leader_id is None:
-            names = ", ".join(map(str, missing)) or "all"
+    if not node.directory.holds_log:
+        others = next(each for each in may_be_handed_over(node.node) if each.gate is Gate.OTHERS_CAUGHT_UP)
+        if waiting := judge(others, seen):
             return _wait(
                 node,
-                f"the directory holds no whole log, so every other voter must have every committed record first; these "
-                f"voters do not: {names}",
+                "the directory holds no whole log, so every other voter must have every committed record first: "
+                f"{_said(waiting)}",
                 "Start these voters first, or restore this directory from a copy",
             )
-        if not seen.formatted:
+        if not node.directory.formatted:
             return HandoverStep(node.node_id, Action.FORMAT)
-    elif quorum.finished is None and seen.finished is None:
+    elif seen.migration is None:
         return _wait(node, "neither the quorum nor its own log says whether the migration is finished")
     return HandoverStep(node.node_id, Action.START)
+
+
+def _others_of_ours(node: LocalNode, seen: Observation) -> Iterator[int]:
+    voters = {} if seen.quorum is None else seen.quorum.voters
+    for other, voter in sorted(voters.items()):
+        if other != node.node_id and voter.program is ControllerProgram.MIGRATOR:
+            yield other
+
+
+def _said(waiting: Sequence[Waiting]) -> str:
+    return "; ".join(f"{each.who}: {each.what}" for each in waiting)
 
 
 def choose(
     steps: Sequence[HandoverStep],
     taken: Mapping[int, Action],
-    quorum: ObservedQuorum,
+    leader_id: int | None,
     way: Way,
     first: int | None = None,
 ) -> HandoverStep | None:
@@ -189,7 +235,7 @@ def choose(
         key=lambda step: (
             order.index(step.action),
             step.node_id != first,
-            step.node_id == quorum.leader_id,
+            step.node_id == leader_id,
             step.node_id,
         ),
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.handover.observations import ObservedQuorum
-from migrator.records.versions import FEATURE_NAME
-from migrator.seeing.controllers import ControllerSeen
+from migrator.handover.plan import migration_seen
+from migrator.records.versions import FEATURE_NAME, version_at
+from migrator.rollout.ports import Observation
+from migrator.seeing.controllers import ControllerSeen, QuorumSeen
 from migrator.seeing.quorum import QuorumEyes
 
 
@@ -19,24 +22,21 @@ class Survey:
     def __init__(self, settings: Settings) -> None:
         self._eyes = QuorumEyes(settings)
         self._voters = tuple(voter.voter_id for voter in settings.voters)
-        self._finished: bool | None = None
+        self._seen = Observation()
         """What the last image that was seen says: the end is final, and while nobody leads nothing changes."""
-        self._level = 0
 
-    async def look(self) -> ObservedQuorum:
+    async def look(self) -> Observation:
         """The quorum as it is now."""
         look = await self._eyes.look_and_close()
         if look.image is not None:
-            self._finished = self._finished or not look.image.features.zk_migration_state.is_under_way
-            self._level = look.image.features.levels.get(FEATURE_NAME, 0)
+            is_over = self._seen.is_finished or not look.image.features.zk_migration_state.is_under_way
+            level = look.image.features.levels.get(FEATURE_NAME, 0)
+            self._seen = Observation(
+                migration=migration_seen(is_over=is_over), metadata_version=version_at(level).name if level else ""
+            )
         nobody = {voter: ControllerSeen(voter, None) for voter in self._voters}
-        return ObservedQuorum(
-            voters=nobody | dict(look.seen.voters if look.seen else {}),
-            leader_id=None if look.seen is None else look.seen.leader_id,
-            finished=self._finished,
-            level=self._level,
-            target=None if look.seen is None else look.seen.target,
-        )
+        seen = look.seen or QuorumSeen(None, {})
+        return replace(self._seen, quorum=replace(seen, voters=nobody | dict(seen.voters)), unknown=look.unknown)
 
     async def cluster_id(self) -> str:
         """:raises OperatorError: nobody says."""

@@ -13,7 +13,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import OperatorCommands
-from migrator.handover.observations import MetadataDirectory
+from migrator.handover.plan import MetadataDirectory
 from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
@@ -176,8 +176,8 @@ async def test_a_directory_in_use_is_not_disturbed(tmp_path: Path) -> None:
 
 async def test_an_empty_directory_is_formatted_for_this_node(tmp_path: Path) -> None:
     one = settings(tmp_path / "new")
-    format_empty(one, CLUSTER_ID, 19)
-    format_empty(one, CLUSTER_ID, 19)
+    format_empty(one, CLUSTER_ID, "3.7-IV4")
+    format_empty(one, CLUSTER_ID, "3.7-IV4")
     found = read_meta_properties(tmp_path / "new")
     assert found is not None
     assert (found.cluster_id, found.node_id) == (CLUSTER_ID, 1)

@@ -7,10 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.handover.observations import LocalNode, MetadataDirectory, ObservedQuorum
-from migrator.handover.plan import Action, Handover, HandoverStep, Way, choose, next_step
+from migrator.handover.plan import (
+    Action,
+    Handover,
+    HandoverStep,
+    LocalNode,
+    MetadataDirectory,
+    Way,
+    choose,
+    migration_seen,
+    next_step,
+)
+from migrator.records.versions import version_at
+from migrator.rollout.ports import Observation
 from migrator.rollout.target_release import GONE_IN_4, parse_target
-from migrator.seeing.controllers import ControllerProgram, ControllerSeen
+from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 
 OURS, STOCK, AWAY = ControllerProgram.MIGRATOR, ControllerProgram.STOCK, None
 LEVEL = 21
@@ -25,7 +36,7 @@ def quorum(
     leader: int | None = 1,
     lags: tuple[int, ...] = (),
     finished: bool | None = True,
-) -> ObservedQuorum:
+) -> Observation:
     """Voters 1, 2, ...; who answers has everything unless ``lags`` says otherwise."""
     voters = {
         number: ControllerSeen(
@@ -33,19 +44,31 @@ def quorum(
         )
         for number, program in enumerate(programs, 1)
     }
-    return ObservedQuorum(voters, leader, finished, LEVEL if finished is not None else 0)
+    return Observation(
+        quorum=QuorumSeen(leader, voters, ""),
+        migration=None if finished is None else migration_seen(is_over=finished),
+        metadata_version="" if finished is None else version_at(LEVEL).name,
+    )
 
 
 def step(
-    seen: ObservedQuorum,
+    seen: Observation,
     wanted: Handover = ROLLING,
     *,
     node: int = 2,
     directory: MetadataDirectory = HELD,
     written: bool = True,
 ) -> HandoverStep:
-    in_use = seen.voters[node].program is not None
+    assert seen.quorum is not None
+    in_use = seen.quorum.voters[node].program is not None
     return next_step(LocalNode(node, MetadataDirectory(in_use=True) if in_use else directory, written), seen, wanted)
+
+
+def reassigned(target: str | None) -> Observation:
+    """Three voters of ours, with a target of a reassignment."""
+    seen = quorum(OURS, OURS, OURS)
+    assert seen.quorum is not None
+    return replace(seen, quorum=replace(seen.quorum, target=target))
 
 
 def test_the_way_of_one_voter() -> None:
@@ -59,14 +82,14 @@ def test_the_way_of_one_voter() -> None:
 
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
 def test_nothing_is_begun_while_the_voters_are_reassigned(wanted: Handover) -> None:
-    found = step(replace(quorum(OURS, OURS, OURS), target="4,5,6"), wanted)
+    found = step(reassigned("4,5,6"), wanted)
     assert found.action is Action.REFUSE
     assert "to 4,5,6 is under way" in found.why
 
 
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
 def test_nothing_is_stopped_while_nobody_says_whether_the_voters_are_reassigned(wanted: Handover) -> None:
-    found = step(replace(quorum(OURS, OURS, OURS), target=None), wanted)
+    found = step(reassigned(None), wanted)
     assert found.action is Action.WAIT
     assert "being reassigned" in found.why
 
@@ -88,7 +111,7 @@ def test_nothing_is_begun_before_the_end_of_the_migration(
         quorum(OURS, OURS, OURS, leader=None),
     ],
 )
-def test_no_voter_is_stopped_while_another_is_missed(seen: ObservedQuorum) -> None:
+def test_no_voter_is_stopped_while_another_is_missed(seen: Observation) -> None:
     found = step(seen)
     assert found.action is Action.WAIT
     assert found.remedy
@@ -127,7 +150,7 @@ def test_the_last_of_ours_says_itself_that_the_migration_is_finished() -> None:
 
 def test_releases() -> None:
     assert step(quorum(OURS, OURS, OURS), Handover(parse_target("4.1.0"), Way.ROLLING)).action is Action.REFUSE
-    old = ObservedQuorum(quorum(OURS, OURS, OURS).voters, 1, finished=True, level=6)
+    old = replace(quorum(OURS, OURS, OURS), metadata_version=version_at(6).name)
     assert step(old, BY_DIRECTORY).action is Action.REFUSE
     assert "3.3-IV2" in step(old, BY_DIRECTORY).why
     assert step(old).action is Action.STOP
@@ -140,19 +163,17 @@ def test_releases() -> None:
 
 
 def test_who_leads_is_stopped_last_and_who_is_down_comes_first() -> None:
-    seen = quorum(OURS, OURS, OURS, leader=1)
     stops = [HandoverStep(node, Action.STOP) for node in (1, 2, 3)]
-    assert choose(stops, {}, seen, Way.ROLLING) == stops[1]
-    assert choose(stops, {}, seen, Way.ROLLING, first=3) == stops[2]
-    assert choose([stops[0], HandoverStep(3, Action.START)], {}, seen, Way.ROLLING) == HandoverStep(3, Action.START)
+    assert choose(stops, {}, 1, Way.ROLLING) == stops[1]
+    assert choose(stops, {}, 1, Way.ROLLING, first=3) == stops[2]
+    assert choose([stops[0], HandoverStep(3, Action.START)], {}, 1, Way.ROLLING) == HandoverStep(3, Action.START)
     refused = HandoverStep(3, Action.REFUSE)
-    assert choose([stops[0], refused], {}, seen, Way.ROLLING) == refused
-    assert choose(stops[:1], {}, seen, Way.ROLLING) == stops[0]
+    assert choose([stops[0], refused], {}, 1, Way.ROLLING) == refused
+    assert choose(stops[:1], {}, 1, Way.ROLLING) == stops[0]
 
 
 def test_nothing_else_is_done_while_a_step_does_not_show() -> None:
-    seen = quorum(OURS, OURS, OURS, leader=1)
     stops = [HandoverStep(node, Action.STOP) for node in (1, 2, 3)]
-    assert choose(stops, {2: Action.STOP}, seen, Way.ROLLING) is None
-    assert choose(stops, {2: Action.STOP}, seen, Way.DIRECTORY) == stops[2]
-    assert choose(stops, dict.fromkeys((1, 2, 3), Action.STOP), seen, Way.DIRECTORY) is None
+    assert choose(stops, {2: Action.STOP}, 1, Way.ROLLING) is None
+    assert choose(stops, {2: Action.STOP}, 1, Way.DIRECTORY) == stops[2]
+    assert choose(stops, dict.fromkeys((1, 2, 3), Action.STOP), 1, Way.DIRECTORY) is None

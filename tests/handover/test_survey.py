@@ -25,7 +25,8 @@ async def by_replacement(settings: Settings) -> None:
     survey = Survey(settings)
     for _ in range(2):
         seen = await survey.look()
-        assert seen.finished is False
+        assert seen.migration is not None
+        assert not seen.is_finished
 
 
 @pytest.mark.parametrize("looks", [by_membership, by_replacement])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.nodes import Role
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.steps import Act, Direction, Gates, Job, Need, Phase, PhaseRules, Place, Sight, Who
 from migrator.rollout.ports import BrokerMode, Gate, GateQuestion
@@ -24,7 +24,7 @@ HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORU
 FINISHING, NOT_FINISHED = GateQuestion(Gate.FINISHING), GateQuestion(Gate.NOT_FINISHED)
 WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
 AGREE, KEEPS_UP = GateQuestion(Gate.IMAGES_AGREE), GateQuestion(Gate.LEADER_KEEPS_UP)
-SETTLED, BROKER_RULES = GateQuestion(Gate.VOTERS_SETTLED), GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
+BROKER_RULES = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
 
 
 def program_of(inventory: Inventory) -> ControllerProgram:
@@ -40,6 +40,16 @@ def _asks(*questions: GateQuestion) -> Gates:
 
 def _others_have_all(place: Place) -> GateQuestion:
     return GateQuestion(Gate.OTHERS_CAUGHT_UP, place.node)
+
+
+def may_be_handed_over(node: Node | None) -> tuple[GateQuestion, ...]:
+    """Before our controller is stopped for Kafka's, also by `migrator handover`."""
+    return FINISHED, GateQuestion(Gate.VOTERS_SETTLED), GateQuestion(Gate.OTHERS_CAUGHT_UP, node)
+
+
+def is_handed_over(node: Node | None) -> GateQuestion:
+    """Behind the start of Kafka's, also by `migrator handover`."""
+    return GateQuestion(Gate.CONTROLLER_BACK, node, program=ControllerProgram.STOCK)
 
 
 def _is_back(place: Place, *, migration_on: bool) -> GateQuestion:
@@ -249,10 +259,10 @@ FORWARD = (
     ),
     PhaseRules(
         Phase.HANDOVER, _CONTROLLERS, (Act.CHECK_BEFORE, Act.EDIT, Act.STOP, Act.START, Act.CHECK_AFTER), NOT_STOCK,
-        mode=FileMode.STOCK, leader_last=True, leaves_quorum_lock=True,
+        mode=FileMode.STOCK, leader_last=True, silent_first=True, leaves_quorum_lock=True,
         is_there=lambda inventory: inventory.handover is not None,
-        before=lambda place: (FINISHED, SETTLED, _others_have_all(place)),
-        after=lambda place: (GateQuestion(Gate.CONTROLLER_BACK, place.node, program=ControllerProgram.STOCK), QUORUM),
+        before=lambda place: may_be_handed_over(place.node),
+        after=lambda place: (is_handed_over(place.node), QUORUM),
         why="Kafka's own controller takes over on the same directory", undo="start this program again",
     ),
     PhaseRules(
