@@ -30,7 +30,6 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use, said_by_holder
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
-from migrator.rollout.engine.file_ahead import refuse_ahead
 from migrator.rollout.engine.preview import StepPreview, gather, preview
 from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
@@ -40,8 +39,6 @@ from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
-from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
-from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
 from migrator.rollout.opening.opening import (
     may_go_on,
@@ -54,7 +51,7 @@ from migrator.rollout.opening.opening import (
     refuse_without,
     turn_back,
 )
-from migrator.rollout.opening.refused_files import refuse_files
+from migrator.rollout.opening.refusals import refuse_ahead, refuse_dynamic_maps, refuse_files, refuse_lost_brokers
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import plan, refuse_canary, refuse_step
 from migrator.rollout.plan.steps import Direction

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from migrator.clock import wall_ms
@@ -17,12 +18,23 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import NodeControl
-from migrator.handover.plan import Action, Handover, HandoverStep, LocalNode, MetadataDirectory, choose, next_step
-from migrator.handover.survey import Survey
+from migrator.handover.plan import (
+    Action,
+    Handover,
+    HandoverStep,
+    LocalNode,
+    MetadataDirectory,
+    choose,
+    migration_seen,
+    next_step,
+)
 from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
 from migrator.observe.journal import COMMAND_FILE, Journal
+from migrator.records.versions import FEATURE_NAME, version_at
 from migrator.rollout.ports import Observation
+from migrator.seeing.controllers import ControllerSeen, QuorumSeen
+from migrator.seeing.quorum import QuorumEyes
 from migrator.values import value
 
 POLL_SECONDS = 0.3
@@ -210,3 +222,40 @@ class HandoverRun:
 
     def _names(self) -> str:
         return ", ".join(f"controller {node_id}" for node_id in sorted(self.sites))
+
+
+class Survey:
+    """One hand-over's eyes.
+
+    :param settings: of any voter; names the others, and how to log in.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._eyes = QuorumEyes(settings)
+        self._voters = tuple(voter.voter_id for voter in settings.voters)
+        self._seen = Observation()
+        """What the last image that was seen says: the end is final, and while nobody leads nothing changes."""
+
+    async def look(self) -> Observation:
+        """The quorum as it is now."""
+        look = await self._eyes.look_and_close()
+        if look.image is not None:
+            is_over = self._seen.is_finished or not look.image.features.zk_migration_state.is_under_way
+            level = look.image.features.levels.get(FEATURE_NAME, 0)
+            self._seen = Observation(
+                migration=migration_seen(is_over=is_over), metadata_version=version_at(level).name if level else ""
+            )
+        nobody = {voter: ControllerSeen(voter, None) for voter in self._voters}
+        seen = look.seen or QuorumSeen(None, {})
+        return replace(self._seen, quorum=replace(seen, voters=nobody | dict(seen.voters)), unknown=look.unknown)
+
+    async def cluster_id(self) -> str:
+        """:raises OperatorError: nobody says."""
+        found = await self._eyes.cluster_id()
+        if found is None:
+            raise OperatorError(
+                "no controller answers with the cluster id",
+                where="controller.quorum.voters",
+                remedy="See 'migrator status'",
+            )
+        return found

@@ -19,10 +19,9 @@ import fastjsonschema
 from migrator.config.keys import FLAG, ROLES
 from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
-from migrator.rollout.inventory_yaml import Trouble, load
+from migrator.rollout.inventory_yaml import Trouble, load, said_of
+from migrator.rollout.inventory_yaml import shown as _shown
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
-from migrator.rollout.schema_words import said_of
-from migrator.rollout.schema_words import shown as _shown
 from migrator.rollout.target_release import TargetRelease, parse_target
 from migrator.values import value
 

@@ -8,8 +8,8 @@ import pytest
 
 from migrator.config.load import typed_settings
 from migrator.config.settings import Settings
+from migrator.handover.execute import Survey
 from migrator.handover.members_survey import MembersSurvey
-from migrator.handover.survey import Survey
 from tests.wire.support.snapshot_leader import SnapshotLeader, serving, snapshot_bytes
 
 

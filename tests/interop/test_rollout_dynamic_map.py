@@ -12,7 +12,7 @@ from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.cluster import KafkaBrokerMode
 from migrator.errors import OperatorError
 from migrator.parts.kafka import StockKafka
-from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
+from migrator.rollout.opening.refusals import refuse_dynamic_maps
 from migrator.rollout.plan.listeners import PROTOCOLS
 from migrator.rollout.ports import Gate, GateQuestion
 from migrator.zookeeper.znodes import paths

@@ -13,7 +13,7 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
-from migrator.rollout.engine.file_ahead import FileAheadError
+from migrator.rollout.engine.decisions import FileAheadError
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError, Observation
 from migrator.seeing.controllers import ControllerSeen

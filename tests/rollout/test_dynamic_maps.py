@@ -9,7 +9,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending
-from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
+from migrator.rollout.opening.refusals import refuse_dynamic_maps
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from migrator.rollout.seeing.brokers import BrokerAnswer
 from migrator.rollout.seeing.observer import brokers_seen

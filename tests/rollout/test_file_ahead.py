@@ -10,7 +10,7 @@ import pytest
 from migrator.config.properties import decoded, encoded
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
-from migrator.rollout.engine.file_ahead import FileAheadError
+from migrator.rollout.engine.decisions import FileAheadError
 from migrator.rollout.engine.preview import gather, preview
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.plan.plan import plan

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.inventory import FIND_QUORUM
-from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
+from migrator.rollout.opening.refusals import refuse_lost_brokers
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory

@@ -8,8 +8,8 @@ import pytest
 
 from migrator.config.properties import decoded, parse_properties
 from migrator.errors import OperatorError
+from migrator.rollout.files.wanted import not_kept
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.changed_since import not_kept
 from migrator.rollout.plan.modes import FileMode, ModeSettings, changes_shown, lost_zookeeper, rewritten
 
 SETTINGS = ModeSettings(

@@ -8,7 +8,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending
-from migrator.rollout.opening.refused_files import refuse_files
+from migrator.rollout.opening.refusals import refuse_files
 from migrator.rollout.plan.modes import FileMode, rewritten
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from migrator.config.properties import encoded
 from migrator.rollout.engine import decisions
-from migrator.rollout.engine.decisions import Decision
-from migrator.rollout.engine.file_ahead import ahead_of_copy, may_be_ahead
+from migrator.rollout.engine.decisions import Decision, ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.processes import Processes
 from migrator.rollout.engine.step_gates import StepGates

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.engine.file_ahead import FileAheadError
+from migrator.rollout.engine.decisions import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import HiddenProcessError, UntrueRestartError

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from migrator.errors import OperatorError
+from migrator.migration.machine.states import PublicState
 from migrator.rollout.journal.progress import StepProgress
-from migrator.rollout.nodes import Role
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import OF_BROKERS, FileMode
 from migrator.rollout.plan.steps import Act, Step
-from migrator.rollout.ports import Observation
+from migrator.rollout.ports import BrokerMode, Observation
 
+BEHIND_COPY = (PublicState.DUAL_WRITE.label, PublicState.FINISHED.label)
 UNKNOWN_INCARNATION = ""
 """Of an executor that cannot tell: the registration of the broker tells then."""
 
@@ -35,6 +38,29 @@ class Decision(Enum):
 def is_ahead(step: Step, here: FileMode | None) -> bool:
     """Whether a broker's file is beyond what the step wants."""
     return step.rules.first_of_brokers and here is FileMode.BROKER_KRAFT
+
+
+class FileAheadError(OperatorError):
+    """A broker's file is in KRaft mode before the copy. Nothing is copied while the broker's process is in ZooKeeper
+    mode, and no quorum takes a broker in KRaft mode before the copy."""
+
+
+def may_be_ahead(node: Node, seen: Observation) -> bool:
+    """Whether the file of a broker may be in KRaft mode: the copy was made, and somebody has taken it further."""
+    broker = seen.broker(node)
+    if broker is not None and (broker.mode is BrokerMode.KRAFT or broker.kraft_in_log):
+        return True
+    return seen.migration is not None and seen.migration.state in BEHIND_COPY
+
+
+def ahead_of_copy(*nodes: Node) -> FileAheadError:
+    """Names brokers and files."""
+    return FileAheadError(
+        "the property file is in KRaft mode, and nothing is copied yet; nothing was done",
+        where=", ".join(f"{node.name} on {node.host}: {node.properties}" for node in nodes),
+        remedy="Set the file back to ZooKeeper mode: with zookeeper.connect and broker.id, without process.roles. Then "
+        "type the command again",
+    )
 
 
 def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:

@@ -8,7 +8,6 @@ from secrets import token_hex
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
-from migrator.rollout.engine.file_ahead import refuse_ahead
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
@@ -20,11 +19,15 @@ from migrator.rollout.journal.summary import of_last
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.lock.lock import held
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.opening.dynamic_maps import refuse_dynamic_maps
-from migrator.rollout.opening.finding_quorum import refuse_lost_brokers
 from migrator.rollout.opening.first_level import first_level
-from migrator.rollout.opening.refused_files import refuse_files
-from migrator.rollout.opening.way_back import refuse_back, refuse_ended
+from migrator.rollout.opening.refusals import (
+    refuse_ahead,
+    refuse_back,
+    refuse_dynamic_maps,
+    refuse_ended,
+    refuse_files,
+    refuse_lost_brokers,
+)
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import REASON_MAX
 from migrator.rollout.plan.modes import digest, file_mode, parsed

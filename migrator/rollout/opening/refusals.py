@@ -1,0 +1,143 @@
+"""What a rollout refuses as it begins or turns back, before anything changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from migrator.errors import OperatorError
+from migrator.rollout.engine.decisions import ahead_of_copy, may_be_ahead
+from migrator.rollout.gates.gates import FINISHED, FORWARD_AGAIN, ONLY_A_BACKUP
+from migrator.rollout.inventory import FIND_QUORUM, Inventory
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.plan.listeners import PROTOCOLS, lacks_controllers
+from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, parsed, refuse_unstartable, rewritten
+from migrator.rollout.ports import BrokerMode, Observation
+
+
+def refuse_dynamic_maps(inventory: Inventory, seen: Observation) -> None:
+    """A ``listener.security.protocol.map`` that is set dynamically counts more than what the rollout writes into the
+    file. A broker in migration mode takes its dynamic settings from ZooKeeper first (``KafkaServer``), then looks for
+    the protocol of the controllers' listener, and does not start without one (``RaftManager``,
+    ``SecurityProtocol.forName``). What nobody could look at is left to preflight, which reads it in ZooKeeper.
+
+    :raises OperatorError: brokers would not start in migration mode.
+    """
+    found = [
+        (node, broker.dynamic_map)
+        for node in inventory.brokers.nodes
+        if (broker := seen.broker(node)) is not None and broker.mode is not BrokerMode.KRAFT
+        if broker.dynamic_map and lacks_controllers(broker.dynamic_map, inventory.brokers.settings)
+    ]
+    if not found:
+        return
+    node, text = found[0]
+    missing = lacks_controllers(text, inventory.brokers.settings)
+    command = (
+        f"kafka-configs.sh --bootstrap-server HOST:PORT --entity-type brokers --entity-name {node.node_id} --alter"
+    )
+    raise OperatorError(
+        f"brokers would not start in migration mode: their {PROTOCOLS} is set dynamically, which counts more than the "
+        f"property file, and it lacks the controllers' listener {missing}",
+        where=", ".join(each.name for each, _ in found),
+        remedy=f"For each of them, add it: {command} --add-config "
+        f"'{PROTOCOLS}=[{text},{missing}:{inventory.brokers.controller_protocol}]'. If the map of its file has all of "
+        f"its listeners, you can remove the dynamic one instead: {command} --delete-config {PROTOCOLS}",
+    )
+
+
+FIRST_WITH_BOOTSTRAP = (3, 9)
+"""Kafka's release that finds a quorum by ``controller.quorum.bootstrap.servers`` (KIP-853)."""
+
+
+def refuse_lost_brokers(inventory: Inventory, seen: Observation, texts: Mapping[str, str]) -> None:
+    """Voters that are configured must be configured on brokers of every release: a broker registers with a controller
+    that it knows as a voter (Kafka's ``RaftControllerNodeProvider``), and such a log names none.
+
+    :param texts: property files by node.
+    :raises OperatorError: a broker would have no key by which its release finds the quorum.
+    """
+    voters, bootstrap = FIND_QUORUM
+    if inventory.brokers.settings.get(voters):
+        return
+    without = [node for node in inventory.brokers.nodes if not parsed(node, texts[node.name]).get(voters)]
+    releases = {number: broker.release for number, broker in (seen.brokers or {}).items()}
+    if old := [node for node in without if _is_old(releases.get(node.node_id, ""))]:
+        named = ", ".join(f"{node.name} ({releases[node.node_id]})" for node in old)
+        _refuse(
+            f"brokers older than Kafka 3.9 do not know {bootstrap}, and have nothing else to find the controllers by: "
+            f"{named}"
+        )
+    if without and _are_configured(inventory.controllers.nodes, texts):
+        named = ", ".join(node.name for node in without)
+        _refuse(
+            f"the controllers have {voters}, and these brokers would have only {bootstrap}: a broker registers only "
+            f"with a controller that it knows as a voter: {named}"
+        )
+
+
+def _are_configured(controllers: tuple[Node, ...], texts: Mapping[str, str]) -> bool:
+    return any(parsed(node, texts.get(node.name, "")).get(FIND_QUORUM[0]) for node in controllers)
+
+
+def _refuse(what: str) -> None:
+    raise OperatorError(
+        what, where="brokers.settings", remedy=f"Add {FIND_QUORUM[0]} to brokers.settings of the inventory"
+    )
+
+
+def _is_old(release: str) -> bool:
+    numbers = tuple(int(part) for part in release.split(".")[:2] if part.isdecimal())
+    return len(numbers) == len(FIRST_WITH_BOOTSTRAP) and numbers < FIRST_WITH_BOOTSTRAP
+
+
+def refuse_files(inventory: Inventory, texts: Mapping[str, str], settings: ModeSettings) -> None:
+    """A broker whose file is in KRaft mode has been taken further: its own step looks at the file.
+
+    :param texts: property files by node.
+    :raises OperatorError: Kafka would refuse one; or it cannot be read.
+    """
+    for node in inventory.brokers.nodes:
+        text = texts[node.name]
+        if file_mode(node.role, parsed(node, text)) is not FileMode.BROKER_KRAFT:
+            for mode in (FileMode.BROKER_MIGRATING, FileMode.BROKER_KRAFT):
+                refuse_unstartable(node, rewritten(node, text, mode, settings))
+
+
+def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observation) -> None:
+    """As a rollout begins. While nobody says who has the cluster, it is left to the step of the broker.
+
+    :param texts: property files by node.
+    :raises FileAheadError: a broker is the ZooKeeper controller, and files are in KRaft mode.
+    """
+    ahead = [
+        node for node in brokers if file_mode(Role.BROKER, parsed(node, texts[node.name])) is FileMode.BROKER_KRAFT
+    ]
+    ahead = [node for node in ahead if not may_be_ahead(node, seen)]
+    if ahead and seen.controller_broker is not None:
+        raise ahead_of_copy(*ahead)
+
+
+def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bool, is_complete: bool) -> None:
+    """
+    :param files: what the controllers' property files are for.
+    :param is_complete: whether the rollout has come to its end.
+    :param one_ends_it: whether one leader without the migration ends it, as with Kafka's controllers.
+    :raises OperatorError: the end of the migration was reached, or nobody can say that it was not.
+    """
+    off = [mode is FileMode.CONTROLLER_ENDED for mode in files]
+    refuse_ended(seen, is_complete=is_complete)
+    if (seen.migration is None or not seen.migration.state) and (any(off) if one_ends_it else all(off)):
+        raise OperatorError(
+            "controllers have the migration off, and none of them answers: the migration may be finished",
+            where="rollback",
+            remedy="Start the controllers; 'migrator status' says whether it is finished",
+        )
+
+
+def refuse_ended(seen: Observation, *, is_complete: bool) -> None:
+    """
+    :raises OperatorError: the end of the migration was reached.
+    """
+    if seen.is_finished:
+        go_on = "Nothing is to be done" if is_complete else FORWARD_AGAIN
+        raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_A_BACKUP}")
