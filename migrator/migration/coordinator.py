@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.model import EMPTY_IMAGE, ImageDelta, MetadataImage
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.driver import MigrationDriver
 from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import DriverStatus, Identity
+from migrator.migration.translate.touched import touched, touched_at_most
 from migrator.migration.write_behind import messages
+from migrator.migration.write_behind.comparison import are_too_many
 from migrator.migration.write_behind.core import LIMITS, Derive, WriteBehind
 from migrator.migration.write_behind.lag import Backlog
 from migrator.migration.write_behind.multis import Limits
+from migrator.migration.write_behind.recent import RecentChanges
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import CrcAt
@@ -33,8 +36,16 @@ Said = ef.Effect | messages.WriteEffect
 class Coordinator:
     """One per process. Not thread-safe: the node's event loop owns it."""
 
-    def __init__(self, identity: Identity, derive: Derive, crc_at: CrcAt, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        derive: Derive,
+        crc_at: CrcAt,
+        limits: Limits = LIMITS,
+        recent: RecentChanges | None = None,
+    ) -> None:
         self._driver = MigrationDriver(identity)
+        self._recent = recent or RecentChanges(touched, touched_at_most)
         self._derive = derive
         self._crc_at = crc_at
         self._limits = limits
@@ -44,7 +55,7 @@ class Coordinator:
         self._reconcile = ev.Ticket(-1, -1)
         self._needed = EpochOffset(-1, -1)
         """What ZooKeeper holds already; an image that is older must not be reconciled into it."""
-        self._deferred: ef.Reconcile | None = None
+        self._deferred: ef.Reconcile | ef.Resume | None = None
 
     @property
     def state(self) -> State:
@@ -73,6 +84,10 @@ class Coordinator:
         self._write_behind = WriteBehind(image, self._derive, self._crc_at, self._limits, backlog)
         return self._route([*effects, *self._driver.step(event, now_ms)], now_ms)
 
+    def follow(self, delta: ImageDelta) -> None:
+        """A committed image, while another node leads."""
+        self._recent.add(delta)
+
     def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:
         """Take one event in; return what has to be done, in order."""
         if isinstance(event, messages.Published):
@@ -80,11 +95,13 @@ class Coordinator:
         if isinstance(event, messages.WriteEvent):
             routed = self._route(self._write_behind.step(event, now_ms), now_ms)
             return [*routed, *self._route(self._alive(event, now_ms), now_ms)]
-        if isinstance(event, ev.WorkProgressed) and event.ticket == self._reconcile and self.state is State.RECONCILING:
+        compares = self.state in {State.RECONCILING, State.COMPARING}
+        if isinstance(event, ev.WorkProgressed) and event.ticket == self._reconcile and compares:
             self._write_behind.progressed(now_ms)
         return self._route(self._driver.step(event, now_ms), now_ms)
 
     def _published(self, event: messages.Published, now_ms: int) -> list[AnyEffect]:
+        self._recent.add(event.delta)
         self._image = event.delta.after
         changes = event.delta.changes
         published = ev.ImagePublished(self._epoch, cluster_changed=bool(changes.brokers or changes.controllers))
@@ -100,8 +117,9 @@ class Coordinator:
         return copied and self._image.provenance.offset >= self._needed.offset
 
     def _alive(self, event: messages.WriteEvent, now_ms: int) -> list[ef.Effect]:
-        """A reconcile that writes is a reconcile that lives."""
-        if isinstance(event, messages.MultiEnded | messages.ReconcileWrites) and self.state is State.RECONCILING:
+        """A reconcile that writes is a reconcile that lives; beside the writes, the worker lives first."""
+        writes = self.state is State.RECONCILING or (self.state is State.COMPARING and not self._write_behind.compares)
+        if isinstance(event, messages.MultiEnded | messages.ReconcileWrites) and writes:
             if isinstance(event, messages.ReconcileWrites) or isinstance(event.outcome, Applied):
                 self._write_behind.progressed(now_ms)
             return self._driver.step(ev.WorkProgressed(self._reconcile, self._write_behind.writing), now_ms)
@@ -129,12 +147,27 @@ class Coordinator:
                     return []
                 begun = self._write_behind.step(messages.ReconcileBegun(self._image, ticket.number), now_ms)
                 return [*self._route(begun, now_ms), ef.CompareAll(ticket, self._image, deletes_allowed)]
+            case ef.Resume(ticket):
+                self._reconcile = ticket
+                self._deferred = None if self._fit_to_reconcile() else effect
+                return [] if self._deferred is not None else self._resume(ticket, now_ms)
             case messages.Reconciled():
                 return self._route(self._driver.step(self._reconciled(effect), now_ms), now_ms)
             case messages.Stopped(fenced, reason):
                 return self._route(self._stopped(fenced=fenced, reason=reason, now_ms=now_ms), now_ms)
             case performed:
                 return [performed]
+
+    def _resume(self, ticket: ev.Ticket, now_ms: int) -> list[AnyEffect]:
+        """With what has changed since the mark; a reconcile if nobody knows."""
+        entities = self._recent.since(self._needed.offset)
+        if entities is None or are_too_many(self._image, entities):
+            since = f"since offset {self._needed.offset} of the log"
+            unknown = f"{since}, more has changed than this controller remembers, or can read again beside the writes"
+            return self._route(self._stopped(fenced=False, reason=unknown, now_ms=now_ms), now_ms)
+        resumed = messages.Resumed(self._image, ticket.number, entities)
+        begun = self._route(self._write_behind.step(resumed, now_ms), now_ms)
+        return [ef.CompareAll(ticket, self._image, ""), *begun]
 
     def _reconciled(self, effect: messages.Reconciled) -> ev.ReconcileDone | ev.ReconcileHeld:
         held = effect.held

@@ -27,6 +27,7 @@ from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.progress import Working
 from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings
+from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
 from migrator.migration.write_behind import messages
@@ -113,6 +114,10 @@ class MigrationExecutor:
     def published(self, delta: ImageDelta) -> None:
         """A committed image."""
         self.feed(messages.Published(delta))
+
+    def followed(self, delta: ImageDelta) -> None:
+        """A committed image, while this node does not lead."""
+        self.coordinator.follow(delta)
 
     async def close(self) -> None:
         """End all work; nothing is written any more."""
@@ -354,9 +359,9 @@ class MigrationExecutor:
             self._work = None
 
     def _compare(self, effect: ef.CompareAll) -> None:
-        self._writes.audit_from(None)
-        self._writes.spellings.clear()
         claim = self.coordinator.write_behind.claim
+        self._writes.audit_from(claim if self.coordinator.state is State.COMPARING else None)
+        self._writes.spellings.clear()
         zk_epoch = -1 if claim is None else claim.zk_epoch
         bound, allowed = self._options.max_deletes, effect.deletes_allowed
         task = CompareTask(self._options.directory, at_of(effect.image), zk_epoch, bound, allowed)
@@ -399,7 +404,8 @@ class MigrationExecutor:
             self._full = None
             return ev.RpcsQueued(self._full_ticket) if queued else None
 
-        self._writes.audit_from(self.coordinator.write_behind.claim)
+        if not self._writes.audits:
+            self._writes.audit_from(self.coordinator.write_behind.claim)
         self._background.spawn(work())
 
     def _stop(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from immutables import Map
@@ -21,6 +21,7 @@ from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.strays import Strays
 from migrator.migration.ports import ZooKeeperPort
+from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import repair
 from migrator.migration.translate.target import Spellings, Target
 from migrator.migration.translate.to_ops import Steps, delta_steps
@@ -83,6 +84,11 @@ class WriteExecutor:
                 self._read_again(effect)
             case never:
                 assert_never(never)
+
+    @property
+    def audits(self) -> bool:
+        """Whether foreign writes are watched for."""
+        return self._audit is not None
 
     def audit_from(self, claim: Claim | None) -> None:
         """What is written from now on, under our claim and not by us, is foreign; None: nothing is watched. A takeover
@@ -181,12 +187,16 @@ class WriteExecutor:
         async def work() -> AnyEvent:
             target = self._target(effect.image)
             try:
-                writes = await self._background.blocking(lambda: repair(self._zookeeper.reader, target, effect.entity))
+                writes = await self._background.blocking(lambda: self._compared(target, effect.entities))
             except MigratorError as error:
                 return messages.Refused(effect.number, str(error))
-            return messages.Repaired(effect.number, effect.entity, tuple(writes))
+            return messages.Repaired(effect.number, effect.entities, writes)
 
         self._background.spawn(work())
+
+    def _compared(self, target: Target, entities: Iterable[str]) -> tuple[EntityWrite, ...]:
+        """What some entities lack; blocks."""
+        return tuple(write for entity in entities for write in repair(self._zookeeper.reader, target, entity))
 
 
 def _note_unread(attempt: RetryCallState) -> None:

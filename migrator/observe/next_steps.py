@@ -77,7 +77,7 @@ ROWS = (
     Row(("decoding", "claiming", "copying", "committing the copy"), UNTIL_DUAL_WRITE),
     Row(("aborting the copy",), "nothing to do: ZooKeeper gets its own controller back, then the copy is tried again"),
     Row(("paused",), "run 'migrator resume' to let the migration go on"),
-    Row(("reconciling", "informing brokers"), UNTIL_DUAL_WRITE),
+    Row(("reconciling", "comparing beside the writes", "informing brokers"), UNTIL_DUAL_WRITE),
     Row(
         ("holding deletes",),
         "look at what would be deleted in ZooKeeper (migrator status --journal); 'migrator force deletes' allows it",

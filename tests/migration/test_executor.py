@@ -132,6 +132,39 @@ async def test_a_takeover_repairs_what_was_changed_behind_the_last_leader(rig: R
     assert rig.brokers.told == ["take over 4", "full 4", "stop", "take over 5", "full 5"]
 
 
+async def test_a_takeover_writes_at_once_and_informs_the_brokers_in_full_after_the_comparison(rig: Rig) -> None:
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    await rig.until(lambda: rig.brokers.reached.offset == len(rig.controller.epochs) - 1)
+    rig.executor.feed(ev.LostLeadership(EPOCH))
+    rig.controller.write([ConfigRecord(2, "t", "retention.ms", "7")])
+    start, may_compare = rig.start, asyncio.Event()
+
+    @asynccontextmanager
+    async def slowly(task: Task) -> AsyncIterator[Any]:
+        await may_compare.wait()
+        async with start(task) as worker:
+            yield worker
+        rig.model.set(paths.topic_config("t"), b"{}")  # behind the comparison, and before our next write
+        last = rig.controller.write([ConfigRecord(4, "1", "log.cleaner.threads", "2")])
+        await rig.until(lambda: rig.brokers.reached.offset == last)
+
+    rig.executor._start_worker = slowly
+    rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until_state(State.COMPARING)
+    for text in ("7", "8"):
+        await rig.until(lambda: rig.brokers.reached.offset == len(rig.controller.epochs) - 1)
+        config = rig.model.get(paths.topic_config("t"))
+        assert config is not None
+        assert config.data == b'{"version":1,"config":{"retention.ms":"%s"}}' % text.encode()
+        rig.controller.write([ConfigRecord(2, "t", "retention.ms", "8")])
+    assert rig.brokers.told[-1] == "take over 5"
+    may_compare.set()
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.brokers.told[-1] == "full 5"
+    assert rig.foreign_writes() == (paths.topic_config("t"),)
+
+
 async def test_a_new_process_that_finds_both_sides_equal_has_seen_no_foreign_write(rig: Rig) -> None:
     rig.lead()
     await rig.until_state(State.DUAL_WRITING)

@@ -70,7 +70,8 @@ def test_each_message_of_the_status_has_one_row() -> None:
 
 
 def test_each_row_of_the_status_is_of_a_message() -> None:
-    said = {text for tree in trees("migration/machine", "node", "observe") for text in messages.literals(tree)}
+    rooms = ("migration/machine", "migration/write_behind", "node", "observe")
+    said = {text for tree in trees(*rooms) for text in messages.literals(tree)}
     assert [row for row in rows_below(STATUS) if not any(row in text for text in said | of_the_status())] == []
 
 

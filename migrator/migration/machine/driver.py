@@ -201,12 +201,18 @@ class MigrationDriver:
         require(term.record is ZkMigrationState.MIGRATION, "dual-writing before the copy is committed")
         if memory.before.properties.writes is Writes.CHANGES and term.failures > 1:
             return []
-        effects: list[ef.Effect] = []
-        if not memory.before.properties.writes_behind:
-            claim = present(term.claim, "dual-writing without a claim")
-            at = guards.reached(claim.migration) if claim.migration.copied else term.base
-            effects += [ef.OpenWriteBehind(claim, at), ef.SendTakeoverRpcs(claim.zk_epoch)]
-        return [*effects, ef.Reconcile(self._ask(), term.deletes_allowed)]
+        opened = [] if memory.before.properties.writes_behind else self._open()
+        return [*opened, ef.Reconcile(self._ask(), term.deletes_allowed)]
+
+    def _compare(self) -> list[ef.Effect]:
+        return [*self._open(), ef.Resume(self._ask())]
+
+    def _open(self) -> list[ef.Effect]:
+        """What a claim begins with, once the copy is committed."""
+        term = self._memory.term
+        claim = present(term.claim, "dual-writing without a claim")
+        at = guards.reached(claim.migration) if claim.migration.copied else term.base
+        return [ef.OpenWriteBehind(claim, at), ef.SendTakeoverRpcs(claim.zk_epoch)]
 
     def _inform(self) -> list[ef.Effect]:
         claim = present(self._memory.term.claim, "informing brokers without a claim")
@@ -240,6 +246,7 @@ class MigrationDriver:
         State.COMMITTING: _commit,
         State.ABORTING: _abort,
         State.RECONCILING: _reconcile,
+        State.COMPARING: _compare,
         State.INFORMING_BROKERS: _inform,
         State.DUAL_WRITING: _dual_write,
         State.TURNED_OFF: _ask_voters,
@@ -254,6 +261,10 @@ def _may(state: State, effect: ef.Effect) -> bool:
     match effect:
         case ef.TakeClaim() | ef.ReleaseClaim() | ef.NudgeElection():
             return state.properties.writes is Writes.CLAIM
-        case ef.OpenWriteBehind() | ef.Reconcile():
+        case ef.OpenWriteBehind():
+            return state.properties.writes_behind
+        case ef.Reconcile():
             return state.properties.writes is Writes.DIFFERENCES
+        case ef.Resume():
+            return state.properties.writes is Writes.CHANGES
     return True

@@ -129,6 +129,15 @@ class Reconcile:
 
 
 @value
+class Resume:
+    """Write what has changed since the mark, then every change, and compare all of ZooKeeper with the image beside it:
+    `WorkProgressed`, `ReconcileDone`, `ReconcileFailed`, `WriteBehindFailed`. The coordinator turns it into
+    `CompareAll`."""
+
+    ticket: Ticket
+
+
+@value
 class CompareAll:
     """Compare all of ZooKeeper with this image in a worker; the write-behind takes the writes (`ReconcileWrites`).
     Answered with `ReconcileFailed` when the worker fails."""
@@ -229,7 +238,7 @@ Performed = (
 )
 """What the executor performs."""
 
-ForWriteBehind = OpenWriteBehind | Reconcile
+ForWriteBehind = OpenWriteBehind | Reconcile | Resume
 """What the driver says to the write-behind; it never leaves the coordinator."""
 
 Effect = Performed | ForWriteBehind

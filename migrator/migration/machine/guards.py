@@ -110,6 +110,21 @@ def ownership(standing: Standing) -> Ownership:
     return Ownership.OURS if mark.batch_crc == evidence.crc else Ownership.FOREIGN
 
 
+def continues(standing: Standing, us: Claimant) -> bool:
+    """Whether ZooKeeper is what the last leader of this quorum made of it: that leader still holds the claim, the
+    checksum proves its mark, and no order overrides a doubt. The claim is conditional on the version of that mark. So
+    what ZooKeeper may lack is what the log has changed since."""
+    holder, mark = standing.view.controller, standing.mark
+    return (
+        us.record is ZkMigrationState.MIGRATION
+        and ownership(standing) is Ownership.OURS
+        and mark.batch_crc is not None
+        and holder is not None
+        and (holder.broker_id, holder.kraft_epoch) == (mark.kraft_controller_id, mark.kraft_controller_epoch)
+        and not us.overridden
+    )
+
+
 def examine(standing: Standing, us: Claimant) -> GuardAnswer:
     """What a leader may do, given what ZooKeeper shows."""
     if standing.fault is not None:

@@ -15,6 +15,7 @@ from migrator.migration.machine.states import OVERRIDES, State
 from migrator.migration.machine.strays import in_words
 from migrator.migration.machine.transitions import Finding, Trigger
 from migrator.migration.machine.volatile_state import (
+    COMPARE_MAX_MS,
     COPY_RETRY_MAX_MS,
     COPY_RETRY_MIN_MS,
     ELECTION_WAIT_MS,
@@ -230,7 +231,10 @@ def _claimed(memory: VolatileState, event: ev.ClaimResult) -> Interpretation:
         memory.term.failures += 1
         memory.situation = Situation(f"the claim was not won: {event.reason}")
         return Trigger.CLAIM, Finding.LOST
-    memory.term.overridden = frozenset()
+    standing = present(memory.term.standing, "a claim was won without an examination")
+    resumes, memory.term.overridden = guards.continues(standing, memory.claimant()), frozenset()
+    if resumes:
+        return Trigger.CLAIM, Finding.WON_RESUME
     migrated = memory.term.record is ZkMigrationState.MIGRATION
     return Trigger.CLAIM, Finding.WON_KEEP if migrated else Finding.WON_COPY
 
@@ -381,6 +385,10 @@ def _voters(memory: VolatileState, event: ev.VotersAsked) -> Interpretation:
 
 def _timer(memory: VolatileState) -> Interpretation:
     """Work that is under way is waited for, up to a bound; what is not is done again."""
+    if memory.state is State.COMPARING and memory.now_ms >= memory.entered_ms + COMPARE_MAX_MS:
+        minutes = COMPARE_MAX_MS // 60_000
+        memory.situation = Situation(f"the comparison beside the writes has not ended within {minutes} minutes")
+        return Trigger.TIMER, Finding.STALLED
     if memory.now_ms < (memory.progress_ms + STALL_MS if memory.outstanding else memory.due_ms):
         return None
     at = memory.course.sentence(memory.now_ms) or "at its start"

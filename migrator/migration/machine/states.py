@@ -5,7 +5,8 @@ active controller, and nobody else, walks through these states. Before the copy 
 controls the cluster, *waits* for controllers and brokers, and *decodes* all of ZooKeeper. Then it writes: it *claims*
 ``/controller``, *copies* everything in one transaction, and *commits* it. From then on the log is the truth, and
 ZooKeeper follows: the controller *reconciles* ZooKeeper with the log, *informs* the brokers, and *dual-writes* until
-the operator turns the migration off. Then it *finishes*.
+the operator turns the migration off. Then it *finishes*. A later leader that knows what its predecessor may not have
+written *compares* beside its writes instead, without making them wait.
 
 Nothing here survives a crash. Each new leader starts from the `ZkMigrationStateRecord` in the log (KIP-866) and from
 what ZooKeeper holds.
@@ -45,6 +46,7 @@ class State(Enum):
     ABORTING = "aborting the copy"
     RECONCILING = "reconciling"
     HOLDING = "holding deletes"
+    COMPARING = "comparing beside the writes"
     INFORMING_BROKERS = "informing brokers"
     DUAL_WRITING = "dual-writing"
     FINISHING = "finishing"
@@ -219,6 +221,12 @@ PROPERTIES: Mapping[State, Properties] = {
         writes=Writes.DIFFERENCES,
         forceable=frozenset({Force.DELETES, Force.RECONCILE}),
         waits_for_person=True,
+    ),
+    State.COMPARING: Properties(
+        "writes every change, and compares all of ZooKeeper with the log meanwhile",
+        PublicState.DUAL_WRITE,
+        writes=Writes.CHANGES,
+        has_worker=True,
     ),
     State.INFORMING_BROKERS: Properties(
         "sends every broker the full state",

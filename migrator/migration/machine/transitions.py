@@ -69,6 +69,7 @@ class Finding(Enum):
     # of claims, copies and writes
     WON_COPY = "won, copy"
     WON_KEEP = "won, dual-write"
+    WON_RESUME = "won, the mark is proved"
     LOST = "not won"
     DONE = "done"
     FAILED = "failed"
@@ -178,6 +179,7 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
     State.CLAIMING: {
         (Trigger.CLAIM, Finding.WON_COPY): State.COPYING,
         (Trigger.CLAIM, Finding.WON_KEEP): State.RECONCILING,
+        (Trigger.CLAIM, Finding.WON_RESUME): State.COMPARING,
         (Trigger.CLAIM, Finding.LOST): State.EXAMINING,
         (Trigger.TIMER, Finding.ANY): State.EXAMINING,
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
@@ -207,6 +209,15 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
     },
     State.HOLDING: {
         (Trigger.FORCED, Finding.ANY): State.RECONCILING,
+        (Trigger.WRITE, Finding.FENCED): State.EXAMINING,
+        (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
+    },
+    State.COMPARING: {
+        # Whatever it cannot decide beside the writes, a reconcile decides without them.
+        (Trigger.RECONCILED, Finding.DONE): State.INFORMING_BROKERS,
+        (Trigger.TIMER, Finding.FAILED): State.RECONCILING,
+        (Trigger.TIMER, Finding.STALLED): State.RECONCILING,
+        (Trigger.WRITE, Finding.FAILED): State.RECONCILING,
         (Trigger.WRITE, Finding.FENCED): State.EXAMINING,
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },

@@ -26,6 +26,8 @@ COPY_RETRY_MAX_MS = 60_000
 STALL_MS = 30_000
 """Work that shows no progress for that long is given up: a worker that hangs is a worker that crashed. One that is
 slow is not: it reports whatever it has done (`progress`)."""
+COMPARE_MAX_MS = 5 * 60_000
+"""A comparison beside the writes takes no longer: removals wait for it. Then everything is compared without writes."""
 TELL_MS = 10_000
 """How often the log hears how far work is."""
 ELECTION_WAIT_MS = 5_000

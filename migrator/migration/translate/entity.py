@@ -50,6 +50,11 @@ class EntityWrite:
     notices: tuple[Op, ...] = ()
     effect: Effect = Effect.CHANGE
 
+    @property
+    def removes(self) -> bool:
+        """Whether something is gone from ZooKeeper afterwards."""
+        return self.effect not in {Effect.CREATE, Effect.CHANGE}
+
 
 @value
 class EntityTally:

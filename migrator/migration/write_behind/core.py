@@ -22,6 +22,7 @@ from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.machine.guards import reached
 from migrator.migration.machine.progress import Phase, Working
 from migrator.migration.translate.entity import EntityWrite
+from migrator.migration.write_behind.comparison import TOO_MANY, Comparison, are_too_many, differing
 from migrator.migration.write_behind.lag import Backlog, Lag, at_of
 from migrator.migration.write_behind.messages import (
     Advanced,
@@ -37,6 +38,7 @@ from migrator.migration.write_behind.messages import (
     ReconcileWrites,
     Refused,
     Repaired,
+    Resumed,
     SendMulti,
     SetAside,
     Stopped,
@@ -95,6 +97,8 @@ class WriteBehind:
         self._changes: list[Changes] = []
         self._in_sync = False
         """Whether ZooKeeper equals an image, so that changes can be derived from it."""
+        self._comparison: Comparison | None = None
+        """Of all of ZooKeeper, beside what is written."""
         self._checkpoint: EntityBatch | None = None
         self._batch: EntityBatch | None = None
         self._rests = False
@@ -153,6 +157,17 @@ class WriteBehind:
         return EpochOffset(-1, -1) if self._mark is None else reached(self._mark)
 
     @property
+    def compares(self) -> bool:
+        """Whether a worker compares all of ZooKeeper beside the writes. What is removed from ZooKeeper is gone, so
+        removals wait until that has ended."""
+        return self._comparison is not None and not self._comparison.ended
+
+    @property
+    def compared(self) -> bool:
+        """Whether all of ZooKeeper was compared with the log under this claim, and every change was derived since."""
+        return self._in_sync and self._comparison is None
+
+    @property
     def drained(self) -> bool:
         """Whether ZooKeeper is known to hold everything but what is set aside, and nothing is under way."""
         return self._backlog.is_empty and self._flight is None
@@ -175,6 +190,10 @@ class WriteBehind:
                 self._publish(delta)
             case ReconcileBegun(image, number):
                 self._begin_reconcile(image, number)
+            case Resumed():
+                self._resume(event)
+            case ReconcileWrites() if self._comparison is not None:
+                effects += self._doubt(self._comparison, event)
             case ReconcileWrites():
                 self._push(event)
             case TimerExpired() if self._flight is not None:
@@ -197,8 +216,7 @@ class WriteBehind:
             case MarkRead():
                 return self._mark_read(event)
             case Repaired():
-                self._repaired(event)
-        return []
+                return self._repaired(event)
 
     def _open(self, event: Opened) -> None:
         self._close()
@@ -211,7 +229,7 @@ class WriteBehind:
     def _close(self) -> None:
         self._backlog.requeued()
         self._claim = self._mark = self._checkpoint = self._batch = self._flight = self._flight_batch = None
-        self._awaited = None
+        self._awaited = self._comparison = None
         self._in_sync = self._rests = False
 
     def _publish(self, delta: ImageDelta) -> None:
@@ -220,15 +238,28 @@ class WriteBehind:
         self._backlog.published(delta, self._now_ms)
 
     def _begin_reconcile(self, image: MetadataImage, number: int) -> None:
-        self._stopped = ""
-        self._in_sync = self._rests = False
+        self._in_sync, self._comparison = False, None
         if self._flight is None:
             self._awaited = None  # a repair of the batch that this one replaces
-        self._batch = EntityBatch(at_of(image), image, complete=False, reconcile=True, number=number)
+        self._begin(EntityBatch(at_of(image), image, complete=False, reconcile=True, number=number), image)
+        self._too_large.compare()
+
+    def _resume(self, event: Resumed) -> None:
+        self._in_sync, self._comparison = True, Comparison(event.number)
+        self._begin(EntityBatch(at_of(event.image), event.image, unread=event.entities), event.image)
+
+    def _begin(self, batch: EntityBatch, image: MetadataImage) -> None:
+        """The first batch under a claim, or since the write-behind stopped."""
+        self._stopped, self._rests = "", False
+        self._batch = batch
         self._written = self._newest = image
         self._changes = []
         self._backlog.taken()
-        self._too_large.compare()
+
+    def _doubt(self, comparison: Comparison, event: ReconcileWrites) -> list[WriteEffect]:
+        """What the comparison found may only have changed since it began: it is read again in the end."""
+        differs = comparison.heard(event)
+        return self._stop(fenced=False, reason=differs) if differs else []
 
     def _push(self, event: ReconcileWrites) -> None:
         batch = self._batch
@@ -250,17 +281,34 @@ class WriteBehind:
             return self._send(self._flight) if self._losses.is_due(now_ms) else []
         if self._checkpoint is not None:
             return self._send_next(self._checkpoint)
+        if self._batch is None and self._comparison is not None and self._comparison.ended:
+            return self._conclude(self._comparison, now_ms)
         wake = self._next_batch(now_ms) if self._batch is None and self._in_sync else []
-        if self._batch is None or self._rests:
-            return wake
-        if self._batch.fill(self._limits, self._too_large.sift):
+        return wake if self._batch is None or self._rests else self._go_on(self._batch, now_ms)
+
+    def _go_on(self, batch: EntityBatch, now_ms: int) -> list[WriteEffect]:
+        """With the batch under way."""
+        if batch.unread and batch.image is not None:
+            return [ReadAgain(self._ask(), batch.unread, batch.image)]
+        if batch.fill(self._limits, self._too_large.sift):
             self._rests = True
             return [WakeAt(now_ms)]
-        if not self._batch.queue and not self._batch.exhausted:
+        if batch.queue:
+            return [] if batch.queue[0].removes and self.compares else self._send_next(batch)
+        if not batch.exhausted:
             return []
-        if not self._batch.queue and (self._batch.held is not None or self._batch.target == self.reached):
-            return [*self._end(self._batch), *self._advance(now_ms)]
-        return self._send_next(self._batch)
+        if batch.held is not None or batch.target == self.reached:
+            return [*self._end(batch), *self._advance(now_ms)]
+        return self._send_next(batch)
+
+    def _conclude(self, comparison: Comparison, now_ms: int) -> list[WriteEffect]:
+        """Everything was compared, and no batch is under way: what is in doubt is read again."""
+        if are_too_many(self._written, comparison.doubts):
+            return self._stop(fenced=False, reason=TOO_MANY)
+        if comparison.doubts:
+            return [ReadAgain(self._ask(), tuple(sorted(comparison.doubts)), self._written)]
+        self._comparison = None
+        return [Reconciled(0, None), *self._advance(now_ms)]
 
     def _next_batch(self, now_ms: int) -> list[WriteEffect]:
         """Everything that waits becomes one batch; offsets alone become one only so often."""
@@ -295,6 +343,7 @@ class WriteBehind:
             target=target,
             target_crc=None if target is None else self._crc_at(target.offset),
             limits=self._limits,
+            removals=not self.compares,
         )
         self._flight_batch = batch
         self._losses = Losses()
@@ -344,6 +393,8 @@ class WriteBehind:
         if batch is not self._batch:
             return []
         batch.entities += len(flight.entities)
+        if self._comparison is not None:
+            self._comparison.wrote(flight.entities)
         return self._end(batch) if flight.last or (batch.held and batch.exhausted and not batch.queue) else []
 
     def _end(self, batch: EntityBatch) -> list[WriteEffect]:
@@ -351,13 +402,13 @@ class WriteBehind:
         if batch.reconcile:
             self._in_sync = batch.held is None
             if self._in_sync:
-                self._backlog.written(everything=True)
+                self._backlog.written()
                 self._too_large.compared()
             else:
                 self._backlog.requeued()
             reconciled = Reconciled(batch.entities, batch.held)
             return [Advanced(self.reached), reconciled] if self._in_sync else [reconciled]
-        self._backlog.written(everything=False)
+        self._backlog.written()
         return [Advanced(self.reached)]
 
     def _failed(self, flight: Flight, index: int, error: ZkError) -> list[WriteEffect]:
@@ -376,14 +427,18 @@ class WriteBehind:
                 fenced=False,
                 reason=f"{broken} keeps changing while it is written ({error.name} on {flight.ops[index].path})",
             )
-        return [ReadAgain(self._ask(), broken, batch.image)]
+        return [ReadAgain(self._ask(), (broken,), batch.image)]
 
-    def _repaired(self, event: Repaired) -> None:
-        batch = self._batch
-        if batch is None:
-            return
-        kept = [write for write in batch.queue if write.entity != event.entity]
-        batch.queue = deque([*self._sifted(event.writes), *kept])
+    def _repaired(self, event: Repaired) -> list[WriteEffect]:
+        batch, writes = self._batch, self._sifted(event.writes)
+        if batch is not None:
+            kept = [write for write in batch.queue if write.entity not in event.entities]
+            batch.queue, batch.unread = deque([*writes, *kept]), ()
+        elif self._comparison is not None:
+            if writes:
+                return self._stop(fenced=False, reason=differing(write.entity for write in writes))
+            self._comparison.doubts.clear()
+        return []
 
     def _mark_read(self, seen: MarkRead) -> list[WriteEffect]:
         """Decide from the mark what became of the multi under way."""
@@ -412,7 +467,9 @@ class WriteBehind:
 
     def _stop(self, *, fenced: bool, reason: str) -> list[WriteEffect]:
         self._backlog.requeued()
-        self._batch = self._flight = self._flight_batch = None
+        if self._comparison is not None:
+            self._backlog.doubted()
+        self._batch = self._flight = self._flight_batch = self._comparison = None
         self._in_sync = False
         self._stopped = reason
         return [Stopped(fenced, reason)]

@@ -100,11 +100,14 @@ class Backlog:
         self._waits_since = _earlier(self._waits_since, self._under_way_since)
         self.under_way, self._under_way_since = 0, None
 
-    def written(self, *, everything: bool) -> None:
-        """What was under way is in ZooKeeper. ``everything``: all of ZooKeeper was compared."""
+    def doubted(self) -> None:
+        """ZooKeeper may lack more than was thought; a comparison of everything will tell."""
+        self._inherited = None
+
+    def written(self) -> None:
+        """What was under way is in ZooKeeper, and with it what a predecessor had left."""
         self.under_way, self._under_way_since = 0, None
-        if everything:
-            self._inherited = 0
+        self._inherited = 0
 
     def lag(self, now_ms: int) -> Lag:
         """The figures now."""

@@ -48,6 +48,17 @@ class ReconcileBegun:
 
 
 @value
+class Resumed:
+    """The mark is what a leader of this quorum wrote last, so ZooKeeper holds the image but for ``entities``, which
+    have changed since. They are read again and written, and then every change, while a worker compares all of ZooKeeper
+    with the image: what it finds follows as `ReconcileWrites` with the same number."""
+
+    image: MetadataImage
+    number: int
+    entities: tuple[str, ...]
+
+
+@value
 class ReconcileWrites:
     """``last``: nothing follows. ``held``: deletes were left out, so ZooKeeper does not equal the image."""
 
@@ -85,10 +96,10 @@ class MarkRead:
 
 @value
 class Repaired:
-    """What is left to write for an entity after it was read again; nothing at all if it is as it should be."""
+    """What is left to write for entities after they were read again; nothing at all if they are as they should be."""
 
     number: int
-    entity: str
+    entities: tuple[str, ...]
     writes: tuple[EntityWrite, ...]
 
 
@@ -106,6 +117,7 @@ WriteEvent = (
     Opened
     | Published
     | ReconcileBegun
+    | Resumed
     | ReconcileWrites
     | MultiEnded
     | Refused
@@ -136,10 +148,10 @@ class ReadMark:
 
 @value
 class ReadAgain:
-    """Compare one entity with this image: `Repaired`."""
+    """Compare these entities with this image: `Repaired`."""
 
     number: int
-    entity: str
+    entities: tuple[str, ...]
     image: MetadataImage
 
 

@@ -75,12 +75,14 @@ class Flight:
 
 @dataclass(slots=True)
 class EntityBatch:
-    """Entities on their way to one offset. Without a ``source`` they are pushed, until ``complete``."""
+    """Entities on their way to one offset. Without a ``source`` they are pushed, until ``complete``. ``unread``: those
+    that have to be read before anybody knows what to write."""
 
     target: EpochOffset
     image: MetadataImage | None = None
     source: Iterator[EntityWrite | None] | None = None
     """None where a turn is over."""
+    unread: tuple[str, ...] = ()
     complete: bool = True
     reconcile: bool = False
     held: HeldDeletes | None = None
@@ -111,7 +113,7 @@ class EntityBatch:
     @property
     def exhausted(self) -> bool:
         """Whether the queue is all that is left."""
-        return self.source is None and self.complete
+        return self.source is None and self.complete and not self.unread
 
 
 def pack(
@@ -123,9 +125,11 @@ def pack(
     target: EpochOffset | None,
     target_crc: int | None,
     limits: Limits,
+    removals: bool = True,
 ) -> Flight:
     """Take entities off the queue, as many as fit; a large one is cut, and its rest put back.
 
+    :param removals: whether those that remove something may be taken; else what is before the first of them.
     :param target: the offset of the batch if the queue holds all that is left of it, else None.
     :param target_crc: what proves that offset ours; without it ``/migration`` stays where it is: a mark that no later
         leader can prove is worse than an old one.
@@ -136,6 +140,8 @@ def pack(
     room_ops, room_bytes = limits.max_ops - GUARDS, limits.max_bytes
     while queue:
         write = queue[0]
+        if write.removes and not removals:
+            break
         cost = [op_bytes(op) for op in (*write.ops, *write.notices)]
         if len(cost) > room_ops or sum(cost) > room_bytes:
             if taken:

@@ -32,6 +32,7 @@ DRIVER_STATES: Mapping[State, str] = {
     State.CLAIMING: "BECOME_CONTROLLER",
     State.COPYING: "ZK_MIGRATION",
     State.RECONCILING: "SYNC_KRAFT_TO_ZK",
+    State.COMPARING: "SYNC_KRAFT_TO_ZK",
     State.INFORMING_BROKERS: "KRAFT_CONTROLLER_TO_BROKER_COMM",
     State.DUAL_WRITING: "DUAL_WRITE",
     State.FINISHING: "INACTIVE",
@@ -45,6 +46,7 @@ ENTERING: Mapping[State, tuple[str, ...]] = {
     State.COPYING: ("Starting ZK migration",),
     State.ABORTING: ("Aborting the metadata migration from ZooKeeper to KRaft.",),
     State.RECONCILING: ("Performing a full metadata sync from KRaft to ZK.",),
+    State.COMPARING: ("Performing a full metadata sync from KRaft to ZK.",),
     State.COMPLETING: (COMPLETING,),
 }
 STAYING = "Staying in ZK migration mode since 'zookeeper.metadata.migration.enable' is still 'true'."

@@ -57,6 +57,8 @@ log = logging.getLogger(__name__)
 
 READ_RETRY_SECONDS = 2.0
 """How long one small read goes on through lost connections: the executor asks again itself."""
+COMPARES = frozenset({State.RECONCILING, State.COMPARING})
+"""The states in which all of ZooKeeper is compared with the log."""
 
 CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
 ZOOKEEPER_AWAY = TaskKind("zookeeper-away", OnError.RESTART)
@@ -393,12 +395,14 @@ class MigrationRuntime:
             self._last_effect = delta.after.provenance.offset
         elif self._last_effect is None:
             self._last_effect = delta.before.provenance.offset
-        if self._core.controller.epoch is not None:
-            self._cluster.publish(delta)
-            self.executor.published(delta)
-            if delta.changes.zk_migration_state:
-                hold = delta.after.features.migration_hold
-                self.executor.feed(ev.OperatorResume() if hold is None else ev.OperatorPause(hold))
+        if self._core.controller.epoch is None:
+            self.executor.followed(delta)
+            return
+        self._cluster.publish(delta)
+        self.executor.published(delta)
+        if delta.changes.zk_migration_state:
+            hold = delta.after.features.migration_hold
+            self.executor.feed(ev.OperatorResume() if hold is None else ev.OperatorPause(hold))
 
     def _connection_changed(self, state: SessionState) -> None:
         """On kazoo's thread."""
@@ -420,9 +424,9 @@ class MigrationRuntime:
 
     def _time_reconcile(self, before: State, after: State) -> None:
         """An attempt that failed counts with the one that ends."""
-        if after is State.RECONCILING and before is not State.RECONCILING:
+        if after in COMPARES and before not in COMPARES:
             self._reconciles_since_ms = monotonic_ms()
-        elif before is State.RECONCILING and after is State.INFORMING_BROKERS:
+        elif before in COMPARES and after is State.INFORMING_BROKERS:
             self.write_times.snapshot.note(monotonic_ms() - self._reconciles_since_ms)
 
     def _tell(self, effect: News) -> None:

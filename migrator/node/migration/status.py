@@ -166,6 +166,11 @@ class MigrationInsight:
         return WriteBehindStatus(records, lag.age_ms, self._gate.blocked_ms, reached)
 
     @property
+    def compared(self) -> bool:
+        """Whether this leader has compared all of ZooKeeper with the log."""
+        return self._write_behind.compared
+
+    @property
     def set_aside(self) -> tuple[str, ...]:
         """Paths that are too large for ZooKeeper, and are not in it."""
         return tuple(item.path for item in self._write_behind.set_aside)
@@ -373,17 +378,18 @@ def _written_gate(view: MigrationInsight, image: MetadataImage) -> Gate:
 def _lag_gate(view: MigrationInsight) -> Gate:
     behind = view.write_behind_status()
     lag = 0 if behind is None else behind.lag_records
-    what = (
-        "it is not known yet how far ZooKeeper is behind"
-        if lag == UNKNOWN_LAG
-        else f"ZooKeeper is {number_of(lag, 'record')} behind"
-    )
+    is_open = lag == 0 and (behind is None or view.compared)
+    what = f"ZooKeeper is {number_of(lag, 'record')} behind"
+    if lag == UNKNOWN_LAG:
+        what = "it is not known yet how far ZooKeeper is behind"
+    elif not is_open and not lag:
+        what = "all of ZooKeeper has to be compared with the log first"
     remedy = "Wait until ZooKeeper has caught up"
-    if lag:
+    if not is_open:
         stands = next((it for it in view.problems() if it.who in FOLLOWERS and not it.warning and it.remedy), None)
         if stands is not None:  # to wait does not help
             what, remedy = f"{what}. {stands.who}: {stands.what.rstrip('.')}", stands.remedy.rstrip(".")
-    return Gate("lag", lag == 0, what, remedy)
+    return Gate("lag", is_open, what, remedy)
 
 
 def _problem(gap: Gap) -> Problem:

@@ -120,8 +120,9 @@ class Run:
         self.copied()(ev.ReconcileDone(self.asked(ef.Reconcile).ticket, 3))
         return self(ev.RpcsQueued(self.asked(ef.SendFullRpcs).ticket))
 
-    def took_over(self) -> Run:
-        self.examined(standing(controller=ControllerClaim(3002, 0, 4), mark=COPIED, mark_in_log=4))
+    def took_over(self, holder: int = 3003) -> Run:
+        """From a leader that held the claim; the mark is that of 3002."""
+        self.examined(standing(controller=ControllerClaim(holder, 0, 4), mark=COPIED, mark_in_log=4))
         return self(ev.ClaimResult(self.asked(ef.TakeClaim).ticket, KEPT))
 
     def state(self) -> State:
@@ -261,6 +262,25 @@ def test_takeover_sends_partial_state_before_the_reconcile_and_the_rest_after_it
     assert run.asked(ef.OpenWriteBehind).at == EpochOffset(4, 1000)
     assert run.asked(ef.SendTakeoverRpcs).zk_epoch == 8
     assert run.asked_nothing_of(ef.SendFullRpcs)
+
+
+def test_a_takeover_from_who_wrote_the_mark_writes_and_compares_beside_it() -> None:
+    run = Run(ZkMigrationState.MIGRATION).took_over(holder=3002)
+    assert run.state() is State.COMPARING
+    assert run.asked(ef.OpenWriteBehind).at == EpochOffset(4, 1000)
+    assert run.asked(ef.SendTakeoverRpcs).zk_epoch == 8
+    run(ev.ReconcileDone(run.asked(ef.Resume).ticket, 0))
+    assert run.state() is State.INFORMING_BROKERS
+    assert run.asked(ef.SendFullRpcs)
+
+
+def test_what_cannot_be_decided_beside_the_writes_is_reconciled_at_once() -> None:
+    run = Run(ZkMigrationState.MIGRATION).took_over(holder=3002)
+    run(ev.WriteBehindFailed(5, fenced=False, reason="1 entity differs"))
+    assert run.state() is State.RECONCILING
+    assert run.asked(ef.CancelWork)
+    assert run.asked(ef.Reconcile)
+    assert run.asked_nothing_of(ef.OpenWriteBehind)
 
 
 def test_deletes_above_the_bound_wait_for_the_operator() -> None:

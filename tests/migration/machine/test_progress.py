@@ -8,7 +8,7 @@ from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.progress import Course, Meter, MeteredSource, Phase, Working
 from migrator.migration.machine.states import State
-from migrator.migration.machine.volatile_state import STALL_MS, TELL_MS
+from migrator.migration.machine.volatile_state import COMPARE_MAX_MS, STALL_MS, TELL_MS
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes import paths
 from tests.migration.machine.test_driver import Run
@@ -57,6 +57,21 @@ def test_a_silent_worker_is_cancelled_and_the_work_begins_anew() -> None:
     run.wait_for(ef.CancelWork)
     assert run.now - begin >= STALL_MS
     assert run.asked(ef.Reconcile).ticket != ticket
+
+
+def test_a_comparison_beside_the_writes_has_a_time_in_which_it_ends() -> None:
+    """Removals wait for it, whatever it does."""
+    run = Run(ZkMigrationState.MIGRATION).took_over(holder=3002)
+    ticket, begin = run.asked(ef.Resume).ticket, run.now
+    while run.state() is State.COMPARING:
+        run.now += LIMIT_NEARLY_MS
+        run(ev.WorkProgressed(ticket, Working(Phase.COMPARE, run.now, 10 * run.now))).wait()
+        assert run.now - begin < COMPARE_MAX_MS + STALL_MS
+    assert run.now - begin >= COMPARE_MAX_MS
+    assert run.state() is State.RECONCILING
+    assert run.asked(ef.CancelWork)
+    assert run.asked(ef.Reconcile)
+    assert "has not ended within 5 minutes" in run.why
 
 
 def test_status_says_phase_count_total_and_rate() -> None:

@@ -16,7 +16,8 @@ from migrator.image.model import (
     MetadataImage,
     Provenance,
 )
-from migrator.migration.translate.entity import EntityWrite
+from migrator.migration.translate.entity import Effect, EntityWrite
+from migrator.migration.write_behind.recent import RecentChanges
 from migrator.records.metadata import ConfigResourceType, ZkMigrationState
 from migrator.zookeeper.ops import Create, Delete, Op, SetData
 from migrator.zookeeper.znodes.paths import TOPIC_CONFIGS
@@ -65,14 +66,25 @@ def derive(before: MetadataImage, after: MetadataImage, changes: Changes) -> Ite
         old, new = before.configs.get(key), after.configs.get(key)
         if old == new:
             continue
-        op: Op
-        if new is None:
-            op = Delete(path_of(key.name))
-        elif old is None:
-            op = Create(path_of(key.name), new["v"].encode())
-        else:
-            op = SetData(path_of(key.name), new["v"].encode())
-        yield EntityWrite(key.name, (op,))
+        yield _write(key.name, None if old is None else old["v"], None if new is None else new["v"])
+
+
+def _write(name: str, old: str | None, new: str | None) -> EntityWrite:
+    op: Op
+    if new is None:
+        op = Delete(path_of(name))
+    elif old is None:
+        op = Create(path_of(name), new.encode())
+    else:
+        op = SetData(path_of(name), new.encode())
+    return EntityWrite(name, (op,), effect=Effect.DELETE if new is None else Effect.CHANGE)
+
+
+def recent_changes() -> RecentChanges:
+    """What a controller remembers of the log."""
+    return RecentChanges(
+        lambda found: frozenset(key.name for key in found.changes.configs), lambda changes: len(changes.configs)
+    )
 
 
 def compare(zookeeper: ModelZooKeeper, image: MetadataImage, names: Iterable[str] | None = None) -> list[EntityWrite]:
@@ -83,14 +95,7 @@ def compare(zookeeper: ModelZooKeeper, image: MetadataImage, names: Iterable[str
         old, new = found.get(name), wanted.get(name)
         if old == new:
             continue
-        op: Op
-        if new is None:
-            op = Delete(path_of(name))
-        elif old is None:
-            op = Create(path_of(name), new.encode())
-        else:
-            op = SetData(path_of(name), new.encode())
-        writes.append((new is not None, EntityWrite(name, (op,))))
+        writes.append((new is not None, _write(name, old, new)))
     return [write for _, write in sorted(writes, key=lambda item: item[0])]
 
 

@@ -15,7 +15,8 @@ from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.multis import EntityBatch, Limits
-from tests.migration.model.images import crc_at, derive
+from migrator.zookeeper import leadership
+from tests.migration.model.images import crc_at, derive, recent_changes
 from tests.migration.support.builders import CLUSTER_ID
 
 LIMITS = Limits(max_ops=4)
@@ -65,6 +66,16 @@ class Node:
     def state(self) -> State:
         return self.coordinator.state
 
+    def plan(self, job: ef.TakeClaim) -> leadership.ClaimPlan | leadership.Claim | leadership.Superseded:
+        return leadership.plan_claim(
+            job.view,
+            controller_id=self.node_id,
+            kraft_epoch=self.epoch,
+            now_ms=0,
+            heal_to=job.heal_to,
+            crc_at=crc_at,
+        )
+
     def key(self) -> object:
         """Everything that decides what comes next. Times are left out, and of numbers only whether they are current:
         otherwise two worlds that differ in how often something was tried would never be the same."""
@@ -95,6 +106,8 @@ class Node:
             min(core._losses.times, 2),
             _batch_key(core._batch),
             _batch_key(core._checkpoint),
+            core._comparison and (tuple(sorted(core._comparison.doubts)), core._comparison.ended),
+            self.coordinator._recent._known_from,
         )
 
     def _normal(self, item: object) -> object:
@@ -115,7 +128,14 @@ class Node:
 def _batch_key(batch: EntityBatch | None) -> object:
     if batch is None:
         return None
-    return batch.target, tuple(batch.queue), batch.complete, batch.reconcile, tuple(sorted(batch.repairs.items()))
+    return (
+        batch.target,
+        tuple(batch.queue),
+        batch.unread,
+        batch.complete,
+        batch.reconcile,
+        tuple(sorted(batch.repairs.items())),
+    )
 
 
 def _fork_coordinator(original: Coordinator) -> Coordinator:
@@ -128,6 +148,9 @@ def _fork_coordinator(original: Coordinator) -> Coordinator:
     core._backlog = copy.copy(core._backlog)
     core._backlog.clock = copy.copy(core._backlog.clock)
     core._losses = copy.copy(core._losses)
+    if core._comparison is not None:
+        core._comparison = replace(core._comparison, doubts=set(core._comparison.doubts))
+    forked._recent = copy.copy(original._recent)
     batches: dict[int, EntityBatch | None] = {id(None): None}
     for batch in (core._batch, core._checkpoint, core._flight_batch):
         if batch is not None and id(batch) not in batches:
@@ -146,4 +169,5 @@ def derive_now(before: MetadataImage, after: MetadataImage, changes: Changes) ->
 
 def new_node(node_id: int) -> Node:
     """One that has just been started."""
-    return Node(node_id, Coordinator(Identity(node_id, CLUSTER_ID), derive_now, crc_at, LIMITS))
+    identity = Identity(node_id, CLUSTER_ID)
+    return Node(node_id, Coordinator(identity, derive_now, crc_at, LIMITS, recent_changes()))

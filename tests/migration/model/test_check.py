@@ -11,28 +11,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
 from migrator.errors import InvariantViolation
-from migrator.migration.coordinator import Coordinator
-from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
-from migrator.migration.machine import finish, guards, interpret, sightings, transitions
-from migrator.migration.machine.driver import MigrationDriver
 from migrator.migration.machine.states import State
-from migrator.migration.machine.transitions import Finding, Trigger
-from migrator.migration.machine.volatile_state import VolatileState
-from migrator.migration.write_behind import core as write_behind
-from migrator.migration.write_behind import messages, multis
-from migrator.migration.write_behind.core import WriteBehind
-from migrator.migration.write_behind.multis import Flight
-from migrator.zookeeper import leadership
-from migrator.zookeeper.ops import ANY_VERSION, Applied, Check, MultiOutcome, Op, SetData, Unknown
+from migrator.observe.status import Force
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
-from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
-from tests.migration.model import world as model_world
+from migrator.zookeeper.znodes.paths import CONTROLLER, MIGRATION
+from tests.migration.model import mistakes
 from tests.migration.model.cluster import BrokenInvariantError, Budget, demand
 from tests.migration.model.images import crc_at
 from tests.migration.model.log import Entry
@@ -117,6 +105,53 @@ def migrated(budget: Budget) -> World:
     return world
 
 
+def edited(budget: Budget) -> World:
+    """As `migrated`, and somebody has written to ZooKeeper while nobody led."""
+    world = migrated(budget)
+    world._foreign("set", "b")
+    world._foreign("add", "c")
+    return world
+
+
+def restored(budget: Budget) -> World:
+    """As `migrated`, and ZooKeeper was restored to what it was before the last leader wrote a change."""
+    world = run_quietly(World.fresh(budget).start())
+    backup = world.zookeeper.fork()
+    world.append(world.nodes[world.leader], Entry(world.epoch, "put", "a", "2"), Entry(world.epoch, "drop", "b"))
+    world = run_quietly(world)
+    assert world._mark().kraft_metadata_offset == len(world.log)
+    world.zookeeper, world.highest_mark = backup, -1
+    world.elect(3002, crashed=True)
+    world.trail = ()
+    return world
+
+
+def reclaimed(budget: Budget) -> World:
+    """As `migrated`, rolled back, changed by a broker, and taken over again by order of the operator."""
+    world = migrated(budget)
+    world.zookeeper.delete(CONTROLLER)
+    world._broker_election()
+    world._foreign("set", "b")
+    world.tampered = frozenset()  # it has to be overwritten before the mark moves
+    world.elect(3002, crashed=True)
+    world = run_quietly(world)
+    leader = world.nodes[world.leader]
+    assert leader.state is State.REFUSED
+    shown = leader.coordinator.status(world.now).situation.overridable
+    world._deliver(leader, ev.OperatorForce(Force.RECLAIM, overrides=frozenset(shown)))
+    world.trail = ()
+    return world
+
+
+def just_started(budget: Budget) -> World:
+    """As `migrated`, and the new leader has loaded what the old one had not written: it has not followed it."""
+    world = migrated(budget)
+    world.remembers_from = len(world.log)
+    world.elect(3002, crashed=True)
+    world.trail = ()
+    return world
+
+
 def run_quietly(world: World) -> World:
     """The one way without a fault."""
     budget, world.budget = world.budget, Budget()
@@ -187,6 +222,11 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
     "takeover: rolled back by the operator at any time": (migrated, Budget(rollbacks=1, crashes=1, changes=1)),
     "repair by order of the operator: a change, a lost answer": (migrated, Budget(repairs=1, changes=1, lost=1)),
     "repair by order of the operator: a crash, a change": (migrated, Budget(repairs=1, changes=1, crashes=1)),
+    "takeover: ZooKeeper was edited, a change, a crash": (edited, Budget(changes=1, crashes=1)),
+    "takeover: ZooKeeper was edited, a change, a lost answer": (edited, Budget(changes=1, lost=1)),
+    "takeover: ZooKeeper was restored, a change, a second leader": (restored, Budget(changes=1, elections=1)),
+    "takeover: by order of the operator, after a rollback": (reclaimed, Budget(changes=1, lost=1)),
+    "takeover: by a controller that has just started": (just_started, Budget(changes=1, lost=1)),
     "another quorum's /migration": (stale_mark, Budget(crashes=1, elections=1)),
     "the successor of a forgotten quorum": (successor, Budget(crashes=1, elections=1, changes=1)),
     "a znode that does not decode": (undecodable, Budget(crashes=1, elections=1)),
@@ -248,184 +288,33 @@ def test_between_them_the_scenarios_visit_every_state_of_the_road() -> None:
 
 # The check checks itself: each of these mistakes must be found.
 
-
-def set_the_mark_unconditionally_in_the_claim(patch: pytest.MonkeyPatch) -> None:
-    real = leadership.plan_claim
-
-    def plan(*args: Any, **kwargs: Any) -> Any:
-        found = real(*args, **kwargs)
-        if isinstance(found, leadership.ClaimPlan):
-            return replace(found, ops=tuple(map(_unconditional_mark, found.ops)))
-        return found
-
-    patch.setattr(leadership, "plan_claim", plan)
-
-
-def set_the_mark_unconditionally_in_every_multi(patch: pytest.MonkeyPatch) -> None:
-    _change_flights(patch, lambda flight: replace(flight, ops=tuple(map(_unconditional_mark, flight.ops))))
-
-
-def forget_both_conditions(patch: pytest.MonkeyPatch) -> None:
-    def change(flight: Flight) -> Flight:
-        ops = tuple(map(_unconditional_mark, flight.ops))
-        return replace(flight, ops=(Check(CONTROLLER_EPOCH, ANY_VERSION), *ops[1:]))
-
-    _change_flights(patch, change)
-
-
-def claim_before_everything_is_decoded(patch: pytest.MonkeyPatch) -> None:
-    real = guards.examine
-    patch.setattr(guards, "examine", lambda shown, us: real(shown, replace(us, decoded=True)))
-
-
-def take_an_unknown_outcome_for_applied(patch: pytest.MonkeyPatch) -> None:
-    real = WriteBehind._ended
-
-    def ended(self: WriteBehind, outcome: MultiOutcome) -> Any:
-        return real(self, Applied((None, None)) if isinstance(outcome, Unknown) else outcome)
-
-    patch.setattr(WriteBehind, "_ended", ended)
-
-
-def send_again_after_an_unknown_outcome_without_reading(patch: pytest.MonkeyPatch) -> None:
-    """As stock Kafka: conditional on nothing that the first attempt has changed."""
-    set_the_mark_unconditionally_in_every_multi(patch)
-    real = WriteBehind._ended
-
-    def ended(self: WriteBehind, outcome: MultiOutcome) -> Any:
-        return [] if isinstance(outcome, Unknown) else real(self, outcome)
-
-    patch.setattr(WriteBehind, "_ended", ended)
-
-
-def ignore_the_guard_of_histories(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(guards, "_history", lambda *_: None)
-
-
-def take_an_offset_and_an_epoch_for_a_proof(patch: pytest.MonkeyPatch) -> None:
-    real = guards.ownership
-
-    def ownership(standing: guards.Standing) -> guards.Ownership:
-        found = real(standing)
-        same = standing.evidence.epoch == standing.mark.kraft_metadata_epoch
-        return guards.Ownership.OURS if found is guards.Ownership.FOREIGN and same else found
-
-    patch.setattr(guards, "ownership", ownership)
-
-
-def move_the_mark_with_the_first_part(patch: pytest.MonkeyPatch) -> None:
-    real = multis.pack
-
-    def pack(queue: Any, **given: Any) -> Flight:
-        flight = real(queue, **given)
-        target = given["target"]
-        if target is None:
-            return flight
-        after = multis._moved(given["mark"], target, given["target_crc"])
-        op = SetData(MIGRATION, encode_migration(after), given["mark_version"])
-        return replace(flight, ops=(flight.ops[0], op, *flight.ops[2:]), mark_after=after)
-
-    patch.setattr(write_behind, "pack", pack)
-
-
-def reconcile_with_whatever_image_is_at_hand(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Coordinator, "_fit_to_reconcile", lambda _: True)
-
-
-def skip_the_reconcile_at_the_takeover(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model_world, "compare", lambda *_: [])
-
-
-def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) -> None:
-    real = interpret._copied
-
-    def copied(memory: VolatileState, event: ev.CopyDone) -> Any:
-        claim = memory.term.claim
-        assert claim is not None
-        return real(
-            memory, replace(event, epoch_version=claim.epoch_version, controller_version=claim.controller_version)
-        )
-
-    patch.setattr(interpret, "_copied", copied)
-
-
-def take_another_znode_for_another_process_for_ever(patch: pytest.MonkeyPatch) -> None:
-    real = sightings.sighted
-
-    def sighted(before: Any, brokers: Any, now_ms: int) -> Any:
-        found = real(before, brokers, now_ms)
-        kept = {key: replace(seen, read_ms=sys.maxsize) for key, seen in found.items() if key in before}
-        return {**found, **{key: seen for key, seen in kept.items() if seen.born != before[key].born}}
-
-    patch.setattr(sightings, "sighted", sighted)
-
-
-def release_whoever_holds_the_claim(patch: pytest.MonkeyPatch) -> None:
-    entries = dict(MigrationDriver._ENTRIES)
-    entries[State.RELEASING] = lambda self: [ef.ReleaseClaim(self._ask(), ANY_VERSION, ANY_VERSION)]
-    patch.setattr(MigrationDriver, "_ENTRIES", entries)
-
-
-def wait_on_a_claim_without_releasing_it(patch: pytest.MonkeyPatch) -> None:
-    for trigger in (Trigger.EXAMINED, Trigger.READINESS):
-        for state in (State.EXAMINING, State.WAITING_FOR_BROKERS, State.WAITING_FOR_CONTROLLERS):
-            ways: Any = transitions.TRANSITIONS[state]
-            if (trigger, Finding.STRAY_CLAIM) in ways:
-                patch.setitem(ways, (trigger, Finding.STRAY_CLAIM), State.WAITING_FOR_BROKERS)
-
-
-def finish_without_asking_everybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(finish, "decide", lambda *_: finish.FinishDecision(Finding.MAY_FINISH, ""))
-
-
-def go_on_after_a_batch_only_when_something_happens(patch: pytest.MonkeyPatch) -> None:
-    """The mistake that this check found in the write-behind itself."""
-    real = WriteBehind._advance
-
-    def advance(self: WriteBehind, now_ms: int) -> Any:
-        effects = real(self, now_ms)
-        ended = [effect for effect in effects if isinstance(effect, messages.Reconciled)]
-        if ended and any(isinstance(effect, messages.SendMulti) for effect in effects):
-            self._awaited = None
-            self._flight, batch = None, self._batch
-            if batch is not None:
-                self._changes, self._batch = [], None
-                self._backlog.written(everything=True)
-            return [effect for effect in effects if not isinstance(effect, messages.SendMulti)]
-        return effects
-
-    patch.setattr(WriteBehind, "_advance", advance)
-
-
-def _unconditional_mark(op: Op) -> Op:
-    return replace(op, version=ANY_VERSION) if isinstance(op, SetData) and op.path == MIGRATION else op
-
-
-def _change_flights(patch: pytest.MonkeyPatch, change: Callable[[Flight], Flight]) -> None:
-    real = multis.pack
-    patch.setattr(write_behind, "pack", lambda queue, **given: change(real(queue, **given)))
-
-
 TAKEOVER = "takeover: lost answer, second leader"
+EDITED = "takeover: ZooKeeper was edited, a change, a lost answer"
 LATE = "takeover: lost answers, twice, and a change"
 MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
-    set_the_mark_unconditionally_in_the_claim: TAKEOVER,
-    set_the_mark_unconditionally_in_every_multi: LATE,
-    forget_both_conditions: TAKEOVER,
-    claim_before_everything_is_decoded: "a crash at every step of a migration",
-    take_an_unknown_outcome_for_applied: LATE,
-    send_again_after_an_unknown_outcome_without_reading: LATE,
-    ignore_the_guard_of_histories: "another quorum's /migration",
-    take_an_offset_and_an_epoch_for_a_proof: "the successor of a forgotten quorum",
-    move_the_mark_with_the_first_part: LATE,
-    reconcile_with_whatever_image_is_at_hand: "a crash at every step of a migration",
-    skip_the_reconcile_at_the_takeover: LATE,
-    overlook_a_claim_that_was_lost_during_the_copy: "/controller deleted at any time during the copy",
-    take_another_znode_for_another_process_for_ever: "the broker's session expires at any time",
-    release_whoever_holds_the_claim: "a failed copy, and a second leader",
-    wait_on_a_claim_without_releasing_it: "a crash at every step of a migration",
-    finish_without_asking_everybody: "finish: one voter is on",
-    go_on_after_a_batch_only_when_something_happens: "a crash at every step of a migration",
+    mistakes.set_the_mark_unconditionally_in_the_claim: TAKEOVER,
+    mistakes.set_the_mark_unconditionally_in_every_multi: LATE,
+    mistakes.forget_both_conditions: TAKEOVER,
+    mistakes.claim_before_everything_is_decoded: "a crash at every step of a migration",
+    mistakes.take_an_unknown_outcome_for_applied: LATE,
+    mistakes.send_again_after_an_unknown_outcome_without_reading: LATE,
+    mistakes.ignore_the_guard_of_histories: "another quorum's /migration",
+    mistakes.take_an_offset_and_an_epoch_for_a_proof: "the successor of a forgotten quorum",
+    mistakes.move_the_mark_with_the_first_part: LATE,
+    mistakes.reconcile_with_whatever_image_is_at_hand: "a crash at every step of a migration",
+    mistakes.skip_the_reconcile_at_the_takeover: LATE,
+    mistakes.resume_whatever_the_mark_says: "takeover: by order of the operator, after a rollback",
+    mistakes.resume_from_the_end_of_the_log: "takeover: ZooKeeper was restored, a change, a second leader",
+    mistakes.take_what_is_remembered_for_everything: "takeover: by a controller that has just started",
+    mistakes.remove_before_everything_was_compared: EDITED,
+    mistakes.take_every_difference_for_a_change_meanwhile: EDITED,
+    mistakes.inform_before_everything_was_compared: EDITED,
+    mistakes.overlook_a_claim_that_was_lost_during_the_copy: "/controller deleted at any time during the copy",
+    mistakes.take_another_znode_for_another_process_for_ever: "the broker's session expires at any time",
+    mistakes.release_whoever_holds_the_claim: "a failed copy, and a second leader",
+    mistakes.wait_on_a_claim_without_releasing_it: "a crash at every step of a migration",
+    mistakes.finish_without_asking_everybody: "finish: one voter is on",
+    mistakes.go_on_after_a_batch_only_when_something_happens: "a crash at every step of a migration",
 }
 
 
@@ -434,7 +323,7 @@ MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     [
         pytest.param(
             mistake,
-            marks=[pytest.mark.lane("test-all")] if mistake is release_whoever_holds_the_claim else [],
+            marks=[pytest.mark.lane("test-all")] if mistake is mistakes.release_whoever_holds_the_claim else [],
             id=mistake.__name__,
         )
         for mistake in MISTAKES
@@ -444,7 +333,7 @@ def test_the_check_finds_a_planted_mistake(
     mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build, budget = SCENARIOS[MISTAKES[mistake]]
-    start = build(budget) if mistake is not skip_the_reconcile_at_the_takeover else None
+    start = build(budget) if mistake is not mistakes.skip_the_reconcile_at_the_takeover else None
     mistake(monkeypatch)
     with pytest.raises(BrokenInvariantError):
         explore(start or build(budget))

@@ -30,7 +30,7 @@ from migrator.zookeeper.ops import Check, Delete, MultiOutcome, Op, Unknown
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from tests.migration.model.cluster import Budget, ModelCluster, demand
-from tests.migration.model.images import Content, compare, content_of, crc_at, delta, path_of, stored
+from tests.migration.model.images import Content, compare, content_of, delta, path_of, stored
 from tests.migration.model.log import MIGRATION_ON, PRE, Entry
 from tests.migration.model.node import CompareStage, CopyStage, Job, Node, new_node
 from tests.migration.model.zookeeper import ModelZooKeeper
@@ -58,6 +58,8 @@ class World(ModelCluster):
     born: int = 1
     """The czxid of the znode of broker 0."""
     broken_znode: bool = False
+    remembers_from: int = 0
+    """What was committed behind this offset, a new leader has followed; it has loaded what was before."""
     late: tuple[Op, ...] | None = None
     late_epoch: int = -1
     now: int = 0
@@ -100,6 +102,7 @@ class World(ModelCluster):
                 self.born,
                 self.late,
                 self.newest_claim,
+                self.tampered,
                 self.highest_mark,
                 tuple(node.key() for node in self.nodes.values()),
             )
@@ -140,6 +143,7 @@ class World(ModelCluster):
             self.epoch, facts.record, enabled=self.enabled[NODES.index(node_id)], base=facts.completed_at
         )
         node.jobs = ()
+        node.coordinator._recent = self._remembered(self.remembers_from)
         self._queue(node, node.coordinator.lead(became, self.image(), self.now))
 
     def _restart(self, node_id: int) -> None:
@@ -171,6 +175,9 @@ class World(ModelCluster):
             yield world
         if node.jobs:
             yield from self._perform(node_id)
+            behind = next((at for at, job in enumerate(node.jobs) if not isinstance(job, CompareStage)), 0)
+            if behind and node.state is State.COMPARING:
+                yield from self._perform(node_id, behind)
         elif node.timer is not None and node.state not in SETTLED and not node.inbox:
             yield self._fire(node_id)
         elif node.tick:
@@ -221,7 +228,7 @@ class World(ModelCluster):
         if self.late is not None:
             world = self.fork("a late multi arrives")
             ops, epoch = world.late, world.late_epoch
-            world.late = None
+            world.late, world.strict = None, False
             if ops is not None:
                 world._multi(ops, epoch)
             yield world
@@ -271,8 +278,9 @@ class World(ModelCluster):
 
     # One effect of one node
 
-    def _perform(self, node_id: int) -> Iterator[World]:
-        job = self.nodes[node_id].jobs[0]
+    def _perform(self, node_id: int, at: int = 0) -> Iterator[World]:
+        """The first, or one behind the reading of a worker, which takes its time."""
+        job = self.nodes[node_id].jobs[at]
         label = f"{node_id}.{self.nodes[node_id].epoch} {type(job).__name__}"
         ops = self._ops_of(self.nodes[node_id], job)
         branches = ["sent"]
@@ -283,7 +291,7 @@ class World(ModelCluster):
         for branch in branches:
             world = self.fork(label if branch == "sent" else f"{label} {branch}")
             node = world.nodes[node_id]
-            node.jobs = node.jobs[1:]
+            node.jobs = (*node.jobs[:at], *node.jobs[at + 1 :])
             if branch == "failed":
                 assert isinstance(job, CopyStage)
                 world.budget = replace(self.budget, copy_failures=self.budget.copy_failures - 1)
@@ -301,12 +309,15 @@ class World(ModelCluster):
             case ef.ReleaseClaim(_, epoch_version, controller_version):
                 return (Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER, controller_version))
             case ef.TakeClaim():
-                plan = self._plan(node, job)
+                plan = node.plan(job)
                 return plan.ops if isinstance(plan, leadership.ClaimPlan) else None
         return None
 
     def _write(self, node: Node, job: Job, ops: tuple[Op, ...], branch: str) -> None:
         outcome: MultiOutcome
+        self.strict = node.state is not State.COMPARING
+        if not self.strict and any(isinstance(other, ef.CompareAll | CompareStage) for other in node.jobs):
+            self._demand_nothing_removed(ops)
         if branch == "sent":
             outcome = self._multi(ops, node.epoch)
         else:
@@ -322,7 +333,7 @@ class World(ModelCluster):
             case ef.TakeClaim(ticket):
                 migrating = self.facts.record is not PRE
                 demand(migrating or (node.decoded and not self.broken_znode), "claimed before everything was decoded")
-                plan = self._plan(node, job)
+                plan = node.plan(job)
                 assert isinstance(plan, leadership.ClaimPlan)
                 result = leadership.conclude_claim(plan, outcome)
                 claim = result if isinstance(result, leadership.Claim) else None
@@ -350,7 +361,7 @@ class World(ModelCluster):
                 node.decoded = not self.broken_znode
                 answer = ev.DecodeResult(ticket, (_FAULT,) if self.broken_znode else (), 2, holder=self._controller())
             case ef.TakeClaim(ticket):
-                plan = self._plan(node, job)
+                plan = node.plan(job)
                 held = plan if isinstance(plan, leadership.Claim) else None
                 answer = ev.ClaimResult(ticket, held, "superseded")
             case ef.StartCopy(ticket):
@@ -366,6 +377,8 @@ class World(ModelCluster):
                 answer = self._close_transaction(node, ticket)
             case ef.SendTakeoverRpcs() | ef.SendFullRpcs():
                 demand(self.facts.record is MIGRATION_ON, "RPCs before the copy is committed")
+                if isinstance(job, ef.SendFullRpcs) and node.epoch == self.epoch:
+                    self._demand_compared()
                 answer = ev.RpcsQueued(job.ticket) if isinstance(job, ef.SendFullRpcs) else None
             case ef.CompareAll(ticket, image):
                 node.jobs = (*node.jobs, CompareStage(ticket, image))
@@ -374,8 +387,8 @@ class World(ModelCluster):
                 answer = messages.ReconcileWrites(writes, last=True, number=ticket.number)
             case messages.ReadMark(number):
                 answer = self._read_mark(number)
-            case messages.ReadAgain(number, entity, image):
-                answer = messages.Repaired(number, entity, tuple(compare(self.zookeeper, image, [entity])))
+            case messages.ReadAgain(number, entities, image):
+                answer = messages.Repaired(number, entities, tuple(compare(self.zookeeper, image, entities)))
             case ef.AskVoters(ticket):
                 migrating = Map(dict(zip(NODES, self.enabled, strict=True)))
                 others = tuple(other for other in NODES if other != node.node_id)
@@ -392,16 +405,6 @@ class World(ModelCluster):
         """Broker 0 lives, and sends heartbeats all the time."""
         brokers, signals = replace(_BROKERS, born=Map({0: self.born})), replace(_READY, alive_ms=Map({0: self.now}))
         return Surroundings(brokers, signals, _CLUSTER, 19)
-
-    def _plan(self, node: Node, job: ef.TakeClaim) -> leadership.ClaimPlan | leadership.Claim | leadership.Superseded:
-        return leadership.plan_claim(
-            job.view,
-            controller_id=node.node_id,
-            kraft_epoch=node.epoch,
-            now_ms=0,
-            heal_to=job.heal_to,
-            crc_at=crc_at,
-        )
 
     def _copy_stage(self, node: Node, stage: CopyStage) -> ev.Event | None:
         """First reading; two batches; second listing; the claim's versions, last of all."""

@@ -7,10 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.image.model import MetadataImage
+from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.translate.entity import Effect, tally
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.to_ops import delta_writes
+from migrator.migration.translate.touched import touched
 from migrator.zookeeper.znodes import paths
 from tests.image.support.differences import changes_between
 from tests.lanes import examples
@@ -76,6 +77,16 @@ def test_a_delta_leads_to_what_a_reconcile_from_scratch_writes(before: MetadataI
     if after.producer_ids_next < before.producer_ids_next:
         expected[paths.PRODUCER_IDS] = content(zookeeper)[paths.PRODUCER_IDS]  # never backwards
     assert content(zookeeper) == expected
+
+
+@FEWER
+@given(some.images(), some.images())
+def test_what_a_change_touches_is_enough_to_read_again(before: MetadataImage, after: MetadataImage) -> None:
+    after = some.grown_from(before, after)
+    zookeeper, goal = cluster_of(before), target(after)
+    for entity in sorted(touched(ImageDelta(before, after, changes_between(before, after)))):
+        apply(zookeeper, repair(zookeeper, goal, entity))
+    assert list(reconcile(zookeeper, goal)) == []
 
 
 @FEWER

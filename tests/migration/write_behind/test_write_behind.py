@@ -135,7 +135,7 @@ def test_an_entity_that_is_not_as_believed_is_read_again_and_repaired(
     meddle(rig.zookeeper)
     rig.publish({**after, "z": "9"})
     assert rig.equal()
-    assert [effect.entity for effect in rig.effects if isinstance(effect, messages.ReadAgain)]
+    assert [effect.entities for effect in rig.effects if isinstance(effect, messages.ReadAgain)]
     assert not rig.stops()
 
 

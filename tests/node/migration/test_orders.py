@@ -106,13 +106,13 @@ async def test_an_order_overrides_exactly_what_was_shown(
 WRONG_CHROOT = Situation("no Kafka cluster is here", "Correct zookeeper.connect, and restart this controller.")
 
 
-def standing(state: State, situation: Situation, lag: int | None) -> MigrationInsight:
+def standing(state: State, situation: Situation, lag: int | None, *, compared: bool = True) -> MigrationInsight:
     """An active controller in dual-write."""
     unused = cast("Any", None)
     runtime: Any = Runtime(state, situation)
     runtime.lag = SimpleNamespace(records=lag, age_ms=0)
     runtime.broker_troubles = {}
-    runtime.write_behind = SimpleNamespace(unanswered=None, set_aside=(), reached=EpochOffset(1, 1))
+    runtime.write_behind = SimpleNamespace(unanswered=None, set_aside=(), reached=EpochOffset(1, 1), compared=compared)
     runtime.verified = None
     image = replace(EMPTY_IMAGE, features=replace(EMPTY_IMAGE.features, zk_migration_state=ZkMigrationState.MIGRATION))
     core: Any = SimpleNamespace(metadata=SimpleNamespace(published=image))
@@ -136,6 +136,14 @@ def test_a_zookeeper_that_follows_is_waited_for(lag: int | None) -> None:
     gates = {gate.name: gate for gate in standing(State.DUAL_WRITING, Situation("writes"), lag).gates(Goal.ROLLBACK)}
     assert gates["state"].what == "the migration is in DualWrite"
     assert (gates["lag"].open, gates["lag"].remedy) == (False, "Wait until ZooKeeper has caught up")
+
+
+@pytest.mark.parametrize("state", [State.COMPARING, State.RECONCILING])
+@pytest.mark.parametrize("goal", Goal)
+def test_a_comparison_of_all_of_zookeeper_is_waited_for(goal: Goal, state: State) -> None:
+    insight = standing(state, Situation("compares"), 0, compared=False)
+    (lag,) = [gate for gate in insight.gates(goal) if gate.name == "lag"]
+    assert (lag.open, lag.what) == (False, "all of ZooKeeper has to be compared with the log first")
 
 
 async def test_nothing_is_forced_without_a_reason() -> None:

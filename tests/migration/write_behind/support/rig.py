@@ -88,8 +88,8 @@ class Rig:
                     decode_migration(MIGRATION, mark.data) if mark else None,
                     mark.stat.version if mark else None,
                 )
-            case messages.ReadAgain(number, entity, image):
-                return messages.Repaired(number, entity, tuple(compare(self.zookeeper, image, [entity])))
+            case messages.ReadAgain(number, entities, image):
+                return messages.Repaired(number, entities, tuple(compare(self.zookeeper, image, entities)))
         return None
 
     @property

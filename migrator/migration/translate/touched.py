@@ -1,0 +1,67 @@
+"""Which entities of ZooKeeper a change of the image touches, by the names that `reconcile.repair` takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from migrator.image.model import Changes, ImageDelta, MetadataImage
+from migrator.migration.translate import names
+from migrator.migration.translate.entity import EntityKind, entity_name
+from migrator.migration.translate.target import is_kept, pattern_of
+from migrator.records.metadata import ConfigResourceType
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.acls import acl_path
+
+
+def touched_at_most(changes: Changes) -> int:
+    """How many entities that may be, without looking at them."""
+    several = (changes.topics, changes.partitions, changes.configs, changes.quotas, changes.acls, changes.scram)
+    return sum(map(len, several)) + len(changes.tokens) + changes.producer_ids
+
+
+def znodes_of(image: MetadataImage, entities: Iterable[str]) -> int:
+    """How many znodes are read to compare these entities, about: one each, and one for each partition."""
+    return sum(1 + _partitions(image, entity) for entity in entities)
+
+
+def _partitions(image: MetadataImage, entity: str) -> int:
+    """Also for the config of a topic: the whole topic is read again."""
+    topic = image.topics.by_name(entity.partition(" ")[2].removeprefix("topics/"))
+    return 0 if topic is None else len(topic.partitions)
+
+
+def touched(delta: ImageDelta) -> frozenset[str]:
+    """Their names, as before or after the change."""
+    return frozenset((*_topics(delta), *_configs(delta.changes), *_others(delta)))
+
+
+def _topics(delta: ImageDelta) -> Iterator[str]:
+    for topic_id in {*delta.changes.topics, *delta.changes.partitions}:
+        for image in (delta.before, delta.after):
+            if topic_id in image.topics.by_id:
+                yield entity_name(EntityKind.TOPIC, image.topics.by_id[topic_id].name)
+
+
+def _configs(changes: Changes) -> Iterator[str]:
+    for resource in filter(is_kept, changes.configs):
+        if resource.resource_type == ConfigResourceType.TOPIC:
+            yield entity_name(EntityKind.TOPIC, resource.name)
+        else:
+            yield entity_name(EntityKind.CONFIG, names.config_name(resource) or "")
+    for key in {*changes.quotas, *(names.user_key(scram.user) for scram in changes.scram)}:
+        name = names.quota_name(key)
+        if name is not None:
+            yield entity_name(EntityKind.CONFIG, "/".join(name.split("/")[:2]))
+
+
+def _others(delta: ImageDelta) -> Iterator[str]:
+    changes = delta.changes
+    if changes.producer_ids:
+        yield entity_name(EntityKind.PRODUCER_IDS)
+    for image in (delta.before, delta.after):
+        for acl_id in changes.acls:
+            pattern = pattern_of(image.acls[acl_id]) if acl_id in image.acls else None
+            if pattern is not None and paths.is_legal_name(pattern.name):
+                yield entity_name(EntityKind.ACLS, acl_path(pattern))
+    for token_id in filter(paths.is_legal_name, changes.tokens):
+        yield entity_name(EntityKind.TOKEN, token_id)

@@ -1,0 +1,56 @@
+"""What the log has changed of late, by the entities of ZooKeeper. Pure.
+
+Every controller follows it, whoever leads: a new leader knows at once what its predecessor may not have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from migrator.image.model import Changes, ImageDelta
+from migrator.migration.write_behind.comparison import MAX_ENTITIES
+
+
+class RecentChanges:
+    """One per process.
+
+    :param touched: the names of the entities that a change touches.
+    :param touched_at_most: how many these may be.
+    """
+
+    def __init__(
+        self, touched: Callable[[ImageDelta], frozenset[str]], touched_at_most: Callable[[Changes], int]
+    ) -> None:
+        self._touched = touched
+        self._touched_at_most = touched_at_most
+        self._known_from = self._end = -1
+        """What was changed behind the first of these offsets, up to the second, is known."""
+        self._entries: tuple[tuple[int, frozenset[str]], ...] = ()
+        """The last offset of each change, and what it touches; the oldest first. Replaced, never changed."""
+
+    def add(self, delta: ImageDelta) -> None:
+        """One more committed image."""
+        if delta.before.provenance.offset != self._end:
+            self._entries, self._known_from = (), delta.before.provenance.offset
+        offset = self._end = delta.after.provenance.offset
+        count = self._touched_at_most(delta.changes)
+        if count > MAX_ENTITIES:
+            self._entries, self._known_from = (), offset
+        elif count:
+            self._entries = (*self._entries, (offset, self._touched(delta)))
+            self._forget()
+
+    def since(self, offset: int) -> tuple[str, ...] | None:
+        """The entities that were changed behind that offset; None: that is not known any more."""
+        if not 0 <= self._known_from <= offset:
+            return None
+        every = (entities for last, entities in self._entries if last > offset)
+        return tuple(sorted(frozenset().union(*every)))
+
+    def _forget(self) -> None:
+        """The oldest, while there are too many."""
+        count = sum(len(entities) for _, entities in self._entries)
+        while count > MAX_ENTITIES:
+            (self._known_from, entities), *rest = self._entries
+            self._entries = tuple(rest)
+            count -= len(entities)
