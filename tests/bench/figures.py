@@ -25,6 +25,7 @@ FIGURES = (
     Figure("claim_to_copied", "claim to committed End (/migration says so)", "s", "<= 5"),
     Figure("ready_to_copied", "last broker registered to committed End", "s", "<= 7"),
     Figure("claim_to_informed", "claim to first UpdateMetadata at every broker", "s", "<= 8"),
+    Figure("copied_to_written", "committed End to a topic made then, in ZooKeeper", "s"),
     Figure("claim_to_closing", "claim to closing UpdateMetadata at every broker", "s"),
     Figure("claim_to_dual_write", "claim to dual-write", "s", "<= 8"),
     Figure("update_metadata_mb", "UpdateMetadata to one broker until dual-write", "MB"),
@@ -41,6 +42,7 @@ FIGURES = (
     Figure("kill_to_claim", "leader killed to next claim", "s"),
     Figure("kill_to_informed", "leader killed to next UpdateMetadata at every broker", "s", "<= 5"),
     Figure("kill_to_dual_write", "leader killed to dual-write", "s", "<= 7"),
+    Figure("kill_to_written", "leader killed to a topic made then, in ZooKeeper", "s"),
     Figure("failover_stall_ms", "longest event-loop stall, the minute up to then, any survivor", "ms", "<= 100"),
 )
 

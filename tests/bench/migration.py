@@ -40,6 +40,8 @@ PARTITIONS_PER_SECOND_MIN = 1_000
 """A peer that is slower than that in any phase is given up."""
 REQUEST_SECONDS = 60.0
 MEGABYTE = 1e6
+MADE = (ErrorCode.none, ErrorCode.topic_already_exists)
+"""What says that a topic is there; after a lost answer, the second."""
 
 
 @value
@@ -83,10 +85,10 @@ class _Bench:
         with zookeeper_client(self._cluster.zookeeper_hosts) as client:
             watch = await asyncio.to_thread(ZooKeeperWatch, client)
             await self._bring_up()
-            claim = await self._migrate(watch)
+            claim = await self._migrate(client, watch)
             await self._create_topics(client)
             if len(self._cluster.controllers) > 1:
-                await self._kill_leader(watch, claim)
+                await self._kill_leader(client, watch, claim)
 
     async def _bring_up(self) -> None:
         """All but the last broker are there, the controllers wait for it."""
@@ -100,7 +102,7 @@ class _Bench:
             await broker.start()
         await self._until("the first brokers are registered", lambda: all(b.epoch >= 0 for b in early), UP_SECONDS)
 
-    async def _migrate(self, watch: ZooKeeperWatch) -> Claim:
+    async def _migrate(self, client: KazooClient, watch: ZooKeeperWatch) -> Claim:
         late = self._cluster.quiet_brokers[-1]
         self._say("the last broker joins, the copy begins")
         with ExitStack() as stack:
@@ -118,6 +120,7 @@ class _Bench:
             self.figures["claim_to_copied"] = copied - claim.at
             self.figures["ready_to_copied"] = copied - ready
             self._say(f"copied in {copied - claim.at:.1f} s")
+            written = asyncio.create_task(self._written(client, "made-after-the-copy"))
             self.figures["claim_to_informed"] = await self._informed(claim) - claim.at
             self.figures["claim_to_dual_write"] = await self._dual_write(claim) - claim.at
             self.figures["processor_s"] = processor.seconds
@@ -125,6 +128,7 @@ class _Bench:
             closing = await self._informed(claim, UpdateType.FULL)
             self.figures["claim_to_closing"] = closing - claim.at
             stalls.look()
+            self.figures["copied_to_written"] = await written - copied
         self._say(f"dual-writes {self.figures['claim_to_dual_write']:.1f} s after the claim")
         told = self._cluster.quiet_brokers[0].heard
         sizes = sum(heard.size for heard in told if heard.api_key == UPDATE_METADATA)
@@ -161,6 +165,25 @@ class _Bench:
         self.figures["write_behind_rate"] = count / (written - begin)
         self.figures["write_behind_lag"] = written - acknowledged
 
+    async def _written(self, client: KazooClient, name: str) -> float:
+        """When a topic is in ZooKeeper that is made as soon as the controller makes one."""
+        channel = self._cluster.channel("bench")
+
+        async def is_made() -> bool:
+            try:
+                await self._create(channel.request, [name])
+            except (PhaseFailedError, TransportError):
+                return False
+            return True
+
+        try:
+            await self._until_async(f"{name} is made", is_made, POLL_SECONDS)
+        finally:
+            await channel.close()
+        arrival = Arrival(client, [paths.partition_state(name, self._options.created_partitions - 1)])
+        await self._until_async(f"{name} is in ZooKeeper", lambda: asyncio.to_thread(arrival.complete), POLL_SECONDS)
+        return time.monotonic()
+
     async def _create(self, send: Callable[..., Awaitable[Any]], names: list[str]) -> None:
         topic = {"num_partitions": self._options.created_partitions, "replication_factor": 3, "configs": []}
         request = build(
@@ -169,11 +192,11 @@ class _Bench:
             timeout=dt.timedelta(seconds=REQUEST_SECONDS),
         )
         answer = await send(request, timeout_seconds=REQUEST_SECONDS)
-        refused = [topic for topic in answer.topics if topic.error_code is not ErrorCode.none]
+        refused = [topic for topic in answer.topics if topic.error_code not in MADE]
         if refused:
             raise PhaseFailedError(f"topics were refused, e.g. {refused[0]}")
 
-    async def _kill_leader(self, watch: ZooKeeperWatch, claim: Claim) -> None:
+    async def _kill_leader(self, client: KazooClient, watch: ZooKeeperWatch, claim: Claim) -> None:
         self._say(f"the leader, {claim.node_id}, is killed")
         seen = len(watch.claims)
         with StallSampler(self._cluster.metrics_ports) as stalls:
@@ -181,9 +204,11 @@ class _Bench:
             await asyncio.to_thread(self._cluster.controller(claim.node_id).kill)
             await self._until("another claim", lambda: len(watch.claims) > seen)
             successor = watch.claims[-1]
+            written = asyncio.create_task(self._written(client, "made-after-the-kill"))
             self.figures["kill_to_claim"] = successor.at - killed
             self.figures["kill_to_informed"] = await self._informed(successor) - killed
             self.figures["kill_to_dual_write"] = await self._dual_write(successor) - killed
+            self.figures["kill_to_written"] = await written - killed
         if stalls.longest_ms:
             self.figures["failover_stall_ms"] = max(stalls.longest_ms.values())
         self._say(f"the next leader dual-writes after {self.figures['kill_to_dual_write']:.1f} s")
