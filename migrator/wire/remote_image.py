@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 from migrator.errors import MigratorError
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
-from migrator.image.replay import replay, replay_snapshot
+from migrator.image.replay import append_records, replay_snapshot
 from migrator.raft.messages import EpochOffset, FetchResponse
 from migrator.records.batch import Batch, iter_batches
+from migrator.records.metadata import MetadataRecord
+from migrator.turns import Turn, give_back, in_turns
 from migrator.wire.observer import UNKNOWN_SIZE, NoAnswerError, Observer, SnapshotGoneError
 
 BEGINNINGS_MAX = 5
@@ -54,6 +55,7 @@ class RemoteImage:
             raise
 
     async def _advance(self, observer: Observer) -> MetadataImage:
+        await self._apply()  # where the reading before was cut off
         deadline = observer.deadline()
         beginnings = 0
         while True:
@@ -81,11 +83,20 @@ class RemoteImage:
         for batch in iter_batches(response.records, partial_tail=True):
             if batch.header.next_offset > response.high_watermark:  # not committed yet: it may be undone
                 break
-            self._offset, self._epoch = batch.header.next_offset, batch.header.leader_epoch
-            replay(self._loader, batch)
             if not batch.header.is_control:
-                self._loader.commit(self._offset)  # or it keeps what it would need to go back, for a while
-            await asyncio.sleep(0)
+                append_records(self._loader, batch.header, await _decoded(batch))
+            self._offset, self._epoch = batch.header.next_offset, batch.header.leader_epoch
+            await self._apply()
+
+    async def _apply(self) -> None:
+        """What the loader has taken, in turns. It is committed, so nothing is kept to go back to."""
+        turn = Turn()
+        while backlog := self._loader.backlog:
+            if turn.is_over(backlog - self._loader.apply(turn.records_left)):
+                await give_back()
+        self._loader.committed(self._offset)
+        async for _ in in_turns(self._loader.publish()):
+            pass
 
     async def _take_snapshot(self, observer: Observer, newest: EpochOffset) -> None:
         """Goes on with the one that was begun, if its leader has it still: a leader that makes snapshots quickly would
@@ -100,6 +111,16 @@ class RemoteImage:
             return
         self._offset, self._epoch = taken.snapshot_id.offset, taken.snapshot_id.epoch
         self._snapshot = None
+
+
+async def _decoded(batch: Batch) -> list[MetadataRecord]:
+    """In turns: a leader of stock Kafka puts many thousand records into one batch."""
+    records, turn = [], Turn()
+    for record, size in batch.sized_records():
+        records.append(record)
+        if turn.is_over(size=size):
+            await give_back()
+    return records
 
 
 class _Snapshot:
@@ -134,7 +155,7 @@ class _Snapshot:
         for image in self._slices:
             if image is not None:
                 return image
-            await asyncio.sleep(0)
+            await give_back()
         raise SnapshotGoneError("the leader's snapshot is empty")
 
     def _batches(self) -> Iterator[Batch]:

@@ -14,12 +14,14 @@ from migrator.image.replay import replay_snapshot
 from migrator.raft.messages import EpochOffset, FetchResponse, FetchSnapshotResponse, RaftResponse
 from migrator.raft.transport import UnreachableError
 from migrator.records.batch import build_batch
+from migrator.records.codec import encode_all
 from migrator.records.errors import CorruptRecordsError
-from migrator.records.metadata import ConfigResourceType
+from migrator.records.metadata import ConfigRecord, ConfigResourceType
+from migrator.turns import TURN_RECORDS
 from migrator.wire import remote_image
 from migrator.wire.observer import FIRST_PART_BYTES, NoAnswerError, Observer
 from migrator.wire.remote_image import RemoteImage, read_remote_image
-from tests.wire.support.snapshot_leader import NEW, OLD, RECORDS, SnapshotLeader, snapshot_bytes
+from tests.wire.support.snapshot_leader import LEVEL, NEW, OLD, RECORDS, SnapshotLeader, snapshot_bytes
 
 SIZE = len(snapshot_bytes("controller 1, 100"))
 
@@ -80,6 +82,27 @@ async def test_a_snapshot_is_applied_on_where_a_look_was_cut_off(monkeypatch: py
     assert words(await image.advance(look(leader))) == {"controller 1, 100"}
     assert sum(size for _, size in leader.asked) == SIZE, "it was sent once"
     assert begun == [OLD.offset], "and replayed once"
+
+
+async def test_a_large_batch_is_applied_in_turns_and_on_where_a_look_was_cut_off() -> None:
+    leader, image = SnapshotLeader(), RemoteImage()
+    await image.advance(look(leader))
+    changed = [ConfigRecord(ConfigResourceType.TOPIC, f"t{each}", "k", "changed") for each in range(RECORDS)]
+    batch = build_batch(encode_all(changed, LEVEL), timestamp_ms=0, base_offset=OLD.offset, leader_epoch=1)
+    end, turns = OLD.offset + RECORDS, list[int]()
+    leader.told = lambda answer: replace(answer, records=batch, high_watermark=end)
+    for patience in (5, 10, 1_000):
+        reading = asyncio.create_task(image.advance(look(leader)))
+        for turn in range(patience):
+            if reading.done():
+                break
+            turns.append(turn)
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait([reading])
+        leader.told = lambda answer: replace(answer, records=batch if image._offset < end else b"", high_watermark=end)
+    assert words(reading.result()) == {"changed"}
+    assert len(turns) > 3 * RECORDS / TURN_RECORDS, "decoded, applied and published in turns"
 
 
 async def test_a_newer_snapshot_does_not_make_the_reading_begin_again() -> None:
