@@ -50,6 +50,9 @@ class PartitionTarget:
     election: Election = Election.ONLINE
 
 
+_UNCHANGED = (None, NO_LEADER_CHANGE, None, None, None, NO_RECOVERY_CHANGE, None)
+
+
 @value
 class _Assignment:
     replicas: tuple[int, ...]
@@ -111,9 +114,7 @@ class ChangeRules:
             or (self.bumps_on_shrink and isr is not None and _loses(partition.isr, isr))
         ):
             named = partition.leader
-        record = PartitionChangeRecord(
-            where[1],
-            where[0],
+        changed = (
             isr,
             named,
             _if_changed(wanted.replicas, partition.replicas),
@@ -122,7 +123,7 @@ class ChangeRules:
             self._recovery_change(partition, target, unclean=unclean),
             self._directories(partition, wanted.replicas, target.directory),
         )
-        return None if record == PartitionChangeRecord(where[1], where[0]) else record
+        return None if changed == _UNCHANGED else PartitionChangeRecord(where[1], where[0], *changed)
 
     def _elect(self, partition: PartitionRegistration, wanted: _Assignment, election: Election) -> tuple[int, bool]:
         """The leader, and whether it takes an unclean election to have it."""
@@ -184,12 +185,16 @@ def leader_and_isr_changes(
     rules = ChangeRules(image, context, without=without, also=also)
     unclean = UncleanElections(image, context)
     topic_id, election = None, Election.ONLINE
+    targets: dict[tuple[tuple[int, ...], Election], PartitionTarget] = {}  # of few ISRs
     for where, topic, partition in present(image, partitions):
         if topic.topic_id != topic_id:
             topic_id = topic.topic_id
             election = Election.UNCLEAN if unclean.enabled(topic.name) else Election.ONLINE
-        isr = partition.isr if without is None else tuple(b for b in partition.isr if b != without)
-        record = rules.change(where, partition, PartitionTarget(isr=isr, election=election))
+        target = targets.get((partition.isr, election))
+        if target is None:
+            isr = tuple(b for b in partition.isr if b != without)
+            target = targets[partition.isr, election] = PartitionTarget(isr=isr, election=election)
+        record = rules.change(where, partition, target)
         if record is not None:
             yield record
 

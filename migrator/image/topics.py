@@ -94,8 +94,9 @@ class TopicsBuilder:
             raise InvariantViolation(f"topic {uuid_to_text(record.topic_id)} has no partition {record.partition_id}")
         opened[1].add(record.partition_id)
         opened[0][record.partition_id] = new = self._changed(old, record)
-        self._count(old, -1)
-        self._count(new, 1)
+        if new.leader != old.leader or new.replicas is not old.replicas:
+            self._count(old, -1)
+            self._count(new, 1)
 
     def clear_elr(self, record: ClearElrRecord) -> None:
         """Forget the eligible leader replicas of one topic, or of all."""
@@ -156,6 +157,8 @@ class TopicsBuilder:
         intern = self._intern
         replicas = old.replicas if record.replicas is None else intern(record.replicas)
         directories = old.directories if record.directories is None else record.directories
+        if directories is not old.directories or replicas is not old.replicas:
+            directories = self._directories(directories, replicas) if directories else ()
         elects = record.leader != NO_LEADER_CHANGE
         recovery = record.leader_recovery_state
         return PartitionRegistration(
@@ -167,7 +170,7 @@ class TopicsBuilder:
             old.recovering if recovery == NO_RECOVERY_CHANGE else recovery == _RECOVERING,
             old.leader_epoch + 1 if elects else old.leader_epoch,
             old.partition_epoch + 1,
-            self._directories(directories, replicas) if directories else (),
+            directories,
             old.elr if record.eligible_leader_replicas is None else intern(record.eligible_leader_replicas),
             old.last_known_elr if record.last_known_elr is None else intern(record.last_known_elr),
         )
