@@ -15,6 +15,7 @@ from migrator.node.quorum.observer import QuorumObserver
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import Role
 from migrator.raft.voter_set import Membership
+from migrator.records.contents import Decoded
 from migrator.records.metadata import MetadataRecord
 from migrator.supervision import OnError, Supervisor, TaskKind
 
@@ -67,10 +68,10 @@ class Leadership(QuorumObserver):
         self._controller = controller
         self._periodic = periodic
 
-    def appended(self, size: int) -> None:
+    def appended(self, size: int, decoded: Sequence[Decoded] = ()) -> None:
         """Count the bytes by which the log has grown (see `QuorumObserver`)."""
         self._on_appended(size)
-        self._metadata.appended()
+        self._metadata.appended(decoded)
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
         """Count and load one batch that `QuorumRunner.append` made of these records (see `QuorumObserver`)."""

@@ -21,13 +21,17 @@ from migrator.image.replay import append_records, replay_snapshot
 from migrator.node.loading import Loading
 from migrator.observe.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
-from migrator.records.batch import Batch, read_header
+from migrator.records.batch import Batch, BatchHeader, read_header
+from migrator.records.contents import Decoded
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.turns import TURN_RECORDS, Turn, give_back
 
 FREEZE_RECORDS = 20_000
 """After so many records the garbage collector is told that what there is now stays."""
+
+BACKLOG_RECORDS = 10 * TURN_RECORDS
+"""While so many wait to be applied, what comes is left in the log."""
 
 APPLYING = TaskKind("metadata-applier", OnError.STOP)
 """An image that lacks a batch must not be published."""
@@ -80,24 +84,16 @@ class _Decoding:
 
     def __init__(self, batch: Batch) -> None:
         self.header = batch.header
-        self._records: list[MetadataRecord] = []
+        self.records: list[MetadataRecord] = []
         self._source = batch.sized_records()
-
-    @property
-    def decoded(self) -> int:
-        return len(self._records)
 
     def go_on(self, turn: Turn) -> bool:
         """Decode some more; whether the turn is over before the batch is."""
         for record, size in self._source:
-            self._records.append(record)
+            self.records.append(record)
             if turn.is_over(size=size):
                 return True
         return False
-
-    def hand_over(self, loader: ImageLoader) -> None:
-        """Give a decoded batch to the loader."""
-        append_records(loader, self.header, self._records)
 
 
 class MetadataRuntime:
@@ -251,8 +247,15 @@ class MetadataRuntime:
         self._work = None if snapshot is None else self._install(snapshot)
         self._wake()
 
-    def appended(self) -> None:
-        """The log has grown; what is new is applied in slices."""
+    def appended(self, decoded: Sequence[Decoded] = ()) -> None:
+        """The log has grown; what is new is applied in slices. Of what is there decoded, a node that keeps up need not
+        read the log."""
+        for header, records in decoded:
+            is_next = header.base_offset == self._taken and self._work is None
+            if not is_next or self._loader.backlog >= BACKLOG_RECORDS:
+                break
+            self._go_on_from(header.next_offset)
+            self._hand_over(header, records)
         self._wake()
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
@@ -397,16 +400,20 @@ class MetadataRuntime:
             if batch is None or batch.header.is_control:
                 return turn.is_over()
             decoding = self._decoding = _Decoding(batch)
-        before = decoding.decoded
+        before = len(decoding.records)
         is_over = decoding.go_on(turn)
-        self._gauge.count(Work.RECORDS, decoding.decoded - before)
-        if decoding.decoded == decoding.header.count:
+        self._gauge.count(Work.RECORDS, len(decoding.records) - before)
+        if len(decoding.records) == decoding.header.count:
             self._decoding = None
             self._taken = decoding.header.next_offset
-            decoding.hand_over(self._loader)
-            if self._loader.transaction_start is not None or not self._is_followed:
-                self._settle(decoding.header.count)
+            self._hand_over(decoding.header, decoding.records)
         return is_over
+
+    def _hand_over(self, header: BatchHeader, records: Sequence[MetadataRecord]) -> None:
+        """Give the records of a batch to the loader."""
+        append_records(self._loader, header, records)
+        if self._loader.transaction_start is not None or not self._is_followed:
+            self._settle(header.count)
 
     def _next_batch(self) -> Batch | None:
         """From the log; a control batch holds nothing for the image and is passed over."""

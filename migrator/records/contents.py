@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
-
-from migrator.records.batch import Batch, Buffer, iter_batches
+from migrator.records.batch import Batch, BatchHeader, Buffer, iter_batches
 from migrator.records.control import control_records, voters_records
+from migrator.records.metadata import MetadataRecord
+
+Decoded = tuple[BatchHeader, list[MetadataRecord]]
+"""A batch with its metadata records; a control batch has none."""
 
 
-def check_contents(batches: Buffer) -> None:
+def check_contents(batches: Buffer) -> list[Decoded]:
     """Decode every record of whole batches, metadata and control records alike.
 
     :raises CorruptRecordsError: one does not decode, or is of a type or version that we do not know, or names voters
         who cannot form a quorum. Kafka 3.9 ends at such a record, too.
     """
-    for batch in iter_batches(batches):
-        check_batch(batch)
+    return [(batch.header, check_batch(batch)) for batch in iter_batches(batches)]
 
 
-def check_batch(batch: Batch) -> None:
+def check_batch(batch: Batch) -> list[MetadataRecord]:
     """As `check_contents`, for one batch."""
     if batch.header.is_control:
         control_records(batch)
         voters_records(batch)
-    else:
-        deque(batch.iter_records(), maxlen=0)
+        return []
+    return [record for record, _ in batch.iter_records()]

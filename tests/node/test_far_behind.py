@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -18,7 +20,8 @@ from migrator.node.quorum.intake import check_records
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse, RaftResponse
-from migrator.records.batch import BATCH_BYTES_MAX, build_batch, iter_headers
+from migrator.records import batch
+from migrator.records.batch import BATCH_BYTES_MAX, BatchHeader, build_batch, iter_headers
 from migrator.records.codec import encode, encode_all
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
@@ -26,7 +29,7 @@ from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.turns import TURN_BYTES, TURN_RECORDS
 from tests.node.support.cluster import FOLLOWS, Cluster, until
 
-AWAY = 3
+AWAY, FOLLOWERS = 3, 2
 LEVEL = parse_version("3.9").level
 NO_OP = encode(NoOpRecord(), 0)
 NO_OPS = 20_000
@@ -36,11 +39,11 @@ STOCK_BYTES = 700_001
 """Where the answer of the leader ends: a stock one counts bytes, not batches."""
 
 
-def history(small: int = NO_OPS) -> bytes:
+def history(small: int = NO_OPS, big: int = BIG_BATCHES) -> bytes:
     """A log of one epoch: its metadata.version, a few batches of many records, and many of one."""
     batches = [build_batch([encode(FeatureLevelRecord(FEATURE_NAME, LEVEL), 0)], timestamp_ms=1, leader_epoch=1)]
     offset = 1
-    for number in range(BIG_BATCHES):
+    for number in range(big):
         records = [ConfigRecord(ConfigResourceType.BROKER, "", f"k{i}", str(number)) for i in range(BIG_RECORDS)]
         batches.append(build_batch(encode_all(records, LEVEL), timestamp_ms=1, base_offset=offset, leader_epoch=1))
         offset += len(records)
@@ -167,3 +170,25 @@ async def test_a_slow_machine_takes_what_it_has_checked_in_time() -> None:
     assert checked.run is not None
     assert 0 < checked.run.batches <= TURN_RECORDS
     assert next(iter_headers(data[checked.run.size :])).base_offset == checked.run.next_offset
+
+
+async def test_a_voter_that_keeps_up_decodes_each_record_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has to decode what it fetches before it appends it, and applies just that."""
+    quorum = Quorum(tmp_path, history(small=10, big=0))
+    leader = await quorum.lead()
+    away = quorum.cluster.start(AWAY)
+    await quorum.cluster.agree(leader.storage.log.end_offset() - 1)
+    leader = await quorum.cluster.leader()
+    decoded: Counter[int] = Counter()
+    walk = batch._walk
+
+    def counted(buffer: bytes, header: BatchHeader) -> Iterator[Any]:
+        decoded[header.base_offset] += 1
+        return walk(buffer, header)
+
+    monkeypatch.setattr(batch, "_walk", counted)
+    offsets = [await leader.controller.append(leader.quorum.epoch, [NoOpRecord()]) for _ in range(5)]
+    await quorum.cluster.agree(offsets[-1])
+    assert away.metadata.end_offset == offsets[-1] + 1
+    assert {offset: decoded[offset] for offset in offsets} == dict.fromkeys(offsets, FOLLOWERS)
+    await quorum.close()

@@ -20,7 +20,7 @@ from migrator.node.metadata import MetadataRuntime
 from migrator.observe.loop_health import TurnGauge
 from migrator.raft.messages import EpochOffset
 from migrator.records import metadata as rec
-from migrator.records.batch import Batch, build_batch, iter_batches
+from migrator.records.batch import Batch, build_batch, iter_batches, read_header
 from migrator.records.codec import encode_all
 from migrator.records.control import LeaderChange, SnapshotHeader, build_control_batch
 from tests.image.support.differences import changes_between
@@ -186,17 +186,19 @@ class ImagesMachine(RuleBasedStateMachine):
         encoded = encode_all(records, LEVEL)
         return build_batch(encoded, timestamp_ms=1, base_offset=self.log.end, leader_epoch=self.epoch)
 
-    def append(self, records: Iterable[rec.MetadataRecord], *, is_own: bool = False) -> None:
+    def append(self, records: Iterable[rec.MetadataRecord], *, is_own: bool = False, is_decoded: bool = False) -> None:
         kept = fitting(records, is_open=self.log.replayed(0).transaction_start is not None)
         if not kept:
             return
         data = self.batch(kept)
-        self.grow(data, partial(self.runtime.appended_own, data, kept) if is_own else self.runtime.appended)
+        decoded = [(read_header(data), kept)] if is_decoded else []
+        tell = partial(self.runtime.appended_own, data, kept) if is_own else partial(self.runtime.appended, decoded)
+        self.grow(data, tell)
 
-    @rule(batches=histories, turns=few)
-    def fetch(self, batches: list[list[rec.MetadataRecord]], turns: int) -> None:
+    @rule(batches=histories, turns=few, is_decoded=st.booleans())
+    def fetch(self, batches: list[list[rec.MetadataRecord]], turns: int, *, is_decoded: bool = False) -> None:
         for records in batches:
-            self.append(records)
+            self.append(records, is_decoded=is_decoded)
         self.run(turns=turns)
 
     @rule(turns=few)

@@ -3,29 +3,36 @@
 A stock leader sends eight megabytes that end anywhere, also within a batch (``KafkaMetadataLog.read`` of Kafka 3.9, a
 slice of the file). The whole batches are taken, and the next fetch begins at the one that was cut.
 
-What does not decode is not appended: a log that holds it is loaded by nobody, neither now nor at the next start.
+What does not decode is not appended: a log that holds it is loaded by nobody, neither now nor at the next start. A
+follower that keeps up applies what was decoded here, and need not read and decode it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse
-from migrator.records.contents import check_contents
+from migrator.records.contents import Decoded, check_contents
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, RunChecker
 from migrator.turns import TURN_BYTES, TURN_RECORDS, give_back
 from migrator.values import value
 
+DECODED_RECORDS = 4 * TURN_RECORDS
+"""So many, and what one turn decodes, are kept. A follower that keeps up fetches less."""
+
 
 @value
 class CheckedRecords:
-    """The records of one response, and what a log may append of them, or why it may append nothing."""
+    """The records of one response, and what a log may append of them, or why it may append nothing. ``decoded``: the
+    first batches; who has fallen behind reads the rest from the log."""
 
     records: bytes
     run: BatchRun | None
     fault: CorruptRecordsError | None
+    decoded: Sequence[Decoded] = ()
 
     def take(self) -> bytes | BatchRun:
         """What to give to the log.
@@ -50,8 +57,9 @@ async def check_records(
     clock = asyncio.get_running_loop().time
     records = response.records
     checker = RunChecker(records, fetch_offset, partial_tail=True, max_epoch=response.leader_epoch)
+    decoded: list[Decoded] = []
     try:
-        while _check_part(checker, gauge) and not (checker.checked_batches and clock() >= deadline):
+        while _check_part(checker, gauge, decoded) and not (checker.checked_batches and clock() >= deadline):
             await give_back()
     except CorruptRecordsError as error:
         return CheckedRecords(records, None, error)
@@ -59,14 +67,16 @@ async def check_records(
     if run is None:
         what = f"the leader sent {len(records)} bytes for offset {fetch_offset}, which contain no complete batch"
         fault = CorruptRecordsError(what)
-    return CheckedRecords(records, run, fault)
+    return CheckedRecords(records, run, fault, decoded)
 
 
-def _check_part(checker: RunChecker, gauge: TurnGauge) -> bool:
+def _check_part(checker: RunChecker, gauge: TurnGauge, decoded: list[Decoded]) -> bool:
     batches, size = checker.checked_batches, checker.checked_bytes
     try:
         is_more = checker.advance(TURN_RECORDS, TURN_BYTES)
-        check_contents(checker.checked_from(size))
+        part = check_contents(checker.checked_from(size))
+        if sum(header.count for header, _ in decoded) < DECODED_RECORDS:
+            decoded += part
         return is_more
     finally:
         gauge.count(Work.CHECKED_BATCHES, checker.checked_batches - batches)

@@ -8,14 +8,15 @@ from typing import Protocol
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import Role
 from migrator.raft.voter_set import Membership
+from migrator.records.contents import Decoded
 from migrator.records.metadata import MetadataRecord
 
 
 class QuorumObserver(Protocol):
     """Who is told what the quorum did, in order."""
 
-    def appended(self, size: int) -> None:
-        """The log has grown by so many bytes."""
+    def appended(self, size: int, decoded: Sequence[Decoded] = ()) -> None:
+        """The log has grown by so many bytes. The first of these batches may be there decoded."""
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
         """The log has appended one batch that `QuorumRunner.append` made of these records."""

@@ -345,7 +345,7 @@ class QuorumRunner:
         grown = metadata_log.size() - size
         self._gauge.count(Work.WRITTEN_BYTES, grown)
         if own_epoch is None or self._proposed is None:
-            self._observer.appended(grown)
+            self._observer.appended(grown, checked.decoded if checked is not None else ())
         else:
             self._observer.appended_own(batches, self._proposed)
         return True
