@@ -52,9 +52,10 @@ Admit = Callable[[], Awaitable[None]]
 Check = Callable[[MetadataImage, ControllerIndex, Sequence[MetadataRecord]], None]
 Decide = Callable[[MetadataImage, Context], Decision[R]]
 
-UNCOMMITTED_RECORDS = 2 * TURN_RECORDS
+UNCOMMITTED_RECORDS = 6 * TURN_RECORDS
 """Periodic tasks wait while so many are not committed yet: a heartbeat is answered when all before it is committed, so
-that it must not stand behind a long errand."""
+that it must not stand behind a long errand. With fewer the leader waits for its followers: each of their rounds (check,
+write, fsync, apply) takes as long as some decisions."""
 NOT_ACTIVE = "This node is not the active controller."
 NOTHING_APPENDED = "epoch {epoch} ended, or the disk is full, while records were appended"
 
