@@ -258,17 +258,22 @@ def poll_leader(quorum: Quorum, leader: Leader) -> int:
         return NEVER
     _answer_all(quorum, leader, leader.parking.take_due(quorum.now))
     if quorum.now >= leader.begin_deadline:
-        _announce(quorum)
-        leader.begin_deadline = quorum.now + quorum.config.fetch_timeout_ms // 2
+        period = quorum.config.fetch_timeout_ms // 2
+        _announce(quorum, leader, period)
+        leader.begin_deadline = quorum.now + period
     deadlines = (fetch.deadline for fetch in leader.parking.waiting)
     check_quorum_deadline = leader.check_quorum_deadline if quorum.other_voters() else NEVER
     handover_deadline = NEVER if handover is None else handover.deadline
     return min((check_quorum_deadline, leader.begin_deadline, handover_deadline, *deadlines))
 
 
-def _announce(quorum: Quorum) -> None:
+def _announce(quorum: Quorum, leader: Leader, period: int) -> None:
+    """To every voter that has not fetched for so long: the others know (LeaderState.needToSendBeginQuorumRequests of
+    Kafka 4.1; 3.9 tells all of them)."""
     for voter in sorted(quorum.other_voters()):
-        if quorum.peers.is_ready(voter, quorum.now):
+        heard_ms = leader.replicas.voters[voter].heard_ms
+        is_silent = heard_ms < 0 or quorum.now - heard_ms >= period
+        if is_silent and quorum.peers.is_ready(voter, quorum.now):
             directory = quorum.voter_set.key(voter).directory_id
             begin = BeginQuorumEpochRequest(quorum.config.cluster_id, voter, quorum.node_id, quorum.epoch, directory)
             quorum.send(voter, begin)

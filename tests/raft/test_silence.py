@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from migrator.raft.messages import FetchRequest, FetchSnapshotRequest
+from migrator.raft import effects as fx
+from migrator.raft.messages import BeginQuorumEpochRequest, FetchRequest, FetchSnapshotRequest
 from migrator.raft.progress import ReplicaStatus
 from migrator.records.uuid import Uuid
 from tests.raft.support.cluster import CLUSTER_ID, Cluster
@@ -25,6 +26,18 @@ def test_a_voter_that_was_dead_before_the_election_is_silent_since_then() -> Non
     cluster.wait(5_000)
     assert (row(cluster, 2, 1).heard_ms, row(cluster, 2, 1).awaited_ms) == (-1, elected)
     assert row(cluster, 2, 3).heard_ms >= elected
+
+
+def test_only_a_voter_that_does_not_fetch_is_told_again_who_leads() -> None:
+    """All of them were told once a second, for as long as the leader led."""
+    cluster = Cluster(3)
+    leader = cluster.elect(1)
+    cluster.wait(1_500)
+    leader.effects.clear()
+    cluster.cut = {3}
+    cluster.wait(10_000)
+    sent = [effect for effect in leader.effects if isinstance(effect, fx.Send)]
+    assert {effect.peer for effect in sent if isinstance(effect.request, BeginQuorumEpochRequest)} == {3}
 
 
 def test_a_voter_that_downloads_a_snapshot_is_heard() -> None:
