@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from migrator.clock import wall_ms
@@ -111,8 +112,8 @@ class Supervisor:
         :param name: of the task, for the log; that of the kind otherwise.
         """
         task = asyncio.get_running_loop().create_task(work, name=name or kind.name, context=self._context())
-        self._own(task)
-        task.add_done_callback(lambda done: self._ended(kind, done))
+        self._tasks[task] = None
+        task.add_done_callback(partial(self._ended, kind))
         return task
 
     def keep(
@@ -129,7 +130,8 @@ class Supervisor:
         name = name or kind.name
         kept = self._keep(kind, work, name, on_error)
         task = asyncio.get_running_loop().create_task(kept, name=name, context=self._context())
-        self._own(task)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def call(self, kind: TaskKind, callback: Callable[..., None], *args: Any) -> None:
@@ -162,11 +164,8 @@ class Supervisor:
     def _context(self) -> Context:
         return context_on(self._machine)
 
-    def _own(self, task: asyncio.Task[Any]) -> None:
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
-
     def _ended(self, kind: TaskKind, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._failed(kind, error, task.get_name())

@@ -364,7 +364,8 @@ class MetadataRuntime:
             while not (self._advance(turn) or self._is_applied):
                 pass
             self._publish()
-            await give_back()
+            if not self.is_caught_up:
+                await give_back()
         self._idle.set()
 
     def _advance(self, turn: Turn) -> bool:

@@ -16,7 +16,7 @@ from migrator.controller.controllers import register_controller
 from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.errors import PeerError
-from migrator.image.model import ControllerRegistration
+from migrator.image.model import ControllerRegistration, ImageDelta
 from migrator.machine import machine
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
@@ -80,7 +80,7 @@ def _doubled(bounds: tuple[float, float], times: int) -> float:
 
 
 class ControllerRegistrar:
-    """One per node. While it is registered, it sleeps until another image is published.
+    """One per node. While it is registered, it sleeps until an image is published in which it is not.
 
     :param ports: listener name -> port that it is bound to, for listeners that were given port 0.
     """
@@ -99,7 +99,7 @@ class ControllerRegistrar:
         self._controller = controller
         self._clients = clients
         self._has_news = asyncio.Event()
-        metadata.subscribers.append(lambda _delta: self._has_news.set())
+        metadata.subscribers.append(self._published)
         listeners = tuple(
             Endpoint(at.name, at.host or "localhost", at.port or ports[at.name], SecurityProtocol[at.security_protocol])
             for at in settings.parsed_advertised_listeners
@@ -117,6 +117,10 @@ class ControllerRegistrar:
         """Whether the published image holds this incarnation."""
         found = self._metadata.published.cluster.controllers.get(self._own.controller_id)
         return found is not None and found.incarnation_id == self._own.incarnation_id
+
+    def _published(self, _delta: ImageDelta) -> None:
+        if not self.is_registered:
+            self._has_news.set()
 
     async def run(self) -> None:
         """Until cancelled: a leader that lost the log's end may have lost our registration too."""

@@ -39,16 +39,19 @@ class Work(Enum):
 
 class TurnGauge:
     """Counts the work of one turn of the event loop after the other and keeps the largest: a bound that holds on a
-    machine of any speed."""
+    machine of any speed. It takes a further turn for each, so it only counts when somebody has asked for it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self.counts = False
         self._turn: Counter[Work] = Counter()
         self.largest: Counter[Work] = Counter()
         """By kind, the most that one turn did."""
 
     def count(self, work: Work, amount: int) -> None:
         """Note work of this turn."""
+        if not self.counts:
+            return
         if not self._turn:
             self._loop.call_soon(self._end)
         self._turn[work] += amount

@@ -67,6 +67,7 @@ async def _follow(loop: MeasuredLoop, directory: Path, data: bytes) -> str:
     loop.measure_anew()
     try:
         away = quorum.cluster.start(AWAY)
+        away.gauge.counts = True
         while away.metadata.published.provenance.offset < leader.metadata.published.provenance.offset:
             await asyncio.sleep(0.002)
     finally:

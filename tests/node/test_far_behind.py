@@ -109,6 +109,7 @@ async def test_no_turn_of_the_loop_does_more_than_its_share(tmp_path: Path) -> N
     quorum = Quorum(tmp_path, history())
     leader = await quorum.lead()
     away = quorum.cluster.start(AWAY)
+    leader.gauge.counts = away.gauge.counts = True
     await quorum.cluster.agree(leader.storage.log.end_offset() - 1)
     largest = away.gauge.largest
     assert 0 < largest[Work.CHECKED_BATCHES] <= TURN_RECORDS

@@ -12,7 +12,9 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
 
 from kio.schema.errors import ErrorCode
@@ -353,20 +355,27 @@ class QuorumRunner:
     def _request_sync(self, effect: fx.RequestSync) -> None:
         self._sync_wanted = effect.generation
         if not self._is_syncing:
-            self._supervisor.spawn(SYNC, self._sync())
+            self._is_syncing = True
+            self._supervisor.call_soon(SYNC, self._sync)
 
-    async def _sync(self) -> None:
+    def _sync(self) -> None:
         """One fsync after the other for as long as somebody waits; each serves all who asked before it began."""
-        self._is_syncing = True
+        self._is_syncing = self._sync_wanted is not None and not self._is_closed
+        if self._is_syncing:
+            generation, self._sync_wanted = self._sync_wanted, None
+            tell = partial(self._supervisor.call_soon_threadsafe, self._loop, SYNC, self._synced, generation)
+            self._syncer.submit(self._storage.log.sync).add_done_callback(tell)
+
+    def _synced(self, generation: int, syncing: Future[int]) -> None:
+        if self._is_closed:
+            return
         try:
-            while self._sync_wanted is not None:
-                generation, self._sync_wanted = self._sync_wanted, None
-                end_offset = await self._loop.run_in_executor(self._syncer, self._storage.log.sync)
-                self._step(ev.LogSynced(end_offset, generation))
+            end_offset = syncing.result()
         except StorageError as error:
             self._fail(error)
-        finally:
-            self._is_syncing = False
+            return
+        self._step(ev.LogSynced(end_offset, generation))
+        self._sync()
 
     def _fail(self, error: BaseException) -> None:
         self._is_closed = True

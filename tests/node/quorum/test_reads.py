@@ -39,6 +39,7 @@ class Asker:
     def __init__(self, log: MetadataLog) -> None:
         self.epoch = EPOCH
         self.gauge = TurnGauge()
+        self.gauge.counts = True
         self.answers: list[tuple[Any, bytes]] = []
         self.reads = FetchReads(log, lambda: self.epoch, self._take, self._fail, self.gauge)
 
