@@ -85,7 +85,7 @@ class Frames(asyncio.Protocol):
             self.theirs.exception()
         self.lost()
 
-    def arrived(self, call: int, what: Any) -> None:
+    def arrived(self, call: int, *what: Any) -> None:
         """A frame of a call."""
 
     def lost(self) -> None:
@@ -127,9 +127,9 @@ class ClientConnection(Frames):
         super().__init__(own)
         self.calls: dict[int, Call] = {}
 
-    def arrived(self, call: int, what: Any) -> None:
+    def arrived(self, call: int, *what: Any) -> None:
         if call in self.calls:
-            self.calls[call].arrived(what)
+            self.calls[call].arrived(*what)
 
     def lost(self) -> None:
         for call in list(self.calls.values()):
@@ -181,14 +181,18 @@ class Channel:
         if self._connection is not None:
             self._connection.close()
 
-    async def connection(self) -> ClientConnection:
+    @property
+    def connected(self) -> ClientConnection | None:
+        """The connection that is there."""
+        found = None if self._is_closed else self._connection
+        return None if found is None or found.is_lost else found
+
+    async def connect(self) -> ClientConnection:
         """
         :raises AioRpcError: there is none.
         """
         if self._is_closed:
             raise grpc.aio.UsageError("Channel is closed.")
-        if self._connection is not None and not self._connection.is_lost:
-            return self._connection
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(_dial(*self._at, lambda: ClientConnection(self._own)))
             self._connecting.add_done_callback(_note_error)
@@ -225,7 +229,8 @@ class Call:
         self._request = request
         self._decode = decode
         self._metadata = tuple(metadata)
-        self._until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        self._loop = asyncio.get_running_loop()
+        self._deadline = None if timeout is None else self._loop.call_later(timeout, self._expired)
         self._number = channel.next_number()
         self._connection: ClientConnection | None = None
         self._arrived: list[Any] = []
@@ -237,15 +242,13 @@ class Call:
 
         :raises AioRpcError: the call has failed.
         """
-        try:
-            async with asyncio.timeout_at(self._until):
-                what = await self._next()
-        except TimeoutError:
-            self._end()
-            raise _failed(Status.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
-        except BaseException:
-            self._end()
-            raise
+        if not self._arrived:
+            try:
+                await self._wait()
+            except BaseException:
+                self._end()
+                raise
+        what = self._arrived.pop(0)
         if isinstance(what, bytes):
             if len(what) <= MAX_MESSAGE_BYTES:
                 return self._decode(what)
@@ -255,19 +258,31 @@ class Call:
             return grpc.aio.EOF
         raise _failed(*what)
 
-    async def _next(self) -> Any:
+    async def _wait(self) -> None:
         if self._connection is None:
-            self._connection = await self._channel.connection()
+            self._connection = self._channel.connected or await self._connect()
             self._connection.calls[self._number] = self
-            left = None if self._until is None else self._until - asyncio.get_running_loop().time()
+            left = None if self._deadline is None else self._deadline.when() - self._loop.time()
             self._connection.send((self._number, (self._path, self._metadata, left, self._request)))
         while not self._arrived:
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = self._loop.create_future()
             await self._waiter
-        return self._arrived.pop(0)
 
-    def arrived(self, what: Any) -> None:
-        self._arrived.append(what)
+    async def _connect(self) -> ClientConnection:
+        try:
+            async with asyncio.timeout_at(None if self._deadline is None else self._deadline.when()):
+                return await self._channel.connect()
+        except TimeoutError:
+            raise _failed(Status.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
+
+    def _expired(self) -> None:
+        self._end()
+        self.arrived((Status.DEADLINE_EXCEEDED, "Deadline Exceeded"))
+
+    def arrived(self, *what: Any) -> None:
+        self._arrived += what
+        if self._connection is not None and not isinstance(what[-1], bytes):
+            self._connection.calls.pop(self._number, None)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -278,6 +293,8 @@ class Call:
 
     def _end(self) -> None:
         """The server hears of it, unless it has said itself that the call is over."""
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._channel.calls.pop(self, None)
         if self._connection is not None and self._connection.calls.pop(self._number, None) is not None:
             self._connection.send((self._number, None))
@@ -361,10 +378,13 @@ class Server:
         path, metadata, seconds, request = call
         context = ServicerContext(connection, metadata)
         code, text = Status.OK, ""
+        last: tuple[bytes, ...] = ()
         self.machine.world.count(f"gRPC {path.rpartition('/')[2]}")
         try:
             async with asyncio.timeout(seconds):
-                await self._answer(path, metadata, request, context, lambda data: connection.send((number, data)))
+                last = await self._answer(
+                    path, metadata, request, context, lambda data: connection.send((number, data))
+                )
         except grpc.aio.AbortError:
             code, text = context.aborted
         except TimeoutError:
@@ -373,11 +393,13 @@ class Server:
             if not (isinstance(error, StorageError) and self.machine.was_refused):
                 self.machine.complaints.append(f"{path}: {traceback.format_exc()}")
             code, text = Status.UNKNOWN, f"Unexpected {type(error)}: {error}"
-        connection.send((number, (code, text)))
+        connection.send((number, *last, (code, text)))
 
     async def _answer(
         self, path: str, metadata: Any, request: bytes, context: ServicerContext, send: Callable[[bytes], None]
-    ) -> None:
+    ) -> tuple[bytes, ...]:
+        """The one message of an answer, which goes with its status; those of a stream are sent when they are there."""
+
         async def find(details: Any) -> Any:
             return self._methods.get(details.method)
 
@@ -390,8 +412,8 @@ class Server:
         if handler.response_streaming:
             async for response in handler.stream_stream(_only(request), context):
                 send(handler.response_serializer(response))
-        else:
-            send(handler.response_serializer(await handler.stream_unary(_only(request), context)))
+            return ()
+        return (handler.response_serializer(await handler.stream_unary(_only(request), context)),)
 
 
 async def _only(request: bytes) -> AsyncIterator[bytes]:

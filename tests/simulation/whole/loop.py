@@ -15,6 +15,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
+from contextvars import Context, copy_context
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RESOLUTION = 1e-6
 """Timers that are due within it are due."""
+ENDED_TASKS = 100
+"""So many are kept before they are forgotten."""
+
+
+class Ready(asyncio.Handle):
+    """As asyncio's own, but begun without a look at whether the loop debugs: thousands are made for each second."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: SimulatedLoop, context: Context | None = None) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -43,23 +60,34 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._machine = machine
         self._thread_id = threading.get_ident()
         self._timers = itertools.count()
-        self.tasks: dict[asyncio.Task[Any], None] = {}
-        """Those that have not ended, in the order of their beginnings. Nothing may collect one of a killed process,
-        which would run its ``finally``."""
+        self._tasks: list[asyncio.Task[Any]] = []
+        """In the order of their beginnings, those among them that have not ended. Nothing may collect one of a killed
+        process, which would run its ``finally``."""
+        self._tasks_max = ENDED_TASKS
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # the stubs want more of a task
         self.set_exception_handler(machine.unhandled)
 
     def _make_task(self, _: Any, work: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=self, **kwargs)
-        self.tasks[task] = None
-        task.add_done_callback(self._forget)
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_max:
+            self._tasks_max = len(self.tasks) + ENDED_TASKS
         return task
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self.tasks.pop(task, None)
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Those that have not ended."""
+        self._tasks = [task for task in self._tasks if not task.done()]
+        return self._tasks
 
     def time(self) -> float:
         return self._machine.monotonic_ns() / 1e9
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        """As asyncio's own, which looks first whether the loop is closed or debugs."""
+        handle = Ready(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
@@ -84,18 +112,25 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         events._set_running_loop(self)
         machine, ready = self._machine, self._ready
         try:
-            self._take_timers()
+            if self._scheduled:
+                self._take_timers()
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not machine.is_alive:
                     return
                 if not handle._cancelled:
-                    handle._run()
+                    try:
+                        handle._context.run(handle._callback, *handle._args)
+                    except BaseException as error:  # noqa: BLE001 - as asyncio's own
+                        self.call_exception_handler({"message": "a callback", "exception": error, "handle": handle})
         finally:
             events._set_running_loop(None)
 
     def _take_timers(self) -> None:
-        until, due = self.time() + RESOLUTION, []
+        until = self._machine.monotonic_ns() / 1e9 + RESOLUTION
+        if self._scheduled[0][0] > until:
+            return
+        due = []
         while (when := self._next_timer()) is not None and when <= until:
             due.append(heapq.heappop(self._scheduled)[2])
         if len(due) < 2:

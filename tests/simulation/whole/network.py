@@ -276,9 +276,9 @@ class End:
             self.machine.loop.from_outside(self.transport.lost, ConnectionResetError(errno.ECONNRESET, "reset by peer"))
 
     def was_read(self, size: int) -> None:
-        """The peer has taken so many bytes; this end hears of it when nothing more is there, or of many at once."""
+        """The peer has taken so many bytes. This end hears of many at once: few do not make a writer wait."""
         self._read += size
-        if not self.peer.inbox or self._read >= ACKNOWLEDGED_BYTES:
+        if self._read >= ACKNOWLEDGED_BYTES:
             self.network.carry(self.peer.wire, partial(self._acknowledged, self._read))
             self._read = 0
 

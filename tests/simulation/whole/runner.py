@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def warm() -> None:
     """Make what each child of this process needs and finds here then: modules, codecs."""
-    simulate(replace(QUIET, chaos_seconds=0.5))
+    simulate(replace(QUIET, chaos_seconds=4.0, other_share=0.8, brokers=1))
 
 
 def in_child(work: Callable[[], T]) -> T:

@@ -153,7 +153,7 @@ def test_a_connection_that_fails_after_its_caller_gave_up_concerns_nobody(monkey
         answer = loop.create_future()
         monkeypatch.setattr(grpc_wire, "_dial", lambda *_: answer_of(answer))
         channel = grpc_wire.Channel("nowhere", 1, b"", b"")
-        connecting = loop.create_task(channel.connection())
+        connecting = loop.create_task(channel.connect())
         await asyncio.sleep(0)
         connecting.cancel()
         await asyncio.wait([connecting])
@@ -172,7 +172,7 @@ async def answer_of(answer: asyncio.Future[Any]) -> Any:
 
 def test_an_idle_controller_wakes_up_for_little() -> None:
     """Two records a second with all that they take, and 20 looks at how late the loop is: no polls beside these."""
-    assert runner.in_child(lambda: idle_turns(replace(QUIET, writes=0.0))) <= 90
+    assert runner.in_child(lambda: idle_turns(replace(QUIET, writes=0.0))) <= 60
 
 
 def idle_turns(options: Options) -> float:
