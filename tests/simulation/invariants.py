@@ -71,7 +71,18 @@ def leader_is_missed_for_a_reason(is_over: bool, is_evident: bool) -> bool:
     return is_over or is_evident
 
 
+def one_fetch_at_a_time(is_over: bool) -> bool:
+    """A follower fetches again only when its last fetch is answered or its time is over: one answer is never taken for
+    the answer to another fetch."""
+    return is_over
+
+
 # 2, 3. Logs
+
+
+def voters_are_in_the_log(named_at: int, end: int) -> bool:
+    """Who votes is in the log: when it is cut, so is a voter set that was not committed."""
+    return named_at < end
 
 
 def leader_only_appends(is_leader: bool) -> bool:

@@ -132,7 +132,6 @@ class SimulatedNode:
         self.controller = Controller(self)
         self.planning = Planning(self)
         self.places = Places(self)
-        self.sightings = Sightings(FETCH_TIMEOUT_MS, self.local_time(), world.count)
         config = RaftConfig(
             node_id=self.node_id,
             cluster_id=CLUSTER_ID,
@@ -151,6 +150,7 @@ class SimulatedNode:
             must_fetch_first=self.disk.mark_if_empty(),
             may_grant_vote=lambda candidate: not world.is_barred(candidate),
         )
+        self.sightings = Sightings(config, self.local_time(), world.count)
         self.raft = RaftNode(config, self.disk.log, self.disk.election, self.random, self.local_time())
         check(rules.epochs_never_fall, self.epoch_said, self.raft.epoch)
         self.role_said = self.raft.role
@@ -395,6 +395,7 @@ class SimulatedNode:
     # Effects that are messages
 
     def _send(self, effect: fx.Send) -> None:
+        self.sightings.sent(effect)
         context = RequestContext(self.node_id, self.life, effect.correlation, effect.request, effect.peer)
         self.world.send_request(self, effect.peer, context, effect.request)
 
@@ -482,6 +483,7 @@ class SimulatedNode:
         self.world.count("snapshots fetched")
         check(rules.leader_only_appends, self.role_said is Role.LEADER)
         self.disk.log.restart_at(effect.snapshot_id)
+        self.sightings.begins_anew()
         watch.voters_of(self)
         self.image = self._newest_snapshot()
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
+from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.departure import REFUSALS_MIN, SPACING_MS
 from migrator.raft.events import Failure
-from migrator.raft.messages import EndQuorumEpochRequest, FetchResponse, RaftResponse, VoteResponse
+from migrator.raft.messages import (
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    RaftResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from migrator.raft.states import Role
 from tests.simulation import invariants as rules
 from tests.simulation.invariants import check
@@ -25,8 +34,11 @@ class Sightings:
     :param count: notes that something worth testing happened.
     """
 
-    def __init__(self, fetch_timeout_ms: int, now: int, count: Callable[[str], None]) -> None:
-        self._timeout_ms = fetch_timeout_ms
+    def __init__(self, config: RaftConfig, now: int, count: Callable[[str], None]) -> None:
+        self._timeout_ms = config.fetch_timeout_ms
+        self._answer_ms = config.request_timeout_ms
+        self._asked: dict[int, tuple[int, int]] = {}
+        """The fetch from a leader that is not answered, and when it was sent."""
         self._count = count
         self._now = now
         self._heard_at: float = now
@@ -48,6 +60,12 @@ class Sightings:
     def before(self, raft: RaftNode, event: ev.Event, now: int) -> None:
         """The core is about to hear this."""
         self._now = max(self._now, now)
+        log = raft._quorum.log
+        check(rules.voters_are_in_the_log, log.membership().offset, log.end_offset())
+        if isinstance(event, ev.ResponseReceived | ev.RequestFailed):
+            asked = self._asked.get(event.peer)
+            if asked is not None and asked[0] == event.correlation:
+                del self._asked[event.peer]
         if self._leader[0] < 0:
             self._leader = raft.epoch, raft.leader_id  # as it was at boot
             if raft.role is not Role.FOLLOWER:
@@ -59,8 +77,8 @@ class Sightings:
             if isinstance(event.request, EndQuorumEpochRequest):
                 self._ended_epoch = max(self._ended_epoch, event.request.leader_epoch)
         elif isinstance(event, ev.ResponseReceived | ev.RequestFailed) and event.peer == raft.leader_id:
-            asked = raft._quorum.peers._peers.get(event.peer)
-            if asked is not None and asked.correlation == event.correlation:
+            known = raft._quorum.peers._peers.get(event.peer)
+            if known is not None and known.correlation == event.correlation:
                 self._leader_answers(event.response) if isinstance(event, ev.ResponseReceived) else self._fails(event)
 
     def _leader_answers(self, response: RaftResponse) -> None:
@@ -77,11 +95,38 @@ class Sightings:
         elif event.how is Failure.REFUSED and self._has_lost and is_apart:
             self._refusals, self._refused_at = self._refusals + 1, self._now
 
+    def after(self, event: ev.Event, effects: Iterable[fx.Effect]) -> None:
+        """What the core has answered to it; where each effect is not told by itself."""
+        for effect in effects:
+            if isinstance(effect, fx.RoleChanged):
+                self.role_changed(effect)
+            elif isinstance(effect, fx.Send):
+                self.sent(effect)
+            elif isinstance(effect, fx.InstallSnapshot):
+                self.begins_anew()
+            elif isinstance(effect, fx.Reply) and _is_pre_vote(event):
+                self.promises(effect.response)
+
+    def sent(self, effect: fx.Send) -> None:
+        """
+        :raises Violation: a fetch from its leader is under way already.
+        """
+        if effect.peer != self._leader[1] or not isinstance(effect.request, FetchRequest | FetchSnapshotRequest):
+            return
+        asked = self._asked.get(effect.peer)
+        check(rules.one_fetch_at_a_time, asked is None or self._now - asked[1] >= self._answer_ms)
+        self._asked[effect.peer] = effect.correlation, self._now
+
+    def begins_anew(self) -> None:
+        """It expects no answer any more: it has another role, or another log."""
+        self._asked.clear()
+
     def role_changed(self, effect: fx.RoleChanged) -> None:
         """An effect of the step says so.
 
         :raises Violation: a follower stands for election without a reason.
         """
+        self.begins_anew()
         role = effect.role
         if role is Role.FOLLOWER and self._leader != (effect.epoch, effect.leader_id):
             self._begin((effect.epoch, effect.leader_id))
@@ -111,3 +156,9 @@ class Sightings:
         is_evident = self._has_lost and self._refusals >= REFUSALS_MIN
         check(rules.leader_is_missed_for_a_reason, is_over, is_evident)
         return not is_over
+
+
+def _is_pre_vote(event: ev.Event) -> bool:
+    if not isinstance(event, ev.RequestReceived) or not isinstance(event.request, VoteRequest):
+        return False
+    return event.request.pre_vote

@@ -31,6 +31,7 @@ from tests.simulation.whole.world import Outcome, simulate
 @click.option("--speed", "measures", is_flag=True, help="Show what a second of the world costs, without faults.")
 @click.option("--planted", "hunts", is_flag=True, help="Show which seed finds each planted bug, or the one of --bug.")
 @click.option("--seconds", default=runner.HUNT_SECONDS, show_default=True, help="Of a processor, for each hunt.")
+@click.option("--met", is_flag=True, help="Show which faults met which states, and crashes which files.")
 @click.option("--branches", is_flag=True, help="Show what the seeds reach of the code; needs coverage.py.")
 @click.option("--jobs", default=0, help="Processes; one for each processor by default.")
 def main(
@@ -44,6 +45,7 @@ def main(
     hunts: bool,
     measures: bool,
     seconds: float,
+    met: bool,
     branches: bool,
     jobs: int,
 ) -> None:
@@ -64,12 +66,12 @@ def main(
         sys.exit(_hunt([bug] if bug else sorted(BUGS), seconds, jobs))
     numbers = range(first, first + seeds)
     if branches:
-        click.echo(reached(numbers, overrides))
+        click.echo(reached(numbers, overrides, jobs))
         return
-    sys.exit(_run(numbers, overrides, bug, jobs))
+    sys.exit(_run(numbers, overrides, bug, jobs, met=met))
 
 
-def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int) -> int:
+def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int, *, met: bool) -> int:
     coverage: Counter[str] = Counter()
     failures, seconds, took_all = 0, 0.0, 0.0
     for outcome, took in runner.run_seeds(seeds, overrides, bug, jobs):
@@ -80,6 +82,9 @@ def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int) ->
     counts = {what: count for what, count in sorted(coverage.items()) if not cells.is_cell(what)}
     width = max(map(len, counts), default=0)
     click.echo("\n".join(f"  {what:{width}} {count:>10,}" for what, count in counts.items()))
+    if met:
+        never = cells.never_met(coverage)
+        click.echo(f"{cells.tables(coverage)}\nnever met: {', '.join(never) or 'nothing'}")
     click.echo(
         f"{len(seeds)} seeds, {failures} failed; {seconds:.0f} s of the world in {took_all:.0f} processor seconds"
     )

@@ -5,6 +5,7 @@ What is counted here is what the seeds may claim to have tried.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,9 @@ OPERATIONS = {
 }
 """What a controller does with each kind of file, so that a crash can fall on it."""
 POINTS = tuple(f"crash at {operation} | {kind}" for kind, found in OPERATIONS.items() for operation in found)
+FAULTS = ("kill", "crash", "power cut", "stop", "hang", "cut", "slow", "full", "failing", "wipe")
+IMPOSSIBLE: dict[str, str] = {}
+"""Cells that nothing can meet, and why."""
 
 
 def state_of(controller: Controller) -> str:
@@ -86,3 +90,25 @@ def crash_point(operation: str, path: Path) -> str:
 def is_cell(name: str) -> bool:
     """Whether a count is one of these."""
     return " | " in name
+
+
+def never_met(counts: Mapping[str, int]) -> list[str]:
+    """Cells of the tables that should have been met."""
+    cells = [f"{fault} | {state}" for fault in FAULTS for state in STATES] + list(POINTS)
+    return [cell for cell in cells if not counts.get(cell) and cell not in IMPOSSIBLE]
+
+
+def tables(counts: Mapping[str, int]) -> str:
+    """Faults by states, and crashes by files: how often they met."""
+    crashes = tuple(dict.fromkeys(point.split(" | ")[0] for point in POINTS))
+    return "\n".join((*_rows(FAULTS, STATES, counts), "", *_rows(crashes, tuple(OPERATIONS), counts)))
+
+
+def _rows(rows: tuple[str, ...], columns: tuple[str, ...], counts: Mapping[str, int]) -> list[str]:
+    width = max(map(len, rows))
+    widths = [max(6, len(column) + 1) for column in columns]
+    lines = [" " * width + "".join(f"{column:>{wide}}" for column, wide in zip(columns, widths, strict=True))]
+    for row in rows:
+        met = (counts.get(f"{row} | {column}", 0) for column in columns)
+        lines.append(f"{row:{width}}" + "".join(f"{count:>{wide}}" for count, wide in zip(met, widths, strict=True)))
+    return lines

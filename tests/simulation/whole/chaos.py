@@ -23,6 +23,8 @@ IN_A_STATE = 0.6
 """Of the faults: they wait for a state that is drawn."""
 STARTING_SECONDS = 0.02
 """About so long it takes until a process is booted."""
+FAVOURITE_SECONDS = 1.5
+"""Between two strikes of a world's favourite fault, on average."""
 SEARCHED = 0.5
 """Of the crashes: they wait for an operation that is drawn, as most operations are those of one kind."""
 BAD_MOMENTS = 0.7
@@ -46,27 +48,33 @@ class Chaos:
         """In which each was last."""
         self._crash_points: set[str] = set()
         """Kinds of operations on a disk: whoever does the next one of such a kind crashes."""
+        self._favourite: Callable[[Controller], None] | None = None
+        self._favourite_again_at = 0.0
+        self._struck: set[str] = set()
+        """The states and operations that the favourite fault has met."""
         self.is_over = False
         """Who stops now stays down."""
 
     def begin(self) -> None:
         options = self.world.options
-        faults: list[tuple[float, Callable[[Controller], None]]] = [
-            (options.kill_rate, self._kill),
-            (options.crash_rate, self._crash),
-            (options.power_rate, self._power_cut),
-            (options.stop_rate, self._stop),
-            (options.hang_rate, self._hang),
-            (options.cut_rate, self._cut),
-            (options.slow_rate, self._slow),
-            (options.full_rate, self._fill),
-            (options.wipe_rate, self._wipe),
-            (options.settings_rate, self.world.reconfigurations.change),
-            (options.fault_rate, self._fail),
-        ]
-        for rate, fault in faults:
+        faults: dict[str, tuple[float, Callable[[Controller], None]]] = {
+            "kill": (options.kill_rate, self._kill),
+            "crash": (options.crash_rate, self._crash),
+            "power cut": (options.power_rate, self._power_cut),
+            "stop": (options.stop_rate, self._stop),
+            "hang": (options.hang_rate, self._hang),
+            "cut": (options.cut_rate, self._cut),
+            "slow": (options.slow_rate, self._slow),
+            "full": (options.full_rate, self._fill),
+            "wipe": (options.wipe_rate, self._wipe),
+            "settings": (options.settings_rate, self.world.reconfigurations.change),
+            "failing": (options.fault_rate, self._fail),
+        }
+        for rate, fault in faults.values():
             self._again(rate, partial(self._strike, fault))
+        self._favourite = faults[options.favourite][1] if options.favourite else None
         self._again(options.blackout_rate, self._blackout)
+        self._again(options.alone_rate, self._leave_leader_alone)
         self._again(options.calm_rate, self.calm.begin)
         self._again(options.change_rate, self.world.operator.order)
         self._again(options.recover_rate, self.world.recoveries.lose_majority)
@@ -104,12 +112,23 @@ class Chaos:
         if self.calm.is_on or not self.world.faults_go_on:
             return
         fault = self._waiting.pop(state, None)
+        if fault is None and self.world.options.favourite != "crash" and self._is_sought(state):
+            fault = self._favourite
         if fault is not None:
             within = STARTING_SECONDS if state == "starting" else 0.0
             self.world.after(self._random.uniform(0, within), partial(fault, controller))
 
+    def _is_sought(self, met: str) -> bool:
+        """Whether the favourite fault has still to meet this state, or operation, and may strike again."""
+        if self._favourite is None or met in self._struck or self.world.now < self._favourite_again_at:
+            return False
+        self._favourite_again_at = self.world.now + self._random.expovariate(1 / FAVOURITE_SECONDS)
+        return True
+
     def _met(self, name: str, controller: Controller) -> None:
         self.world.count(cells.fault(name, controller))
+        if name == self.world.options.favourite:
+            self._struck.add(cells.state_of(controller))
 
     def _anybody(self) -> Controller:
         return self._random.choice(list(self.world.controllers.values()))
@@ -220,15 +239,22 @@ class Chaos:
 
     def wants_crash(self, machine: SimulatedMachine, point: str) -> bool:
         """Whether the next operation of this kind shall never happen."""
-        if point not in self._crash_points or not any(
-            one.machine is machine for one in self.world.controllers.values()
+        world = self.world
+        if (
+            not world.faults_go_on
+            or self.calm.is_on
+            or not any(one.machine is machine for one in world.controllers.values())
         ):
             return False
+        if point not in self._crash_points and not (world.options.favourite == "crash" and self._is_sought(point)):
+            return False
         self._crash_points.discard(point)
-        return self.world.faults_go_on
+        self._struck.add(point)
+        return True
 
-    def crashed(self, controller: Controller) -> None:
-        """That has happened."""
+    def crashes(self, controller: Controller) -> None:
+        """That is about to happen."""
+        self._met("crash", controller)
         self.restart_later(controller)
 
     def _stop(self, controller: Controller) -> None:
@@ -248,7 +274,7 @@ class Chaos:
             controller.machine.hang(until=self.world.now + self._random.uniform(*HANG_SECONDS))
 
     def _cut(self, controller: Controller) -> None:
-        network, random = self.world.network, self._random
+        random = self._random
         hosts = [one.host for one in self.world.controllers.values()]
         ours = {controller.host}
         if random.random() < 0.4:
@@ -262,6 +288,19 @@ class Chaos:
         if controller.runs:
             self._met("cut", controller)
         self.world.count("one-way cuts" if kind < 0.5 else "cuts")
+        self._cut_wires(wires)
+
+    def _leave_leader_alone(self) -> None:
+        """The others reach it no more, those who write do: what it appends now is cut from its log one day."""
+        leader = self.world.watch.some_leader()
+        if leader is not None:
+            self.world.count("leaders that are left alone")
+            self._met("cut", leader)
+            others = [one.host for one in self.world.controllers.values() if one is not leader]
+            self._cut_wires([wire for other in others for wire in ((leader.host, other), (other, leader.host))])
+
+    def _cut_wires(self, wires: list[tuple[str, str]]) -> None:
+        network = self.world.network
         self.world.trace(f"cut {wires}")
         for wire in wires:
             network.cut_wire(wire)
@@ -270,7 +309,7 @@ class Chaos:
             for wire in wires:
                 network.mend_wire(wire)
 
-        self.calm.later(random.uniform(*CUT_SECONDS), mend)
+        self.calm.later(self._random.uniform(*CUT_SECONDS), mend)
 
     def _slow(self, controller: Controller) -> None:
         self.world.count("slow machines")

@@ -412,10 +412,10 @@ class SimulatedMachine(Machine):
         self.hangs_until, self.next_due = until, None
 
     def turn(self) -> None:
-        """Let its loop turn once, which takes a while."""
-        took = self.measured(self.loop.turn) + self.chance.uniform(10e-6, self._turn_seconds_max)
+        """Let its loop turn once, which takes a while: of the processor, of the disk, and up to a time to wait for."""
+        took = self.measured(self.loop.turn) + self.chance.uniform(10e-6, self._turn_seconds_max) * self.slowness
         self.next_due = None
-        self.busy_until = self.world.now + took * self.slowness
+        self.busy_until = self.world.now + took
 
     # The end.
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP
+from tests.simulation.whole.cells import FAULTS
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Options:
     hang_rate: float = 0.0
     cut_rate: float = 0.0
     """Of wires, of one controller or of two sides, in one direction or both."""
+    alone_rate: float = 0.0
+    """Cuts between the leader and all others."""
     slow_rate: float = 0.0
     wipe_rate: float = 0.0
     """Disks that are lost, and formatted anew."""
@@ -61,6 +64,8 @@ class Options:
     fault_rate: float = 0.0
     """Disks that fail for a while, at what `fails_at` names."""
     fails_at: str = "reads writes fsyncs"
+    favourite: str = ""
+    """A fault that looks for the states of a controller, and strikes each of them."""
     calm_rate: float = 0.0
     """Times without new faults, in which whoever can must elect somebody."""
     change_rate: float = 0.0
@@ -161,6 +166,8 @@ def _of_operators(seed: int, options: Options) -> dict[str, Any]:
         "level_rate": random.choice((0.1, 0.5)) if begins_old else rate(0.3, 0.1),
         "upgrade_rate": upgrade_rate,
         "change_rate": options.change_rate if options.dynamic or not upgrade_rate else rate(0.5, 0.3),
+        "alone_rate": rate(0.4, 0.1),
+        "favourite": FAULTS[seed % len(FAULTS)] if random.random() < 0.5 else "",
     }
 
 

@@ -44,10 +44,12 @@ TABLE = {
             5,
         ),
         Row(
-            "mark_of_an_empty_disk_is_forgotten_at_the_second_start", "ZOOKEEPER-2325: a server without data takes part"
+            "mark_of_an_empty_disk_is_forgotten_at_the_second_start",
+            "ZOOKEEPER-2325: a server without data takes part",
+            9,
         ),
-        Row("answer_counts_whatever_it_answers", "etcd 17081: messages that are meant for somebody else"),
-        Row("voters_are_not_cut_with_the_log", "camunda 57393, canonical/raft 250"),
+        Row("answer_counts_whatever_it_answers", "etcd 17081: messages that are meant for somebody else", 0),
+        Row("voters_are_not_cut_with_the_log", "camunda 57393, canonical/raft 250", 3),
     ),
     "disks: what is durable, and when": (
         Row("log_is_not_fsynced", "Redis-Raft (Jepsen, 2020)", 0),
@@ -75,7 +77,7 @@ TABLE = {
     "consensus": (
         Row("half_is_a_majority", "Elasticsearch 2488", 0),
         Row("everybody_has_to_answer", "no report is known"),
-        Row("vote_without_log_check", "MongoDB's protocol version 0 (Jepsen, 2015)"),
+        Row("vote_without_log_check", "MongoDB's protocol version 0 (Jepsen, 2015)", 24),
         Row("vote_is_not_persisted", "ZOOKEEPER-2307"),
         Row("stale_candidates_get_votes_of_this_epoch", "Raft, figure 2, broken"),
         Row("leader_counts_unsynced", "Kafka 3.9 does so", 0),

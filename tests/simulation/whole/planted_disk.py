@@ -151,7 +151,7 @@ def epochs_are_not_cut_with_the_log() -> Patches:
     return [(EpochTable, "truncate_from_end", lambda _self, _end: None)]
 
 
-@bug(dynamic="yes", observers=2, change_rate=5, **ELECTIONS)
+@bug(dynamic="yes", observers=2, chaos_seconds=12, change_rate=5, alone_rate=0.4)
 def voters_are_not_cut_with_the_log() -> Patches:
     """A voter set that was never committed stays in force (canonical/raft 250; the etcd of 2016, issue 5004)."""
     return [(VoterHistory, "truncate_to", lambda _self, _end: None)]

@@ -64,7 +64,15 @@ def batch_is_encoded_for_an_offset_that_a_voter_change_takes() -> Patches:
     return [(ActiveController, "_append_whole", append_whole), (ActiveController, "change_voters", change_voters)]
 
 
-@bug(dynamic="no", wipe_rate=0.3, wiped_at_once=2, requires_bootstrap="yes", kill_rate=1)
+@bug(
+    dynamic="no",
+    chaos_seconds=18,
+    wipe_rate=0.4,
+    wiped_at_once=2,
+    requires_bootstrap="yes",
+    kill_rate=0.8,
+    hang_rate=0.5,
+)
 def mark_of_an_empty_disk_is_forgotten_at_the_second_start() -> Patches:
     """Whoever had an election state beside its empty log counted as a voter: wiped voters began anew (ZOOKEEPER-2325:
     a server without its data takes part as one that never had any)."""

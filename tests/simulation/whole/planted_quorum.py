@@ -20,7 +20,7 @@ def half_is_a_majority() -> Patches:
     return [(votes, "majority", lambda voters: voters // 2)]
 
 
-@bug(**ELECTIONS)
+@bug(chaos_seconds=20, writes=4, cut_rate=0.4, kill_rate=0.5)
 def vote_without_log_check() -> Patches:
     """A leader that lacks what is committed (MongoDB's protocol version 0, Jepsen 2.6.7)."""
     return [(votes, "is_up_to_date", lambda _candidate, _ours: True)]

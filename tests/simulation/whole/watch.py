@@ -17,7 +17,6 @@ from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.config import EPOCH_LIMIT
 from migrator.raft.core import RaftNode
-from migrator.raft.messages import VoteRequest
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Role
 from migrator.raft.voter_set import ReplicaKey, VoterSet
@@ -32,7 +31,7 @@ from tests.simulation.whole.claims import Claims, Inside
 from tests.simulation.whole.committed import Committed, GivenUp, Hashed, written
 from tests.simulation.whole.machine import SimulatedMachine
 from tests.simulation.whole.promises import Promises
-from tests.simulation.whole.replays import check_image
+from tests.simulation.whole.replays import check_replay
 from tests.simulation.whole.writes import PROOFS, Claim
 
 if TYPE_CHECKING:
@@ -111,18 +110,14 @@ class Watch:
     def _watch_core(self, raft: RaftNode) -> None:
         """What it sees of its leader; a rule that breaks within its step is told when the step is over."""
         original = raft.step
-        sightings = Sightings(raft._quorum.config.fetch_timeout_ms, raft._quorum.now, self.world.count)
+        sightings = Sightings(raft._quorum.config, raft._quorum.now, self.world.count)
 
         def step(event: ev.Event, now_ms: int) -> list[fx.Effect]:
-            sightings.before(raft, event, now_ms)
-            effects = original(event, now_ms)
+            effects: list[fx.Effect] = []
             try:
-                for effect in effects:
-                    if isinstance(effect, fx.RoleChanged):
-                        sightings.role_changed(effect)
-                    elif isinstance(effect, fx.Reply) and isinstance(event, ev.RequestReceived):
-                        is_asked = isinstance(event.request, VoteRequest) and event.request.pre_vote
-                        sightings.promises(effect.response if is_asked else None)
+                sightings.before(raft, event, now_ms)
+                effects = original(event, now_ms)
+                sightings.after(event, effects)
             except CoreViolation as violation:
                 self._broken.append(violation)
             return effects
@@ -226,7 +221,7 @@ class Watch:
             self._role(controller, shadow, role, epoch)
         if shadow.is_replay_due and not controller.is_ending and core.metadata.is_caught_up:
             shadow.is_replay_due = False
-            self._check_image(controller, shadow)
+            self._check_replay(controller, shadow)
         self.world.chaos.look(controller)
         self.promises.check_vote(controller, shadow)
         if raft.high_watermark != shadow.high_watermark:
@@ -344,9 +339,9 @@ class Watch:
             f"{controller.name} publishes at offset {offset} another image than the log has",
         )
 
-    def _check_image(self, controller: Controller, shadow: Shadow) -> None:
+    def _check_replay(self, controller: Controller, shadow: Shadow) -> None:
         committed = self.committed_by(controller.node_id)
-        controller.in_process(partial(check_image, controller.name, shadow.core, committed))
+        controller.in_process(partial(check_replay, controller.name, shadow.core, committed))
 
     def _check_whole(self, name: str, hashed: Hashed) -> None:
         """The long way, now and then: digests that follow do not see what is written into a part that images share."""
@@ -484,7 +479,7 @@ class Watch:
             controller = self.world.controllers[node_id]
             self._check_whole(controller.name, shadow.published)
             if not controller.is_ending and shadow.core.metadata.is_caught_up:
-                self._check_image(controller, shadow)
+                self._check_replay(controller, shadow)
 
 
 def _failed(machine: SimulatedMachine) -> Mapping[str, TaskFailures]:
