@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster
 from migrator.drill.doors.every_door import besieged, try_doors
-from migrator.drill.probes import all_report, dual_writing, log_tail, settled_metadata, until
+from migrator.drill.probes import all_report, answers, dual_writing, log_tail, settled_metadata, until
 from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import PublicState
@@ -84,6 +85,8 @@ async def _too_early(cluster: Cluster, report: DrillReport) -> None:
     controller.set_migration(enabled=True)
     controller.property_file.write_bytes(as_it_was)  # a rollout goes on with no file that it does not know
     await asyncio.to_thread(controller.run)
+    back = partial(answers, cluster, controller.node_id)  # before that, a SIGTERM ends it before it could leave
+    await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
     await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
 
 
