@@ -103,7 +103,7 @@ UNOWNED = {
     ("parts/processors.py", "Process"): "psutil's view of a process that runs",
     ("observe/metrics_endpoint.py", "Thread"): "serves the metrics; who asks for them notices its end",
     ("observe/authorizer_log.py", "Thread"): "writes lines; it goes on after each error, and a metric says so",
-    ("parts/sampling.py", "Thread"): "of commands, not of a controller",
+    ("parts/memory.py", "Thread"): "of commands, not of a controller",
     ("cli/progress.py", "Thread"): "of commands, not of a controller",
     ("rollout/executors/bounded.py", "create_task"): "the call that starts them ends them, and hears of their end",
     ("rollout/files/property_files.py", "TaskGroup"): "of commands; the call that starts it hears of each end",

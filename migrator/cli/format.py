@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 
 import click
 
 from migrator.cli.first_version import TYPED, typed_version, version_for
-from migrator.cli.format_cluster_id import cluster_id_of
 from migrator.cli.options import config_option
 from migrator.cli.terminal import say
 from migrator.clock import wall_ms
@@ -25,13 +25,16 @@ from migrator.errors import OperatorError
 from migrator.log.bootstrap import bootstrap_records, read_bootstrap
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.initial_voters import initial_voter, initial_voters_text, parse_initial_voters
-from migrator.log.meta_properties import read_meta_properties
+from migrator.log.meta_properties import MetaProperties, read_meta_properties
 from migrator.preflight.files import level_and_state
 from migrator.raft.voter_set import VoterSet
 from migrator.records.control import VoterEndpoint
 from migrator.records.metadata import UserScramCredentialRecord
-from migrator.records.uuid import random_uuid
+from migrator.records.uuid import random_uuid, uuid_from_text
 from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, MinLevel, version_at
+from migrator.zookeeper.clusters import NoClusterError, read_cluster_id
+from migrator.zookeeper.session import ZooKeeperSession, options_from
+from migrator.zookeeper.znodes import paths
 
 EXAMPLES = """\b
 Examples:
@@ -271,3 +274,59 @@ def _check_migration(directory: Path, version: MetadataVersion | None, *, is_kep
     if first < MinLevel.TRANSACTIONS:
         level, _ = level_and_state(directory)  # reads the whole log
         check_first_level(first if level is None else level, where=f"{directory} (formatted earlier)")
+
+
+CLUSTER_ID_OPTION = "--cluster-id"
+CONNECT_MS = 3_000
+"""To find ZooKeeper at most, when the id was typed: scripts format machines from which it may not be reached yet."""
+
+
+def cluster_id_of(
+    settings: Settings, typed: str | None, *, kept: MetaProperties | None, directory: Path
+) -> tuple[str, str, tuple[str, ...]]:
+    """The id, who says so, and warnings.
+
+    :param kept: of the metadata directory, if that stays as it was formatted. Then ZooKeeper may be away.
+    :raises OperatorError: nobody does, or ZooKeeper says otherwise.
+    """
+    if not settings.zookeeper_connect:
+        if typed is None:
+            raise OperatorError(
+                f"no cluster id is given, and {settings.source} names no ZooKeeper to ask",
+                where=CLUSTER_ID_OPTION,
+                remedy="Give -t with the cluster.id in meta.properties of a broker, or set zookeeper.connect",
+            )
+        return typed, CLUSTER_ID_OPTION, _doubted(typed)
+    try:
+        found = _in_zookeeper(settings, patient=typed is None and kept is None)
+    except OperatorError as error:
+        known, said_by = (
+            (kept.cluster_id, str(directory)) if typed is None and kept is not None else (typed, CLUSTER_ID_OPTION)
+        )
+        if known is None or (isinstance(error, NoClusterError) and error.chroots):
+            raise
+        return known, said_by, (f"cluster id {known} is not compared with ZooKeeper: {error}",)
+    source = f"{paths.CLUSTER_ID} of ZooKeeper at {settings.zookeeper_connect}"
+    if typed not in (None, found):
+        raise OperatorError(
+            f"{typed} was typed, and {source} is {found}",
+            where=CLUSTER_ID_OPTION,
+            remedy=f"Nothing was formatted. Leave -t away, or correct zookeeper.connect in {settings.source}",
+        )
+    return found, source, ()
+
+
+def _doubted(typed: str) -> tuple[str, ...]:
+    try:
+        uuid_from_text(typed)
+    except ValueError:
+        return (f"cluster id {typed!r} does not look like one that Kafka has made: see that all brokers have it",)
+    return ()
+
+
+def _in_zookeeper(settings: Settings, *, patient: bool) -> str:
+    options = options_from(settings)
+    if not patient:
+        options = replace(options, connection_timeout_ms=min(options.connection_timeout_ms, CONNECT_MS))
+    with ZooKeeperSession(options) as session:
+        return read_cluster_id(session)

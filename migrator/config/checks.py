@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from migrator.config.directories import home_directories, relative_directories
 from migrator.config.endpoints import parse_host_port, parse_per_ip, parse_zookeeper_connect
 from migrator.config.java_options import java_options
 from migrator.config.key_uses import ignored_keys, key_problems, misspelt, unknown_keys
@@ -16,7 +16,7 @@ from migrator.config.open_doors import open_doors
 from migrator.config.reading import number_of
 from migrator.config.settings import Settings
 from migrator.config.super_users import nobodies
-from migrator.config.types import trimmed
+from migrator.config.types import entries_of, trimmed
 from migrator.errors import OperatorError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -92,6 +92,33 @@ def _identity(settings: Settings) -> Iterator[Problem]:
     if settings.metadata_log_dir == "":
         what = "the key is empty: Kafka would take the directory that it is started in"
         yield "metadata.log.dir", what, "Write the whole path, from / on, or remove the key"
+
+
+DIRECTORY_KEYS = ("log.dirs", "log.dir", "metadata.log.dir")
+
+
+def home_directories(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Key, what is wrong, and remedy: Kafka would make a directory with the name ``~``."""
+    for key, name in _named(settings):
+        if name.startswith("~"):
+            what = f"{name!r} is not in your home directory: only a shell replaces ~, and no shell reads this file"
+            yield key, what, "Write the whole path, from / on"
+
+
+def relative_directories(settings: Settings) -> Iterator[str]:
+    """A sentence for each: another start, from elsewhere, would find an empty directory."""
+    for key, name in _named(settings):
+        if not Path(name).is_absolute():
+            yield (
+                f"{key}: {name!r} depends on the directory that this program is started in; here it is "
+                f"{Path(name).absolute()}. Write the whole path, from / on"
+            )
+
+
+def _named(settings: Settings) -> Iterator[tuple[str, str]]:
+    for key in DIRECTORY_KEYS:
+        for name in entries_of(settings.explicit.get(key, "")):
+            yield key, name
 
 
 def _quorum(settings: Settings) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
 from migrator.config.key_lists import (
@@ -23,11 +23,11 @@ from migrator.config.key_lists import (
     SECURITY_FAMILIES,
     TOPIC_DEFAULTS,
 )
-from migrator.config.key_values import check_value
 from migrator.config.keys import KEYS, key_of_attribute
 from migrator.config.providers import PLACEHOLDER, PROVIDERS_KEY
 from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
-from migrator.config.types import trimmed
+from migrator.config.tls import suite_names, tls_versions
+from migrator.config.types import parse, trimmed
 from migrator.values import value
 
 PREFIX = "listener.name."
@@ -224,3 +224,45 @@ def _meant(name: str) -> str:
 def _closest(name: str, known: Iterable[str]) -> str:
     """The known name that is most like it, or ""."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=_CLOSE)), "")
+
+
+Check = Callable[[str], object]
+"""Raises ValueError for a value that cannot be used."""
+
+
+def check_value(key: str, text: str) -> None:
+    """Check one value, whatever listener uses it: Kafka finds some of them out at the first handshake, or never, and a
+    value that nobody knows protects nothing.
+
+    :raises ValueError: says what is expected; never contains a secret.
+    """
+    parse(KEYS[key].kind, text, KEYS[key].valid)
+    if key in _CHECKS:
+        _CHECKS[key](trimmed(text))
+
+
+def _one_of(*allowed: str, empty: bool = False, any_case: bool = False) -> Check:
+    def check(text: str) -> None:
+        known = [each.lower() for each in allowed] if any_case else allowed
+        if (text.lower() if any_case else text) not in known and not (empty and not text):
+            raise ValueError(f"{text!r} is not one of {', '.join(allowed)}{', or empty' if empty else ''}")
+
+    return check
+
+
+_STORE = _one_of("PEM", "JKS", "PKCS12", empty=True, any_case=True)
+_IDENTIFICATION = _one_of("https", empty=True, any_case=True)
+_CHECKS: Mapping[str, Check] = {
+    "security.inter.broker.protocol": _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "ssl.cipher.suites": suite_names,
+    "ssl.client.auth": _one_of("required", "requested", "none"),
+    "ssl.enabled.protocols": tls_versions,
+    "ssl.endpoint.identification.algorithm": _IDENTIFICATION,
+    "ssl.keystore.type": _STORE,
+    "ssl.truststore.type": _STORE,
+    "zookeeper.ssl.enabled.protocols": tls_versions,
+    "zookeeper.ssl.endpoint.identification.algorithm": _IDENTIFICATION,
+    "zookeeper.ssl.cipher.suites": suite_names,
+    "zookeeper.ssl.keystore.type": _STORE,
+    "zookeeper.ssl.truststore.type": _STORE,
+}

@@ -17,6 +17,7 @@ from migrator.apis.audit import NOT_ANSWERED, api_name
 from migrator.apis.authorization import Trail
 from migrator.apis.ordered import Part, clipped, parts_of
 from migrator.clock import wall_ms
+from migrator.config.keys import FLAG
 from migrator.config.settings import Settings
 from migrator.observe.journal import Journal
 from migrator.observe.status import Orderer
@@ -34,7 +35,7 @@ TAKEN: Final = frozenset({ErrorCode.none, ErrorCode.request_timed_out})
 """What an answer has where the change came to pass, or may have come to pass."""
 PARTS_MAX: Final = 20
 ORDERING_SETTINGS: Final = (
-    "zookeeper.metadata.migration.enable",
+    FLAG,
     "migrator.finish.require.verify",
     "controller.quorum.voters",
 )

@@ -7,18 +7,20 @@ file is read again at each connect, so that a new password needs no restart.
 from __future__ import annotations
 
 import importlib.util
+import os
+import pwd
 import secrets
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
-from migrator.config.jaas import JaasSyntaxError, LoginModule
+from migrator.config.jaas import JaasSyntaxError, LoginModule, parse_sections
 from migrator.config.properties import read_text
 from migrator.config.types import Secret
 from migrator.errors import OperatorError
 from migrator.values import value
 from migrator.zookeeper.digest_md5 import HOST, DigestMd5
-from migrator.zookeeper.jaas import parse_jaas
 
 SERVICE = "zookeeper"
 """ZooKeeper's name as a service (the default of ``zookeeper.sasl.client.username``)."""
@@ -159,3 +161,20 @@ def _option(module: LoginModule, name: str, where: str) -> str:
     if not text:
         raise OperatorError(f"the option {name} is missing", where=where, remedy=f'Write {name}="..." in the JAAS file')
     return text
+
+
+def parse_jaas(text: str) -> dict[str, tuple[LoginModule, ...]]:
+    """The sections of a file by name, with system properties as Java would have them in this process.
+
+    :raises JaasSyntaxError: the text does not follow the grammar, or names a property that only a Java machine knows.
+    """
+    return parse_sections(text, _system_properties())
+
+
+def _system_properties() -> dict[str, str]:
+    found = {"/": os.sep, "file.separator": os.sep, "path.separator": os.pathsep, "line.separator": os.linesep}
+    found |= {"user.dir": str(Path.cwd()), "java.io.tmpdir": "/tmp"}  # noqa: S108 (Java's default)
+    with suppress(KeyError):  # a user without an entry: Java does not know a home either
+        own = pwd.getpwuid(os.getuid())
+        found |= {"user.home": own.pw_dir, "user.name": own.pw_name}
+    return found

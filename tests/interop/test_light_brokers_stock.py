@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from migrator.clock import wall_ms
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light.broker import LightBroker, LightBrokerOptions
+from migrator.drill.light.cluster import LightWorkload
 from migrator.drill.light.image_comparison import differences
 from migrator.drill.light.metadata_cache import CachedPartition
-from migrator.drill.light.workload import LightWorkload
 from migrator.drill.workload.fill import CONTROLLER_EPOCH, DOOMED_TOPIC, FillOptions, fill
 from migrator.parts.kafka import StockKafka, StockNode
 from migrator.parts.processes import free_port

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.drill.cluster import zookeeper_client
-from migrator.drill.light.workload import LightWorkload
+from migrator.drill.light.cluster import LightWorkload
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.verify.foreign import ForeignWrite, ForeignWriteSearch

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from migrator.drill.light.workload import LightWorkload
+from migrator.drill.light.cluster import LightWorkload
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.verify.recheck import Patience

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from migrator.drill.cluster import ClusterOptions, zookeeper_client
-from migrator.drill.light.workload import LightWorkload
+from migrator.drill.light.cluster import LightWorkload
 from migrator.drill.probes import dual_writing, until
 from migrator.drill.report import DrillReport
 from migrator.drill.workload.fill import PLAIN_TOPIC

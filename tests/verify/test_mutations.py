@@ -25,8 +25,8 @@ from migrator.verify.kraft import image_rows
 from migrator.verify.kraft.files import read_image
 from migrator.verify.spark import compare as comparing
 from migrator.verify.spark.arrow_rows import ARROW_SCHEMA
+from migrator.verify.zookeeper.files import ZnodeTree
 from migrator.verify.zookeeper.reading import other_families, topic_names, topics
-from migrator.verify.zookeeper.znode_tree import ZnodeTree
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.golden.stock import STOCK_391, read_dump
 from tests.image.support.snapshots import snapshot_records

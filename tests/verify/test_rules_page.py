@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.verify.spark.shipping import PURE
+from migrator.verify.spark.session import PURE
 from tests.verify.spark.test_master import COMPILED
 from tests.verify.support.rules_page import PAGE, printed, table
 

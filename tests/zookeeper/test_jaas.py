@@ -11,8 +11,7 @@ import pytest
 from migrator.config.jaas import JaasSyntaxError
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper_security import quoted
-from migrator.zookeeper.jaas import parse_jaas
-from migrator.zookeeper.logins import DigestLogin, JaasEntry
+from migrator.zookeeper.logins import DigestLogin, JaasEntry, parse_jaas
 from tests.parts.support.jaas import client_jaas
 
 STOCK = """

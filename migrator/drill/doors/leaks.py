@@ -19,12 +19,12 @@ from migrator.controller.token_index import token_hmac
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
 from migrator.drill.security.protection import Secured
 from migrator.drill.workload.fill import VAULT_PASSWORD, token_ids
+from migrator.log.metadata_log import DIRECTORY_NAME
 
 _KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+\S+\s+(\S+)")
 """Its second line: the first begins as that of any other key."""
 _SCRAM = re.compile(r"(stored_key|server_key)=([^,]+)")
-METADATA_LOG = "__cluster_metadata-0"
-_LOG_DIRECTORIES = (METADATA_LOG, "version-2")
+_LOG_DIRECTORIES = (DIRECTORY_NAME, "version-2")
 """Of controllers and brokers, and of ZooKeeper."""
 _NO_TEXT = (".index", ".timeindex", ".txnindex")
 """As long as they may ever become, and mostly empty."""
@@ -48,7 +48,7 @@ class SecretKind(Enum):
             case (
                 SecretKind.CONFIG
             ):  # encrypted in ZooKeeper; KRaft has no encryption for it, and files of its own for it
-                return path.parent.name == METADATA_LOG or is_archive(path.parent)
+                return path.parent.name == DIRECTORY_NAME or is_archive(path.parent)
             case SecretKind.SCRAM:
                 return path.parent.name in _LOG_DIRECTORIES or is_archive(path.parent)
             case SecretKind.TOKEN:

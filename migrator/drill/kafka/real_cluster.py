@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
+from kio.schema.errors import ErrorCode
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import (
@@ -29,7 +31,6 @@ from migrator.drill.kafka import image_comparison
 from migrator.drill.kafka.clients import Admin
 from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster
 from migrator.drill.kafka.inventory import names_of, nodes_of, takes_over
-from migrator.drill.kafka.reassignment import reassign
 from migrator.drill.kafka.traffic import ClientTraffic
 from migrator.drill.probes import until
 from migrator.drill.report import DrillReport
@@ -37,11 +38,12 @@ from migrator.drill.rollout.desk import RolloutDesk
 from migrator.drill.security.users import OPERATOR, ORDERS
 from migrator.drill.workload.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOptions, fill, topic_config
 from migrator.drill.workload.workload import Workload
-from migrator.errors import ExitCode, InvariantViolation
+from migrator.errors import ExitCode, InvariantViolation, OperatorError
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import StockKafka
 from migrator.rollout.journal.summary import of_last, without_controller
 from migrator.rollout.plan.steps import Phase
+from migrator.wire.schemas import build, request_type
 
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 20
@@ -374,3 +376,24 @@ async def _blocking(work: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait({running})
         raise
+
+
+ALTER_PARTITION_REASSIGNMENTS = (45, 0)
+ANSWER_SECONDS = 30.0
+
+
+async def reassign(channel: ControllerChannel, topic: str, brokers: Sequence[int]) -> list[int]:
+    """Move partition 0 to the last brokers, the last one first; gives its replicas to be.
+
+    :raises OperatorError: it was refused.
+    """
+    replicas = list(reversed(brokers))[:2]
+    wanted = [{"name": topic, "partitions": [{"partition_index": 0, "replicas": tuple(replicas)}]}]
+    request = build(
+        request_type(*ALTER_PARTITION_REASSIGNMENTS), topics=wanted, timeout=dt.timedelta(seconds=ANSWER_SECONDS)
+    )
+    answer = await channel.request(request, timeout_seconds=ANSWER_SECONDS)
+    codes = {answer.error_code, *(part.error_code for each in answer.responses for part in each.partitions)}
+    if codes != {ErrorCode.none}:
+        raise OperatorError(f"the reassignment was refused: {answer}", where=topic)
+    return replicas

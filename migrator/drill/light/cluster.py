@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,16 +30,17 @@ from migrator.drill.cluster import (
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light import image_comparison
 from migrator.drill.light.broker import LightBroker, LightBrokerMode, LightBrokerOptions
-from migrator.drill.light.workload import LightWorkload
 from migrator.drill.probes import answers, broker_leads, until
 from migrator.drill.report import DrillReport
 from migrator.drill.security.users import BROKER, OPERATOR
 from migrator.drill.workload.fill import AWKWARD_TOPICS, FillOptions, fill
+from migrator.drill.workload.workload import Workload
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
 from migrator.migration import rollback
 from migrator.parts.processes import free_port
 from migrator.records.metadata import SecurityProtocol
+from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -232,3 +233,37 @@ class LightCluster(Cluster):
             with contextlib.suppress(OSError):
                 await broker.stop(controlled=False)
         await super().close()
+
+
+ALLOCATE_PRODUCER_IDS = (67, 0)
+
+
+class LightWorkload(Workload):
+    """Real brokers shrink ISRs and ask for producer ids by themselves; light ones have to be told."""
+
+    def __init__(self, channel: ControllerChannel, brokers: Sequence[LightBroker], seed: int) -> None:
+        super().__init__(channel, [broker.options.broker_id for broker in brokers], seed)
+        self._brokers = brokers
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """The actions that `run` does in turn (see `Workload`)."""
+        return [*super().actions(), self._allocate_producer_ids, self._shrink_isr]
+
+    async def _allocate_producer_ids(self) -> None:
+        broker = self._random.choice(self._brokers)
+        request = build(
+            request_type(*ALLOCATE_PRODUCER_IDS), broker_id=broker.options.broker_id, broker_epoch=broker.epoch
+        )
+        answer = await self._send(request)
+        if answer is not None and self._accepted("AllocateProducerIds", answer, frozenset()):
+            self.producer_ids.append(answer.producer_id_start)
+
+    async def _shrink_isr(self) -> None:
+        broker = self._random.choice(self._brokers)
+        keys = [
+            key
+            for key, replica in broker.replicas.hosted.items()
+            if replica.leader == broker.options.broker_id and len(replica.isr) > 1
+        ]
+        if keys and await broker.shrink_isr(self._random.choice(sorted(keys))) is ErrorCode.none:
+            self.acknowledged["AlterPartition"] += 1

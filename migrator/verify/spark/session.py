@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +23,6 @@ from pyspark.sql import SparkSession
 
 from migrator.errors import OperatorError
 from migrator.parts.java import find_java
-from migrator.verify.spark.shipping import write_archive
 
 GATEWAY_END_SECONDS = 30
 
@@ -198,3 +199,31 @@ def _end_gateway() -> None:
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=GATEWAY_END_SECONDS)
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - the next session starts another
+
+
+PURE = ("migrator", "kazoo", "kio", "tenacity", "jwt")
+"""Packages of pure Python, which go to the workers of a Spark cluster in one archive. What is compiled can't: the
+workers' Python must have it, in the versions of this one; docs/verify.md lists it."""
+ARCHIVE_NAME = "kraft-migrator.zip"
+
+
+def write_archive(directory: Path) -> Path:
+    """An archive that Spark's ``addPyFile`` takes."""
+    archive = directory / ARCHIVE_NAME
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for name in PURE:
+            root = _root(name)
+            for source in sorted(root.rglob("*.py")):
+                file.write(source, source.relative_to(root.parent))
+    return archive
+
+
+def _root(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise OperatorError(
+            f"the Python package {name} is not installed",
+            where="the Python environment",
+            remedy="Install migrator again, with the extra 'verify'",
+        )
+    return Path(spec.origin).parent

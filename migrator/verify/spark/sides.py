@@ -10,7 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from migrator.errors import OperatorError
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
-from migrator.verify.spark.sources import register
+from migrator.verify.spark.kraft_source import KRaftDataSource
+from migrator.verify.spark.zookeeper_source import ZooKeeperDataSource
+
+
+def register(spark: SparkSession) -> None:
+    """Make both known to a session."""
+    spark.dataSource.register(ZooKeeperDataSource)
+    spark.dataSource.register(KRaftDataSource)
 
 
 def load_sides(spark: SparkSession, sources: Sources) -> tuple[DataFrame, DataFrame]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from migrator.errors import OperatorError
@@ -28,7 +28,6 @@ from migrator.verify.zookeeper.transactions import (
     Transaction,
     read_transactions,
 )
-from migrator.verify.zookeeper.znode_tree import ZnodeTree
 from migrator.zookeeper.ops import Stat, Znode
 from migrator.zookeeper.znodes import paths
 
@@ -225,3 +224,27 @@ class _Znodes:
             path = raw[self._strip :].decode() or "/"
             made[path] = Znode(path, data, Stat(czxid, mzxid, version, 0, owner, len(data or b""), 0, 0))
         return made
+
+
+class ZnodeTree:
+    """A `ZkSource` of znodes by path. Parents need not be among them."""
+
+    def __init__(self, znodes: Mapping[str, Znode]) -> None:
+        self._znodes = znodes
+        children: defaultdict[str, list[str]] = defaultdict(list)
+        for path in znodes:
+            children[paths.parent_of(path)].append(paths.name_of(path))
+        self._children = {path: tuple(sorted(names)) for path, names in children.items()}
+
+    def items(self) -> Iterable[tuple[str, Znode]]:
+        """Every znode with its path."""
+        return self._znodes.items()
+
+    def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
+        """Data and Stat of znodes (see `ZkSource`)."""
+        return map(self._znodes.get, wanted)
+
+    def children(self, wanted: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
+        """Names of the children of znodes (see `ZkSource`)."""
+        for path in wanted:
+            yield self._children.get(path, () if path in self._znodes else None)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from migrator.parts.memory import Sampler
 from migrator.parts.processes import ChildProcess
-from migrator.parts.sampling import Sampler
 from migrator.values import value
 from tests.doors.costs import attackers, honest
 from tests.doors.costs.place import (

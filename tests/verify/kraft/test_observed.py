@@ -33,7 +33,7 @@ from migrator.records.versions import parse_version
 from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.kraft.observed import Observed, by_address, observed
 from migrator.verify.kraft.observed_tail import ObservedTail
-from migrator.verify.spark.sources import register
+from migrator.verify.spark.sides import register
 from tests.records.support.samples import UUID
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
