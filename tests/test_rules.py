@@ -29,6 +29,7 @@ Rule = Callable[[Sequence[Source]], Iterator[str]]
         (messages.problems_without_a_noun, "migrator/config/checks.py", "def f(): yield 'key', 'is bad', 'Set it'"),
         (sentences.full_stops, "migrator/rollout/x.py", "tell(f'{name} is down.')"),
         (unused.unused, "migrator/raft/x.py", "def nobody_calls_this(): pass"),
+        (unused.modules_of_nobody, "migrator/raft/x.py", ""),
     ],
 )
 def test_what_breaks_a_rule_is_found(rule: Rule, name: str, text: str) -> None:

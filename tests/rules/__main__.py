@@ -23,6 +23,7 @@ RULES: Mapping[str, Callable[[Sequence[Source]], Iterator[str]]] = {
     "no sentence of a rollout ends with a full stop": sentences.full_stops,
     "why and undo of a phase are parts of a line": sentences.whys_that_are_no_part_of_a_line,
     "only what the product uses is in the product": unused.unused,
+    "every module of the product has a user in the product": unused.modules_of_nobody,
 }
 
 

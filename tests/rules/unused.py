@@ -80,3 +80,25 @@ def unused(sources: Sequence[Source]) -> Iterator[str]:
         for one in definitions(module_of(source), source.tree):
             if one.name not in used and not one.is_called_from_outside:
                 yield f"{one}: only tests use it, or nobody: move it there, or delete it"
+
+
+def modules_of_nobody(sources: Sequence[Source]) -> Iterator[str]:
+    """Neither imported by the product nor named by it or by a page, as what ``python -m`` runs. Commands of the command
+    line are found by their names."""
+    named = {source.name: modules_named(source) for source in sources if not source.name.startswith("tests/")}
+    for source in below("migrator", sources):
+        module = module_of(source)
+        if (
+            not source.name.endswith("__init__.py")
+            and not source.name.startswith("migrator/cli/")
+            and not any(module in names for name, names in named.items() if name != source.name)
+        ):
+            yield f"{module}: only tests use it, or nobody: move it there, or delete it"
+
+
+def modules_named(source: Source) -> set[str]:
+    found = set(re.findall(r"\bmigrator(?:\.\w+)+", source.text))
+    if source.name.endswith(".py"):
+        nodes = (node for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom))
+        found |= {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+    return found
