@@ -25,7 +25,7 @@ from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport
 from migrator.drill.run import run_drill
 from migrator.drill.scenario.steps import DrillOptions
 from migrator.drill.shape import Shape, refuse_too_large, shape_of
-from migrator.drill.zookeeper_place import ZooKeeperPlace, parse_place
+from migrator.drill.zookeeper_place import OutsideZooKeeper, parse_place
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.parts.java import find_java
@@ -46,7 +46,7 @@ FREEZES = "--{option} MigrateZkData freezes ZooKeeper, which the drill does only
 SECURES = "--secure needs a ZooKeeper server with the drill's own certificates"
 
 
-def _place(_context: click.Context, _parameter: click.Parameter, text: str | None) -> ZooKeeperPlace | None:
+def _place(_context: click.Context, _parameter: click.Parameter, text: str | None) -> OutsideZooKeeper | None:
     try:
         return None if text is None else parse_place(text)
     except ValueError as error:
@@ -120,7 +120,7 @@ def command(
     rollback_at: str | None,
     reassign: bool,
     secure: bool,
-    outside: ZooKeeperPlace | None,
+    outside: OutsideZooKeeper | None,
     inventory: Path | None,
     directory: Path | None,
     keep: bool,

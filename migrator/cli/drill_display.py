@@ -13,12 +13,16 @@ from rich.text import Text
 
 from migrator.cli.picture import save_picture
 from migrator.drill.phases import columns
-from migrator.drill.report import DrillReport, DrillStep, StepState
+from migrator.drill.report import DrillReport, DrillStep, DrillStepState
 
 MEGABYTE = 1_000_000
 LINE_MEGABYTES = 10
 """Without a terminal, a download has a line each time that so many more are there."""
-_LOOKS = {StepState.HELD: ("✓", "green"), StepState.FAILED: ("✗", "red"), StepState.INTERRUPTED: ("■", "yellow")}
+_LOOKS = {
+    DrillStepState.HELD: ("✓", "green"),
+    DrillStepState.FAILED: ("✗", "red"),
+    DrillStepState.INTERRUPTED: ("■", "yellow"),
+}
 
 
 @contextmanager
@@ -81,7 +85,7 @@ def _step(report: DrillReport, step: DrillStep, spinner: Spinner) -> RenderableT
     state = report.state_of(step)
     if state in _LOOKS:
         mark, colour = _LOOKS[state]
-        word = f"{state.value}, " if state is StepState.INTERRUPTED else ""
+        word = f"{state.value}, " if state is DrillStepState.INTERRUPTED else ""
         return Text(f"  {mark} {step.name} ({word}{step.seconds:.1f} s)", colour)
     spinner.update(text=Text(step.name))
     return spinner

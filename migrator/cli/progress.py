@@ -18,7 +18,7 @@ Look = Callable[[], str]
 """How far it is, in a few words; "" when nobody can tell."""
 
 
-class Progress:
+class VerifyProgress:
     """A context manager: nothing is shown any more when it has ended."""
 
     def __init__(self, terminal: Console) -> None:

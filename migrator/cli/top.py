@@ -29,11 +29,11 @@ from migrator.observe.printable import printable
 from migrator.observe.rates import RateMeter
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers
-from migrator.observe.top_page import Mark, Stage, TopPage, top_page_of
+from migrator.observe.top_page import Stage, StageMark, TopPage, top_page_of
 from migrator.rpc.ask_quorum import QuorumAsker
 from migrator.seeing.quorum_status import SeenQuorum
 
-STYLES = {Mark.DONE: "green", Mark.NOW: "bold cyan", Mark.AHEAD: "dim"}
+STYLES = {StageMark.DONE: "green", StageMark.NOW: "bold cyan", StageMark.AHEAD: "dim"}
 LEAVE = "Ctrl-C ends this view. Nothing else ends with it."
 ONE_LOOK = "This is one look: the output is no terminal that can be redrawn."
 EACH_CHANGE = " To see each change as a line, run 'migrator status --watch'."

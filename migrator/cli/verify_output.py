@@ -44,7 +44,7 @@ def labels(sources: Sources) -> Mapping[str, str]:
 
 
 @dataclass(slots=True)
-class Output:
+class VerifyOutput:
     """Where verdicts go. ``say``: and what goes on."""
 
     page: Path | None

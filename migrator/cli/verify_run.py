@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from migrator.cli import terminal
 from migrator.cli.interrupted import terminated_as_interrupted
-from migrator.cli.progress import Progress
+from migrator.cli.progress import VerifyProgress
 from migrator.cli.terminal import console
-from migrator.cli.verify_output import Output
+from migrator.cli.verify_output import VerifyOutput
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
@@ -23,7 +23,7 @@ from migrator.observe.metrics_access import OPEN, AccessFiles, access_files
 from migrator.parts.java import find_java
 from migrator.verify.history import History
 from migrator.verify.inspection import inspect
-from migrator.verify.job import Job
+from migrator.verify.job import VerifyJob
 from migrator.verify.repair import OpenActive, repair
 from migrator.verify.spark.session import spark_session
 from migrator.verify.spark.work import WorkMeter
@@ -40,10 +40,10 @@ def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]
     """
     find_java()
     history = None if given["history"] is None else History(given["history"])
-    with terminated_as_interrupted(), Progress(console(stderr=True)) as progress:
-        output = Output(given["page"], history, request.sources, progress.say, as_json=given["as_json"])
+    with terminated_as_interrupted(), VerifyProgress(console(stderr=True)) as progress:
+        output = VerifyOutput(given["page"], history, request.sources, progress.say, as_json=given["as_json"])
         mend = partial(_mend, controller, output, progress, ask=not given["yes"]) if given["mend"] else None
-        job = Job(request, report_to=controller if given["tell_controller"] else None, repair=mend)
+        job = VerifyJob(request, report_to=controller if given["tell_controller"] else None, repair=mend)
         if given["watch"] is None:
             _once(job, output, progress)
         try:
@@ -54,7 +54,7 @@ def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]
         _again_and_again(job, output, progress, given)
 
 
-def _once(job: Job, output: Output, progress: Progress) -> NoReturn:
+def _once(job: VerifyJob, output: VerifyOutput, progress: VerifyProgress) -> NoReturn:
     inspect(job.request.sources, progress.begin)
     progress.begin("starting Spark")
     with spark_session(job.request.master, job.request.conf) as spark:
@@ -74,7 +74,9 @@ def _how_far(meter: WorkMeter) -> str:
     return f"{work.rows:,} rows read, {work.done} of {work.parts} parts done" if work.parts else ""
 
 
-def _again_and_again(job: Job, output: Output, progress: Progress, given: Mapping[str, Any]) -> NoReturn:
+def _again_and_again(
+    job: VerifyJob, output: VerifyOutput, progress: VerifyProgress, given: Mapping[str, Any]
+) -> NoReturn:
     with ExitStack() as stack:
         metrics = None
         if given["metrics_port"] is not None:
@@ -99,7 +101,9 @@ def _access(config: str | None) -> AccessFiles:
     return OPEN if config is None else access_files(load_settings(Path(config))[0])
 
 
-def _mend(controller: OpenActive, output: Output, progress: Progress, verdict: Verdict, *, ask: bool) -> bool:
+def _mend(
+    controller: OpenActive, output: VerifyOutput, progress: VerifyProgress, verdict: Verdict, *, ask: bool
+) -> bool:
     """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
     with progress.silent():
         output.before_repair(verdict)

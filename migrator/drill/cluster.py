@@ -24,7 +24,7 @@ from migrator.drill.security.protection import IN_CLEAR, LIFE, InClear, Secured
 from migrator.drill.security.shaped import Shaped
 from migrator.drill.shape import Shape
 from migrator.drill.workload.workload import Workload
-from migrator.drill.zookeeper_place import ZooKeeperPlace
+from migrator.drill.zookeeper_place import OutsideZooKeeper
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.model import MetadataImage
 from migrator.observe.status import JournalEvent, NodeRole, Status
@@ -65,7 +65,7 @@ class ClusterOptions:
     controllers: int = 3
     transport: str = "grpc"
     secure: bool = False
-    outside: ZooKeeperPlace | None = None
+    outside: OutsideZooKeeper | None = None
     shape: Shape | None = None
 
     @property

@@ -15,7 +15,7 @@ HEAD = ("phase, seconds", "forecast", "migration")
 
 
 @value
-class Phase:
+class PhaseTimes:
     """Seconds; ``error``: by how much the forecast may be wrong, None where it gives no bound; ``migration``: None
     where the leader's journal does not show the phase, as after a change of leaders."""
 
@@ -73,7 +73,7 @@ _ROWS = (
 
 def phases(
     rehearsal: Mapping[str, Any], journal: Sequence[JournalEvent], registered_ms: int | None
-) -> tuple[Phase, ...]:
+) -> tuple[PhaseTimes, ...]:
     """Both, side by side; nothing when the rehearsal made no forecast.
 
     :param rehearsal: what `migrator rehearse --json` printed.
@@ -95,10 +95,10 @@ def phases(
         end = (entered if row.since is None else left).get(row.until.value)
         return None if begin is None or end is None else (end - begin) / 1000
 
-    return tuple(Phase(row.name, *row.forecast(rehearsal), seconds(row)) for row in _ROWS)
+    return tuple(PhaseTimes(row.name, *row.forecast(rehearsal), seconds(row)) for row in _ROWS)
 
 
-def columns(found: Sequence[Phase]) -> list[str]:
+def columns(found: Sequence[PhaseTimes]) -> list[str]:
     """Lines of text, the head first; nothing without phases."""
     rows = [HEAD, *(phase.cells for phase in found)] if found else []
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from migrator.drill.phases import Phase, columns
+from migrator.drill.phases import PhaseTimes, columns
 from migrator.errors import OperatorError
 from migrator.observe.printable import json_text
 from migrator.values import value
@@ -30,7 +30,7 @@ PAUSES = ("produce", "consume", "commit")
 """What `DrillStep.traffic` calls the longest pauses."""
 
 
-class StepState(Enum):
+class DrillStepState(Enum):
     """Of a step, as it is shown."""
 
     RUNNING = "running"
@@ -39,7 +39,12 @@ class StepState(Enum):
     INTERRUPTED = "interrupted"
 
 
-MARKS = {StepState.HELD: "ok  ", StepState.FAILED: "FAIL", StepState.INTERRUPTED: "STOP", StepState.RUNNING: "... "}
+MARKS = {
+    DrillStepState.HELD: "ok  ",
+    DrillStepState.FAILED: "FAIL",
+    DrillStepState.INTERRUPTED: "STOP",
+    DrillStepState.RUNNING: "... ",
+}
 """In text; `INTERRUPTED` is no failure."""
 
 
@@ -119,7 +124,7 @@ class DrillReport:
         """Called after every change, for a live display."""
         self.interrupted = False
         """By Ctrl-C or SIGTERM: what was not done has not failed."""
-        self.phases: Sequence[Phase] = ()
+        self.phases: Sequence[PhaseTimes] = ()
         """The forecast and the migration; empty without a rehearsal."""
         self.steps: list[DrillStep] = []
         self.failure = ""
@@ -150,7 +155,7 @@ class DrillReport:
     def outcome(self) -> str:
         """``held``, ``did not hold``, or ``interrupted`` before anything failed."""
         if self.interrupted and not self.failed:
-            return StepState.INTERRUPTED.value
+            return DrillStepState.INTERRUPTED.value
         return "held" if self.held else "did not hold"
 
     @property
@@ -259,13 +264,13 @@ class DrillReport:
             ],
         }
 
-    def state_of(self, step: DrillStep) -> StepState:
+    def state_of(self, step: DrillStep) -> DrillStepState:
         """What is to be said of it now."""
         if step.held:
-            return StepState.HELD
+            return DrillStepState.HELD
         if self.interrupted and not step.done and all(check.held for check in step.checks):
-            return StepState.INTERRUPTED
-        return StepState.FAILED if step.ended else StepState.RUNNING
+            return DrillStepState.INTERRUPTED
+        return DrillStepState.FAILED if step.ended else DrillStepState.RUNNING
 
     def totals_text(self, before: str) -> str:
         """E.g. ``0 lost records, 0 differences``, after ``before``; nothing when nothing was counted."""

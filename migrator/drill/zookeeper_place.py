@@ -35,7 +35,7 @@ _CHROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)*")
 
 
 @value
-class ZooKeeperPlace:
+class OutsideZooKeeper:
     """``server`` is ``host:port``; ``chroot`` begins with a slash, or is "" for the root."""
 
     server: str
@@ -47,7 +47,7 @@ class ZooKeeperPlace:
         return self.server + self.chroot
 
 
-def parse_place(text: str) -> ZooKeeperPlace:
+def parse_place(text: str) -> OutsideZooKeeper:
     """``host:port[/chroot]`` -> both.
 
     :raises ValueError: for another form, with what to write instead.
@@ -66,7 +66,7 @@ def parse_place(text: str) -> ZooKeeperPlace:
         raise ValueError(f"{slash + rest!r} is no chroot for a drill: write names of letters, digits, '.', '_' and '-'")
     if names[:1] == [SERVERS_OWN]:
         raise ValueError(f"/{SERVERS_OWN} belongs to the ZooKeeper server itself: name another chroot")
-    return ZooKeeperPlace(server, chroot)
+    return OutsideZooKeeper(server, chroot)
 
 
 class ClaimedPlace:
@@ -76,7 +76,7 @@ class ClaimedPlace:
     :raises OperatorError: it is neither, nobody answers there, or we may not write; nothing has changed then.
     """
 
-    def __init__(self, place: ZooKeeperPlace) -> None:
+    def __init__(self, place: OutsideZooKeeper) -> None:
         self.place = place
         self._made: list[str] = []
         self._mark = b""

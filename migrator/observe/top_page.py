@@ -22,7 +22,7 @@ LINES_MAX = 12
 BARS = "▁▂▃▄▅▆▇█"
 
 
-class Mark(Enum):
+class StageMark(Enum):
     """Where a stage of the way lies."""
 
     DONE = "✓"
@@ -35,7 +35,7 @@ class Stage:
     """One public state on the way."""
 
     name: str
-    mark: Mark
+    mark: StageMark
 
 
 @value
@@ -65,7 +65,10 @@ def _road(state: str) -> tuple[Stage, ...]:
     if state not in ROAD:
         return ()
     now, last = ROAD.index(state), len(ROAD) - 1
-    marks = (Mark.DONE if at < now or now == last else Mark.NOW if at == now else Mark.AHEAD for at in range(len(ROAD)))
+    marks = (
+        StageMark.DONE if at < now or now == last else StageMark.NOW if at == now else StageMark.AHEAD
+        for at in range(len(ROAD))
+    )
     return tuple(Stage(name, mark) for name, mark in zip(ROAD, marks, strict=True))
 
 

@@ -33,7 +33,7 @@ class Equality(Enum):
 
 
 @value
-class Rule:
+class CanonicalRule:
     """``field`` "" stands for every field of the kind that has no rule of its own."""
 
     kind: str
@@ -42,53 +42,55 @@ class Rule:
     doc: str
 
 
-RULES: tuple[Rule, ...] = (
-    Rule("topic", "id", Equality.SAME, "Topic id. Topics with a pending deletion in ZooKeeper are left out."),
-    Rule("topic", "partitions", Equality.SAME, "Number of partitions."),
-    Rule("partition", "replicas", Equality.SAME, "Broker ids in order."),
-    Rule(
+RULES: tuple[CanonicalRule, ...] = (
+    CanonicalRule("topic", "id", Equality.SAME, "Topic id. Topics with a pending deletion in ZooKeeper are left out."),
+    CanonicalRule("topic", "partitions", Equality.SAME, "Number of partitions."),
+    CanonicalRule("partition", "replicas", Equality.SAME, "Broker ids in order."),
+    CanonicalRule(
         "partition", "adding", Equality.SAME, "Replicas that a reassignment adds, sorted; no row when there are none."
     ),
-    Rule(
+    CanonicalRule(
         "partition",
         "removing",
         Equality.SAME,
         "Replicas that a reassignment removes, sorted; no row when there are none.",
     ),
-    Rule("partition", "isr", Equality.SAME, "In-sync replicas, sorted. Without a state znode: all replicas."),
-    Rule("partition", "leader", Equality.SAME, "Broker id or -1. Without a state znode: the first replica."),
-    Rule("partition", "leader_epoch", Equality.SAME, "Without a state znode: 0."),
-    Rule("partition", "recovering", Equality.SAME, "A row only while recovering from an unclean election."),
-    Rule(
+    CanonicalRule("partition", "isr", Equality.SAME, "In-sync replicas, sorted. Without a state znode: all replicas."),
+    CanonicalRule("partition", "leader", Equality.SAME, "Broker id or -1. Without a state znode: the first replica."),
+    CanonicalRule("partition", "leader_epoch", Equality.SAME, "Without a state znode: 0."),
+    CanonicalRule("partition", "recovering", Equality.SAME, "A row only while recovering from an unclean election."),
+    CanonicalRule(
         "partition",
         "epoch",
         Equality.AT_LEAST,
         "Data version of the state znode against the partition epoch: a lower version makes brokers refuse "
         "leadership after a rollback.",
     ),
-    Rule(
+    CanonicalRule(
         "config",
         "",
         Equality.SAME,
         "Topic and broker configs by key, passwords decoded. What DescribeConfigs would hide is only hashed: "
         "passwords, and values of keys that Kafka does not have.",
     ),
-    Rule("quota", "", Equality.SAME, "Values as numbers, by entity (names decoded, defaults apart) and key."),
-    Rule("scram", "", Equality.SAME, "Credentials by user and mechanism, only hashed."),
-    Rule(
+    CanonicalRule("quota", "", Equality.SAME, "Values as numbers, by entity (names decoded, defaults apart) and key."),
+    CanonicalRule("scram", "", Equality.SAME, "Credentials by user and mechanism, only hashed."),
+    CanonicalRule(
         "acl",
         "",
         Equality.SAME,
         "One row an entry: principal, permission, operation, host; KRaft's random ids ignored.",
     ),
-    Rule(
+    CanonicalRule(
         "producer ids",
         "next",
         Equality.ONE_OF,
         "The next producer id that KRaft hands out: ZooKeeper's block ends before it, or starts with it when a KRaft "
         "controller wrote the block.",
     ),
-    Rule("token", "", Equality.SAME, "Delegation tokens: owner, requester, renewers (sorted) and the three times."),
+    CanonicalRule(
+        "token", "", Equality.SAME, "Delegation tokens: owner, requester, renewers (sorted) and the three times."
+    ),
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(rule.kind for rule in RULES))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from migrator.observe.printable import utc
 from migrator.values import value
 from migrator.verify.comparison import KindCounts
-from migrator.verify.history import Entry
+from migrator.verify.history import HistoryEntry
 
 POINTS_MAX = 240
 """Points of the line; a longer history shows the worst comparison of each stretch."""
@@ -59,7 +59,7 @@ class LineChart:
     most: int
     compared: int
     verdicts: tuple[str, ...]
-    not_equal: tuple[Entry, ...]
+    not_equal: tuple[HistoryEntry, ...]
 
 
 def row_bars(kinds: Mapping[str, KindCounts]) -> tuple[BarGroup, ...]:
@@ -87,7 +87,7 @@ def _groups(
     return tuple(group for group in found if group.bars)
 
 
-def line(history: Sequence[Entry]) -> LineChart | None:
+def line(history: Sequence[HistoryEntry]) -> LineChart | None:
     """How many records ZooKeeper was behind at each comparison; None without two known numbers."""
     known = [entry.lag for entry in history if entry.lag is not None]
     if len(known) < 2:
@@ -95,7 +95,7 @@ def line(history: Sequence[Entry]) -> LineChart | None:
     first, last = history[0].time_ms, history[-1].time_ms
     most = max(*known, 1)
 
-    def point(entry: Entry) -> Point:
+    def point(entry: HistoryEntry) -> Point:
         across = (entry.time_ms - first) / max(last - first, 1)
         height = (entry.lag or 0) / most
         return Point(round(100 * across, 2), round(100 * (1 - height), 2), utc(entry.time_ms), entry.verdict, entry.lag)
@@ -107,11 +107,11 @@ def line(history: Sequence[Entry]) -> LineChart | None:
     return LineChart(points, lines, most, len(history), verdicts, tuple(not_equal[:NOT_EQUAL_MAX]))
 
 
-def thinned(history: Sequence[Entry], points_max: int = POINTS_MAX) -> list[Entry]:
+def thinned(history: Sequence[HistoryEntry], points_max: int = POINTS_MAX) -> list[HistoryEntry]:
     """At most so many, in order: of each stretch the worst verdict, and of these the largest lag."""
     stretch = -(-len(history) // points_max)
     return [max(history[start : start + stretch], key=_badness) for start in range(0, len(history), stretch)]
 
 
-def _badness(entry: Entry) -> tuple[int, int]:
+def _badness(entry: HistoryEntry) -> tuple[int, int]:
     return _SEVERITY.index(entry.verdict), -1 if entry.lag is None else entry.lag

@@ -19,7 +19,7 @@ from migrator.values import value
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Recheck
 from migrator.verify.zookeeper.files import data_files
-from migrator.verify.zookeeper.side import Mark, ZooKeeperSide
+from migrator.verify.zookeeper.side import MigrationMark, ZooKeeperSide
 from migrator.verify.zookeeper.transactions import CutTransactionError, Transaction, read_transactions
 from migrator.zookeeper.ops import Stat
 from migrator.zookeeper.znodes import paths
@@ -47,7 +47,7 @@ class ForeignWrite:
 
 @value
 class _Reading:
-    mark: Mark
+    mark: MigrationMark
     zxid: int
     znodes: Mapping[str, Stat]
     claim: tuple[int, ...]

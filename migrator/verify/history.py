@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
 
 
 @value
-class Entry:
+class HistoryEntry:
     """One comparison. ``verdict``: as `Verdict.word` says; ``lag`` in records, None when it is unknown."""
 
     time_ms: int
@@ -54,7 +54,7 @@ class History:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: HistoryEntry) -> None:
         """Add the newest; the file is replaced as a whole, so that a reader sees the old one or the new one."""
         day = dt.datetime.fromtimestamp(entry.time_ms / 1000, dt.UTC).strftime("%Y-%m-%d")
         path = self._directory / f"verify-{day}.parquet"
@@ -72,14 +72,14 @@ class History:
                 remedy="Name a directory with --history that you may write to, on a disk with free space",
             ) from error
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[HistoryEntry]:
         """All of them, oldest first."""
         return [entry for path in sorted(self._directory.glob("verify-*.parquet")) for entry in _read(path)]
 
 
-def _read(path: Path) -> list[Entry]:
+def _read(path: Path) -> list[HistoryEntry]:
     try:
-        return [Entry(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
+        return [HistoryEntry(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
     except (OSError, pa.ArrowException) as error:
         raise OperatorError(
             f"this file is not a history of verify: {error}",

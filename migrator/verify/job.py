@@ -16,7 +16,7 @@ from migrator.verify.verify import Begin, unheard, verify_in
 
 
 @value
-class Job:
+class VerifyJob:
     """``report_to``: finds the active controller, which hears of each verdict. ``repair``: may mend what differs; when
     it says that it did, everything is compared again."""
 

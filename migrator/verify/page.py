@@ -16,7 +16,7 @@ from migrator.observe.printable import printable, utc
 from migrator.values import value
 from migrator.verify.canonical import RULES
 from migrator.verify.charts import difference_bars, line, row_bars
-from migrator.verify.history import Entry
+from migrator.verify.history import HistoryEntry
 from migrator.verify.next_step import NextStep
 from migrator.verify.verdict import Verdict
 
@@ -36,7 +36,7 @@ class About:
     next_step: NextStep
 
 
-def render(verdict: Verdict, about: About, history: Sequence[Entry], now_ms: int) -> str:
+def render(verdict: Verdict, about: About, history: Sequence[HistoryEntry], now_ms: int) -> str:
     """The whole page.
 
     :param history: earlier comparisons, oldest first; a chart from two on.

@@ -26,7 +26,7 @@ from migrator.verify.canonical import RULES, Equality
 from migrator.verify.comparison import Difference
 from migrator.verify.kraft import image_rows
 from migrator.verify.kraft.log_tail import LogTail
-from migrator.verify.zookeeper.side import Key, Mark, ZooKeeperSide, topic_of
+from migrator.verify.zookeeper.side import Key, MigrationMark, ZooKeeperSide, topic_of
 
 POLL_SECONDS = 0.1
 
@@ -219,14 +219,14 @@ class Recheck:
             lambda mark: f"ZooKeeper holds the log only up to offset {mark.offset}; verify needs offset {offset}",
         )
 
-    def _until_complete(self, after: Mark) -> bool:
+    def _until_complete(self, after: MigrationMark) -> bool:
         """Wait until the log holds all that ZooKeeper had when ``after`` was read."""
 
-        def complete(mark: Mark) -> bool:
+        def complete(mark: MigrationMark) -> bool:
             end = self.log.end_offset
             return end > mark.offset and (mark.offset > after.offset or mark.offset >= end - 1)
 
-        def why(mark: Mark) -> str:
+        def why(mark: MigrationMark) -> str:
             if self.log.end_offset <= mark.offset:
                 return f"the log that verify read ends before offset {mark.offset}, which ZooKeeper already holds"
             end = self.log.end_offset - 1
@@ -234,7 +234,7 @@ class Recheck:
 
         return self._wait(complete, why)
 
-    def _wait(self, condition: Callable[[Mark], bool], why: Callable[[Mark], str]) -> bool:
+    def _wait(self, condition: Callable[[MigrationMark], bool], why: Callable[[MigrationMark], str]) -> bool:
         seen: object = None
         rest_at = 0.0
         while True:

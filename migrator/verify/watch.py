@@ -19,7 +19,7 @@ from migrator.errors import OperatorError
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.verify.foreign import ForeignWrite, ForeignWriteSearch
-from migrator.verify.history import Entry, History
+from migrator.verify.history import History, HistoryEntry
 from migrator.verify.kraft.observed_tail import metadata_tail
 from migrator.verify.recheck import Recheck
 from migrator.verify.verdict import Verdict, VerifyRequest
@@ -55,7 +55,7 @@ class WatchMetrics:
         self._endpoint = MetricsEndpoint(host, port, collectors, access=access, where="--metrics-port")
         self.port: int = self._endpoint.port
 
-    def show(self, entry: Entry) -> None:
+    def show(self, entry: HistoryEntry) -> None:
         """Make an entry the last one."""
         self._verdict.set(_LAST.get(entry.verdict, -1))
         self._time.set(entry.time_ms / 1000)
@@ -71,11 +71,11 @@ class WatchMetrics:
         self._endpoint.close()
 
 
-def entry_of(found: Verdict | OperatorError, foreign: int, now_ms: int) -> Entry:
+def entry_of(found: Verdict | OperatorError, foreign: int, now_ms: int) -> HistoryEntry:
     """What is kept of a comparison, or of one that failed."""
     if isinstance(found, OperatorError):
-        return Entry(now_ms, "could not tell", -1, -1, None, 0, 0, 0, foreign, 0.0, str(found))
-    return Entry(
+        return HistoryEntry(now_ms, "could not tell", -1, -1, None, 0, 0, 0, foreign, 0.0, str(found))
+    return HistoryEntry(
         now_ms,
         found.word,
         found.at.zxid,

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from migrator.cli import progress
-from migrator.cli.progress import Progress
+from migrator.cli.progress import VerifyProgress
 from migrator.cli.terminal import console
 from tests.patience import PATIENCE_SECONDS
 
@@ -45,7 +45,7 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_line_for_each_phase_and_for_each_change() -> None:
     lines, looks = Lines(), iter(["", "1 row", "1 row", "2 rows"])
-    with Progress(console(file=lines)) as shown:
+    with VerifyProgress(console(file=lines)) as shown:
         shown.begin("comparing")
         assert lines.following() == "comparing"
         shown.follow(lambda: next(looks, "2 rows"))
@@ -63,7 +63,7 @@ def test_while_it_rests_nothing_is_printed() -> None:
         looked.release()
         return f"{next(looks)} rows"
 
-    with Progress(console(file=lines)) as shown:
+    with VerifyProgress(console(file=lines)) as shown:
         shown.begin("comparing")
         lines.following()
         shown.rest()
@@ -78,7 +78,7 @@ def test_what_is_asked_may_be_explained() -> None:
     lines, asked = Lines(), threading.Event()
 
     def ask() -> None:
-        with Progress(console(file=lines)) as shown, shown.silent():
+        with VerifyProgress(console(file=lines)) as shown, shown.silent():
             shown.say("3 differences")
         asked.set()
 

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from migrator.cli.drill import command
 from migrator.drill.cluster import MIGRATOR
-from migrator.drill.zookeeper_place import ClaimedPlace, ZooKeeperPlace, parse_place
+from migrator.drill.zookeeper_place import ClaimedPlace, OutsideZooKeeper, parse_place
 from migrator.errors import OperatorError
 from migrator.parts.processes import ChildProcess
 from migrator.parts.zookeeper import EmbeddedZooKeeper
@@ -44,7 +44,7 @@ def client(own_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
     ],
 )
 def test_a_place_is_a_server_and_a_chroot(text: str, server: str, chroot: str) -> None:
-    assert parse_place(text) == ZooKeeperPlace(server, chroot)
+    assert parse_place(text) == OutsideZooKeeper(server, chroot)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_used_place_is_refused_and_stays_as_it_is(
 def test_the_holder_of_a_place_is_named_and_nobody_is_told_to_delete_a_cluster(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
 ) -> None:
-    place = ZooKeeperPlace(zookeeper.server, f"{zookeeper.chroot}/dr")
+    place = OutsideZooKeeper(zookeeper.server, f"{zookeeper.chroot}/dr")
     claimed = ClaimedPlace(place)
     for number in range(30):
         zookeeper_client.create(f"/dr/a-{number:02}")
@@ -117,17 +117,17 @@ def test_the_holder_of_a_place_is_named_and_nobody_is_told_to_delete_a_cluster(
     holder = rf"a drill on {host}, since \d{{4}}-.* UTC, has this place, says .*/migrator_drill"
     for chroot in (place.chroot, f"{place.chroot}/sub"):
         with pytest.raises(OperatorError, match=holder) as caught:
-            ClaimedPlace(ZooKeeperPlace(zookeeper.server, chroot))
+            ClaimedPlace(OutsideZooKeeper(zookeeper.server, chroot))
         assert f"deleteall {place.chroot})" in caught.value.remedy
     zookeeper_client.create("/dr/brokers/ids/1", makepath=True)
     for chroot in (place.chroot, f"{place.chroot}/sub/deep"):
         with pytest.raises(OperatorError, match=f"{holder}; 1 brokers are registered there") as caught:
-            ClaimedPlace(ZooKeeperPlace(zookeeper.server, chroot))
+            ClaimedPlace(OutsideZooKeeper(zookeeper.server, chroot))
         assert "delete" not in caught.value.remedy
     assert zookeeper_client.exists("/dr/sub") is None
     zookeeper_client.create("/kafka/brokers/ids/1", makepath=True)
     with pytest.raises(OperatorError, match="found /brokers, with 1 registered brokers") as caught:
-        ClaimedPlace(ZooKeeperPlace(zookeeper.server, f"{zookeeper.chroot}/kafka"))
+        ClaimedPlace(OutsideZooKeeper(zookeeper.server, f"{zookeeper.chroot}/kafka"))
     assert "delete" not in caught.value.remedy
     zookeeper_client.set("/dr/migrator_drill", b"\x1b[2J\xff")
     with pytest.raises(OperatorError, match="does not say where it runs"):
@@ -141,7 +141,7 @@ def test_many_znodes_in_the_way_are_counted(zookeeper: ZooKeeperSpace, zookeeper
     for number in range(30):
         zookeeper_client.create(f"/other-{number:02}")
     with pytest.raises(OperatorError, match=r"/other-00, .*/other-09 and 20 more"):
-        ClaimedPlace(ZooKeeperPlace(zookeeper.server, zookeeper.chroot))
+        ClaimedPlace(OutsideZooKeeper(zookeeper.server, zookeeper.chroot))
 
 
 @pytest.mark.parametrize("chroot", ["", "/there", "/there/not", "/not/there"])
@@ -151,7 +151,7 @@ def test_a_place_is_as_before_when_it_is_given_back(
     if chroot:
         client.create("/there", b"somebody's")
     before = everything(client)
-    claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
+    claimed = ClaimedPlace(OutsideZooKeeper(own_zookeeper.hosts, chroot))
     client.create(f"{chroot}/brokers/topics/orders/partitions/0/state", makepath=True)
     client.create(f"{chroot}{paths.CONTROLLER}", ephemeral=True)
     claimed.give_back()
@@ -162,7 +162,7 @@ def test_a_place_is_as_before_when_it_is_given_back(
 def test_what_others_put_there_meanwhile_stays_and_is_named(
     own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
 ) -> None:
-    claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
+    claimed = ClaimedPlace(OutsideZooKeeper(own_zookeeper.hosts, chroot))
     client.create(f"{chroot}/brokers/ids", makepath=True)
     client.create(f"{chroot}/others/work", b"for years", makepath=True)
     with pytest.raises(OperatorError, match="stay there: /others"):
@@ -174,7 +174,7 @@ def test_what_others_put_there_meanwhile_stays_and_is_named(
 def test_a_cluster_that_somebody_began_there_stays_whole(
     own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
 ) -> None:
-    claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
+    claimed = ClaimedPlace(OutsideZooKeeper(own_zookeeper.hosts, chroot))
     client.delete(f"{chroot}{paths.DRILL}")
     client.create(f"{chroot}/brokers/topics/orders", makepath=True)
     before = everything(client, chroot)
@@ -188,7 +188,7 @@ def test_a_cluster_that_somebody_began_there_stays_whole(
 
 
 def test_of_two_drills_at_once_one_gets_the_place(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> None:
-    place = ZooKeeperPlace(zookeeper.server, f"{zookeeper.chroot}/drill")
+    place = OutsideZooKeeper(zookeeper.server, f"{zookeeper.chroot}/drill")
     outcomes: list[ClaimedPlace | OperatorError] = []
 
     def claim() -> None:
@@ -214,7 +214,7 @@ def test_of_two_drills_at_once_one_gets_the_place(zookeeper: ZooKeeperSpace, zoo
 
 @pytest.mark.lane("test-all")  # waits in vain for a server
 def test_a_server_that_is_gone_in_the_end_is_told(own_zookeeper: EmbeddedZooKeeper) -> None:
-    claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, "/drill"))
+    claimed = ClaimedPlace(OutsideZooKeeper(own_zookeeper.hosts, "/drill"))
     own_zookeeper.stop()
     with pytest.raises(OperatorError, match="no ZooKeeper server answered"):
         claimed.give_back()

@@ -10,7 +10,7 @@ from migrator.migration.machine.states import PublicState, State
 from migrator.observe.rates import Rates
 from migrator.observe.status import BrokerState, BrokerStatus, Problem
 from migrator.observe.status_page import Answers
-from migrator.observe.top_page import LINES_MAX, ROAD, Mark, TopPage, sparkline, top_page_of
+from migrator.observe.top_page import LINES_MAX, ROAD, StageMark, TopPage, sparkline, top_page_of
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
 
@@ -27,10 +27,10 @@ def test_the_road_has_every_public_state_and_no_other() -> None:
 def test_the_road_shows_where_the_migration_is(public: PublicState) -> None:
     road = screen(public=public).road
     if public is PublicState.FINISHED:
-        assert {stage.mark for stage in road} == {Mark.DONE}
+        assert {stage.mark for stage in road} == {StageMark.DONE}
         return
-    assert [stage.name for stage in road if stage.mark is Mark.NOW] == [public.label]
-    assert [stage.mark for stage in road] == sorted((stage.mark for stage in road), key=list(Mark).index)
+    assert [stage.name for stage in road if stage.mark is StageMark.NOW] == [public.label]
+    assert [stage.mark for stage in road] == sorted((stage.mark for stage in road), key=list(StageMark).index)
 
 
 def test_a_cluster_of_kraft_has_no_road() -> None:

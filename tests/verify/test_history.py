@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.verify.history import Entry, History
+from migrator.verify.history import History, HistoryEntry
 
 DAY_MS = 86_400_000
-ENTRY = Entry(20_000 * DAY_MS + 5, "equal", 0x17, 900, 3, 1000, 0, 0, 0, 1.5)
+ENTRY = HistoryEntry(20_000 * DAY_MS + 5, "equal", 0x17, 900, 3, 1000, 0, 0, 0, 1.5)
 
 
 def test_entries_come_back_in_order_over_days(tmp_path: Path) -> None:

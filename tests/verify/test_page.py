@@ -12,7 +12,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.verify.comparison import Comparison
-from migrator.verify.history import Entry
+from migrator.verify.history import HistoryEntry
 from migrator.verify.page import render, write
 from tests.verify.support.chromium import VIEWS, Browser, View, browser
 from tests.verify.support.page_checks import faults
@@ -192,4 +192,4 @@ def test_the_picture_in_the_docs_is_of_this_page() -> None:
 
 def test_a_name_of_a_label_is_text() -> None:
     hostile = replace(about(EQUAL), sources={EVIL: EVIL}, host=EVIL, version=EVIL)
-    assert EVIL not in render(EQUAL, hostile, [Entry(0, "equal", 1, 1, 1, 1, 0, 0, 0, 1.0, EVIL)] * 2, NOW_MS)
+    assert EVIL not in render(EQUAL, hostile, [HistoryEntry(0, "equal", 1, 1, 1, 1, 0, 0, 0, 1.0, EVIL)] * 2, NOW_MS)

@@ -110,5 +110,5 @@ def test_the_last_comparison_is_the_verdict(
         seen.append(verdict)
         return mends
 
-    assert job.Job(VerifyRequest("zk", "dir"), repair=mend).run(SPARK, print).exit_code is code
+    assert job.VerifyJob(VerifyRequest("zk", "dir"), repair=mend).run(SPARK, print).exit_code is code
     assert (len(seen), left) == (asked, [])

@@ -36,7 +36,7 @@ def topic_of(kind: str, entity: str) -> str | None:
 
 
 @value
-class Mark:
+class MigrationMark:
     """``/migration``: ZooKeeper holds everything up to ``state``'s offset, when ``copied``. ``zxid``: of the
     server when it was read."""
 
@@ -90,14 +90,14 @@ class ZooKeeperSide:
         (znode,) = self._reader.read([paths.CLUSTER_ID])
         return None if znode is None else decode_cluster_id(paths.CLUSTER_ID, znode.data)
 
-    def mark(self) -> Mark:
+    def mark(self) -> MigrationMark:
         """How far ZooKeeper follows the log.
 
         :raises OperatorError: ZooKeeper is away, or the znode does not decode.
         """
         (znode,) = self._reader.read([paths.MIGRATION])
         state = None if znode is None else decode_migration(paths.MIGRATION, znode.data)
-        return Mark(state or INITIAL_STATE, self.zxid)
+        return MigrationMark(state or INITIAL_STATE, self.zxid)
 
     def stats(self, roots: Iterable[str]) -> Mapping[str, Stat]:
         """Stat of every znode at and below some paths. Errors as `mark`."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from migrator.verify.comparison import Comparison, Difference, KindCounts
-from migrator.verify.history import Entry
+from migrator.verify.history import HistoryEntry
 from migrator.verify.named import Sources
 from migrator.verify.next_step import next_step
 from migrator.verify.page import About, render, write
@@ -67,7 +67,7 @@ SOURCES = Sources(
     zookeeper="zk1:2181,zk2:2181,zk3:2181/kafka", metadata="/var/lib/kafka/metadata", config="c.properties"
 )
 HISTORY = [
-    Entry(
+    HistoryEntry(
         NOW_MS - (40 - step) * 60_000, "different" if 18 < step < 24 else "could not tell" if step == 9 else "equal",
         step, step, None if step == 9 else (step * 7919) % 40 + (400 if 8 < step < 12 else 0), 100,
         5 if 18 < step < 24 else 0, 0, 0, 20.0, "no controller answers" if step == 9 else "",
@@ -81,7 +81,7 @@ def about(verdict: Verdict, sources: Sources = SOURCES) -> About:
     return About(labels, "controller-1.example.com", "1.0.0", next_step(verdict, sources))
 
 
-def page(verdict: Verdict, history: Sequence[Entry] = ()) -> str:
+def page(verdict: Verdict, history: Sequence[HistoryEntry] = ()) -> str:
     return render(verdict, about(verdict), history, NOW_MS)
 
 
