@@ -20,8 +20,25 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 TEST, TEST_ALL, TEST_LONG = LANES = ("test", "test-all", "test-long")
-LIMITS = {TEST: 8 * 60, TEST_ALL: 42 * 60}
-"""Seconds that a lane may take on two cores. `make test-all` is both: 50 minutes."""
+CI = ".ci/run"
+MINUTES = {TEST: 6, TEST_ALL: 46, CI: 58}
+"""That a run may take on two cores that nobody else uses; `make test-all` runs `TEST`, too. Pages and help quote it:
+``python -m tests.quotes`` writes the numbers there."""
+LIMITS = {TEST: 60 * MINUTES[TEST], TEST_ALL: 60 * (MINUTES[TEST_ALL] - MINUTES[TEST]), CI: 60 * MINUTES[CI]}
+"""Seconds, of a lane by itself."""
+TEST_SECONDS = 5.0
+"""Of processors, that a test of `TEST` may take without a line in `HEAVY`; a run names those that take more."""
+HEAVY = {
+    "tests/deploy/test_alert_series.py": "Prometheus itself judges the alerts on hours of series",
+    "tests/interop/test_log_handover.py": "the one stock controller that goes on with our log",
+    "tests/interop/test_real_brokers_migration.py": "the one migration of real brokers",
+    "tests/node/test_turns.py": "lines of every request of a large cluster are counted",
+    "tests/parts/test_kafka.py": "the one stock controller that is formatted by Kafka's own tool",
+    "tests/rehearse/test_command.py": "each command reads a whole cluster in a process of its own",
+    "tests/simulation/": "seeds of whole controllers, in processes of their own",
+    "tests/verify/": "the tests of one Spark",
+}
+"""Why tests at a place take more."""
 CLUSTERS, SPARK, BESIDE = UNITS = ("clusters", "spark", "beside")
 """What one worker runs without a break, the longest first; ``BESIDE``: each file is a unit of its own."""
 

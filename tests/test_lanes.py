@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import lanes, results
+from tests import lanes, quotes, results
 from tests.lanes import (
     BESIDE,
     CLUSTERS,
@@ -124,6 +124,28 @@ def test_what_a_change_adds_is_seen_in_the_last_two_commits() -> None:
     runs = [("a", "passed", "60"), ("b", "passed", "240"), ("b", "failed", "6"), ("b", "passed", "120")]
     rows = [[commit, "day", TEST, result, "9", seconds, "", ""] for commit, result, seconds in runs]
     assert [line.split()[1:3] for line in results.minutes(rows)] == [["a", "1.0"], ["b", "2.0"]]
+
+
+@pytest.mark.lane("test")
+@pytest.mark.parametrize("file", quotes.QUOTES)
+def test_the_time_of_a_lane_is_quoted_as_it_is(file: str) -> None:
+    """Else run ``python -m tests.quotes``."""
+    assert (results.ROOT / file).read_text(encoding="utf-8") == quotes.quoted(file)
+
+
+@pytest.mark.lane("test")
+def test_a_run_names_what_is_too_heavy_and_who_is_idle() -> None:
+    heavy = [(5.1, "tests/a/test_x.py::test_x"), (9.0, f"{next(iter(lanes.HEAVY))}::test_x"), (6.0, "tests/b.py::y")]
+    assert [line.split()[:3] for line in results.unexplained(heavy)] == [
+        ["tests/b.py::y", "took", "6.0"],
+        ["tests/a/test_x.py::test_x", "took", "5.1"],
+    ]
+    assert results.idle({"gw0": 100.0, "gw1": 70.0}) == ["gw1 had no tests left for the last 30 s"]
+
+
+@pytest.mark.lane("test")
+def test_every_place_of_heavy_tests_exists() -> None:
+    assert [path for path in lanes.HEAVY if not (results.ROOT / path).exists()] == []
 
 
 @pytest.mark.lane("test")
