@@ -125,6 +125,14 @@ class MetadataLog:
         inside = self._start_offset <= offset < self.end_offset()
         return self._epochs.epoch_at(offset) if inside else None
 
+    def batch_start(self, offset: int) -> int:
+        """See `LogView`.
+
+        :raises StorageError: when the disk refuses.
+        """
+        header = self.header_at(offset)
+        return offset if header is None else header.base_offset
+
     def snapshots(self) -> list[EpochOffset]:
         return self.store.ids()
 

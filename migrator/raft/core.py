@@ -107,8 +107,7 @@ def _on_synced(quorum: Quorum, event: ev.LogSynced) -> None:
     if event.generation != quorum.generation:
         return  # of a log that has been cut since
     require(event.end_offset <= quorum.log.end_offset(), f"synced up to {event.end_offset}, beyond the log's end")
-    # A truncation into a batch removes it whole, so that the log may end before the offset that was asked for.
-    quorum.synced_end = min(max(quorum.synced_end, event.end_offset), quorum.log.end_offset())
+    quorum.synced_end = max(quorum.synced_end, event.end_offset)
     state = quorum.state
     if isinstance(state, Leader):
         replication.update_high_watermark(quorum, state)

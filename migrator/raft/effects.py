@@ -93,7 +93,7 @@ class Append:
 
 @value
 class TruncateTo:
-    """Remove every record at ``offset`` and above. Durable before the next effect."""
+    """Remove every record at ``offset``, where a batch begins, and above. Durable before the next effect."""
 
     offset: int
 

@@ -76,9 +76,10 @@ def append_failed(quorum: Quorum, follower: Follower) -> None:
 
 
 def truncation_offset(log: LogView, diverging: EpochOffset) -> int:
-    """Where our log leaves the leader's, from the end of an epoch in it (ReplicatedLog.truncateToEndOffset)."""
+    """Where our log ends once it has left what is not in the leader's, from the end of an epoch in that one
+    (ReplicatedLog.truncateToEndOffset). In the logs of honest nodes an epoch ends where a batch ends."""
     ours = log.end_of_epoch(diverging.epoch)
-    return min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset
+    return log.batch_start(min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset)
 
 
 def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:

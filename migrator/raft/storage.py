@@ -33,6 +33,10 @@ class LogView(Protocol):
     def epoch_at(self, offset: int) -> int | None:
         """The leader epoch of the record at ``offset``, None outside the log."""
 
+    def batch_start(self, offset: int) -> int:
+        """The first offset of the batch that holds ``offset``: a truncation to ``offset`` removes the whole batch, and
+        the log ends there. Outside the log ``offset`` itself. May read from the disk, unlike the others."""
+
     def snapshots(self) -> Sequence[EpochOffset]:
         """Ids of the complete snapshots on disk, oldest first; (0, 0) is not among them."""
 

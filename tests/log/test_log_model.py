@@ -93,7 +93,9 @@ class Harness:
         offset = self.random.randint(floor, self.end)
         self.batches = [entry for entry in self.batches if entry[0] + entry[2] <= offset]
         self._cut_records()
+        told = self.log.batch_start(offset)
         self.log.truncate_to(offset)
+        assert self.end == self.log.end_offset() == told
         self.durable = min(self.durable, self.end)
 
     def snapshot(self) -> None:

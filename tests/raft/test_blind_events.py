@@ -67,6 +67,23 @@ def test_who_learns_of_its_removal_during_an_election_stands_no_more(pre_votes: 
     assert member.raft.high_watermark == end.offset
 
 
+@pytest.mark.parametrize("told", [1, 2])
+def test_a_cut_into_a_batch_keeps_the_committed_part_of_the_batch(told: int) -> None:
+    """The leader said before that ``told`` of the three records of the batch are committed."""
+    cluster = Cluster(3)
+    cluster.elect(1)
+    member = cluster[2]
+    start, answer = member.log.end_offset(), (NONE, NONE, 1, member.raft.epoch)
+    batch = cluster.batches.make(start, member.raft.epoch, (1, 2, 3))
+    for found in (
+        m.FetchResponse(*answer, start + told, 0, records=cluster.batches.encode([batch])),
+        m.FetchResponse(*answer, start + told, 0),
+        m.FetchResponse(*answer, start + told, 0, EpochOffset(member.raft.epoch, start + 2)),
+    ):
+        member.step(ev.ResponseReceived(1, member.asked[1], found))
+    assert (member.raft.high_watermark, member.log.end_offset()) == (start + told, start + 3)
+
+
 def test_a_snapshot_that_a_leader_lacks_is_not_installed_and_stops_nobody() -> None:
     """A leader before this one had told of it, wrongly."""
     cluster = Cluster(3)

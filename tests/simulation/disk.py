@@ -51,6 +51,10 @@ class SimulatedLog:
         batch = self.batch_at(offset)
         return None if batch is None else batch.epoch
 
+    def batch_start(self, offset: int) -> int:
+        batch = self.batch_at(offset)
+        return offset if batch is None else batch.base_offset
+
     def epoch_before(self, offset: int) -> int | None:
         """Of the record that a log of ``offset`` records ends with, None if that is not here."""
         return self._start.epoch if offset == self._start.offset else self.epoch_at(offset - 1)

@@ -171,6 +171,7 @@ class Member:
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self.log.truncate_to(effect.offset)
+        assert self.log.end_offset() == effect.offset >= self.raft.high_watermark, "a cut keeps what is committed"
 
     def _request_sync(self, effect: fx.RequestSync) -> None:
         event = ev.LogSynced(self.log.end_offset(), effect.generation)
