@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -32,6 +33,8 @@ COMMAND_FILE = "journal.jsonl"
 OLD_SUFFIX = ".1"
 RECENT_MAX = 1_000
 """How many events are held in memory for those who ask."""
+OVERFULL = 2
+"""So many times its size a full file may have, where no new one can be made."""
 PRIVATE_FILE = 0o600
 
 
@@ -48,8 +51,10 @@ class Journal:
         self._path = directory / file_name
         self._max_bytes = max_bytes
         self._recent: deque[JournalEvent] = deque(maxlen=RECENT_MAX)
-        self._unwritten: deque[bytes] = deque(maxlen=RECENT_MAX)
-        """Lines that the disk has not taken yet, oldest first."""
+        self._waiting: deque[JournalEvent] = deque(maxlen=RECENT_MAX)
+        """What the disk has not taken yet, oldest first."""
+        self._is_renamed = False
+        """Whether the file that is written has the name of the older one, because no new one could be made."""
         content = b""
         try:
             for path in (self._path.with_name(file_name + OLD_SUFFIX), self._path):
@@ -62,6 +67,8 @@ class Journal:
             self._end_last_line(content)
             write_again(self._descriptor)
             machine().sync(self._descriptor)
+            self._end = machine().size(self._descriptor)
+            """Behind the last entry that counts."""
         except OSError as error:
             machine().close(self._descriptor)
             raise self._trouble(error) from error
@@ -70,57 +77,45 @@ class Journal:
     def append(self, time_ms: int, kind: str, text: str, **details: str) -> JournalEvent:
         """An event that must not happen without its entry, such as an order; it is durable when this returns.
 
-        :raises OperatorError: the disk refuses; there is no entry.
+        :raises OperatorError: the disk refuses. There is no entry, or it is taken back before the next one is written.
         """
-        event, line = self._next(time_ms, kind, text, details)
         try:
-            self._put(line)
+            return self._put(JournalEvent(0, time_ms, kind, text, tuple(details.items())))[-1]
         except OSError as error:
             raise self._trouble(error) from error
-        self._take(event)
-        return event
 
     def note(self, time_ms: int, kind: str, text: str, **details: str) -> None:
-        """An event that happens in any case. If the disk refuses the entry, it waits in memory for the next one."""
-        event, line = self._next(time_ms, kind, text, details)
-        self._take(event)
+        """An event that happens in any case. If the disk refuses the entry, it waits in memory for the next one. Only
+        then it gets its number: one that a reader has seen must not be another event's after a kill."""
+        event = JournalEvent(0, time_ms, kind, text, tuple(details.items()))
         try:
-            self._put(line)
+            self._put(event)
         except OSError as error:
-            self._unwritten.append(line)
+            self._waiting.append(event)
             log.error("%s. This entry is in memory only: %s: %s", self._trouble(error), kind, text)  # noqa: TRY400 - no defect
 
-    def _next(self, time_ms: int, kind: str, text: str, details: Mapping[str, str]) -> tuple[JournalEvent, bytes]:
-        event = JournalEvent(self._sequence + 1, time_ms, kind, text, tuple(details.items()))
-        line = {
-            "sequence": event.sequence,
-            "time_ms": time_ms,
-            "kind": kind,
-            "text": text,
-            "details": details,
-        }
-        return event, json_text(line).encode() + b"\n"
-
-    def _take(self, event: JournalEvent) -> None:
-        self._sequence = event.sequence
-        self._recent.append(event)
-
-    def _put(self, line: bytes = b"") -> None:
-        """A line, behind those that wait; all of them or none."""
-        if machine().size(self._descriptor) >= self._max_bytes:
+    def _put(self, *events: JournalEvent) -> list[JournalEvent]:
+        """With the next numbers, behind those that wait; all of them or none."""
+        if machine().size(self._descriptor) > self._end:
+            machine().truncate(self._descriptor, self._end)  # what was refused, and could not be taken back then
+        first = self._sequence + 1
+        numbered = [replace(event, sequence=first + n) for n, event in enumerate([*self._waiting, *events])]
+        if numbered and self._end >= self._max_bytes:
             self._rotate()
-        self._write(b"".join(self._unwritten) + line, machine().size(self._descriptor))
-        self._unwritten.clear()
+        self._write(b"".join(map(_line, numbered)))
+        self._waiting.clear()
+        self._recent.extend(numbered)
+        self._sequence += len(numbered)
+        return numbered
 
     def after(self, sequence: int) -> list[JournalEvent]:
-        """Events with a higher number, oldest first, as far as they are held."""
-        return [event for event in self._recent if event.sequence > sequence]
+        """Events with a higher number, oldest first, as far as they are held. Those that wait for the disk have 0."""
+        return [event for event in (*self._recent, *self._waiting) if event.sequence > sequence]
 
     def close(self) -> None:
         """Close the file. Entries that the disk does not take now either are lost; the log of the process has them."""
-        if self._unwritten:
-            with suppress(OSError):
-                self._put()
+        with suppress(OSError):
+            self._put()
         machine().close(self._descriptor)
 
     def _opened(self) -> int:
@@ -149,30 +144,34 @@ class Journal:
         finally:
             machine().close(directory)
 
-    def _write(self, data: bytes, position: int) -> None:
+    def _write(self, data: bytes) -> None:
         """All of it, durably, or nothing: neither a part nor what an fsync has failed for is left for the next line to
         go on behind it."""
-        end = position
+        end, position = self._end, self._end
         try:
-            while end < position + len(data):
-                end += machine().write(self._descriptor, data[end - position :], end)
+            while position < end + len(data):
+                position += machine().write(self._descriptor, data[position - end :], position)
             machine().sync(self._descriptor)
         except OSError:
-            machine().truncate(self._descriptor, position)
+            with suppress(OSError):
+                machine().truncate(self._descriptor, end)
             raise
+        self._end = position
 
     def _rotate(self) -> None:
-        full = self._path.with_name(self._path.name + OLD_SUFFIX)
-        if machine().exists(self._path):  # else an earlier rotation could neither go on nor back
-            machine().rename(self._path, full)
+        """Begin a new file. Where the disk has no room for one, the full one goes on, under its new name if it has that
+        already, and the next entry tries again."""
         try:
+            if not self._is_renamed:
+                machine().rename(self._path, self._path.with_name(self._path.name + OLD_SUFFIX))
+                self._is_renamed = True
             descriptor = self._opened()
-        except OSError:  # the full one goes on
-            with suppress(OSError):
-                machine().rename(full, self._path)
-            raise
+        except OSError:
+            if self._end >= OVERFULL * self._max_bytes:
+                raise
+            return
         machine().close(self._descriptor)
-        self._descriptor = descriptor
+        self._descriptor, self._end, self._is_renamed = descriptor, 0, False
 
     def _trouble(self, error: OSError) -> OperatorError:
         return OperatorError(
@@ -180,6 +179,17 @@ class Journal:
             where=str(self._path),
             remedy="Free space on the disk, or give this user the right to write to this file",
         )
+
+
+def _line(event: JournalEvent) -> bytes:
+    fields = {
+        "sequence": event.sequence,
+        "time_ms": event.time_ms,
+        "kind": event.kind,
+        "text": event.text,
+        "details": dict(event.details),
+    }
+    return json_text(fields).encode() + b"\n"
 
 
 def _events(data: bytes) -> Iterable[JournalEvent]:

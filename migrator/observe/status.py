@@ -149,7 +149,7 @@ class ClaimStatus:
 
 @value
 class JournalEvent:
-    """One entry of the journal; sequence numbers rise by one."""
+    """One entry of the journal; sequence numbers rise by one; 0: the disk has not taken it yet."""
 
     sequence: int
     time_ms: int

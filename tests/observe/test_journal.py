@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_line_costs_that_line_only(tmp_pa
 class ForgetfulDisk(Machine):
     """Fails at fsyncs when told. As Linux, it then counts the pages as written: a power cut takes them."""
 
-    fails = False
+    fails = keeps = False
 
     def __init__(self) -> None:
         self.written: list[tuple[int, bytes]] = []
@@ -148,19 +149,26 @@ class ForgetfulDisk(Machine):
         for position, data in written:
             self.durable[position : position + len(data)] = data
 
+    def truncate(self, descriptor: int, size: int) -> None:
+        if self.keeps:
+            raise OSError(errno.EIO, "failed")
+        super().truncate(descriptor, size)
+
     def lose_power(self, path: Path) -> None:
         path.write_bytes(self.durable)
 
 
-def test_what_an_fsync_has_failed_for_does_not_count_later_and_costs_no_other_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_an_fsync_has_failed_for_does_not_count_later_and_costs_no_other_line(tmp_path: Path, keeps: bool) -> None:
+    """A disk that ``keeps`` what it has does not let it be cut away either."""
     disk = ForgetfulDisk()
     with running_on(disk):
         journal = Journal(tmp_path, 1 << 20)
         journal.append(1, "order", "first")
-        disk.fails = True
+        disk.fails, disk.keeps = True, keeps
         with pytest.raises(OperatorError, match="failed"):
             journal.append(2, "order", "refused")
-        disk.fails = False
+        disk.fails = disk.keeps = False
         journal.append(3, "order", "third")
         journal.close()
         disk.lose_power(tmp_path / FILE_NAME)
@@ -192,7 +200,8 @@ def test_what_happens_by_itself_waits_for_room_and_an_order_is_refused(tmp_path:
         journal.note(1, "transition", "steps down")
         with pytest.raises(OperatorError, match="full"):
             journal.append(2, "order", "refused")
-        assert texts(journal) == ["steps down"]
+        assert texts(journal, after=-1) == ["steps down"]
+        assert texts(journal) == [], "without a number: after a kill the next event would have the same"
         disk.room = 1 << 20
         journal.append(3, "order", "given")
         journal.close()
@@ -281,14 +290,14 @@ def test_a_start_that_fails_leaves_no_file_open(tmp_path: Path) -> None:
 
 
 class HalfRotated(Machine):
-    """Once told, neither opens a file nor gives one its name back."""
+    """Once told, makes new files that are not durable, and gives none its name back."""
 
     fails = False
 
-    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        if self.fails:
-            raise OSError(errno.EMFILE, "no room")
-        return super().open(path, flags, mode)
+    def sync(self, descriptor: int) -> None:
+        if self.fails and stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "no room")
+        super().sync(descriptor)
 
     def rename(self, old: Path, new: Path) -> None:
         if self.fails and old.name.endswith(OLD_SUFFIX):
@@ -296,18 +305,20 @@ class HalfRotated(Machine):
         super().rename(old, new)
 
 
-def test_a_rotation_that_could_not_go_back_goes_on_later(tmp_path: Path) -> None:
-    """Every order was refused until the next start: the file to rename was gone."""
+def test_a_full_journal_is_written_on_while_no_new_file_can_be_made(tmp_path: Path) -> None:
+    """Every order was refused meanwhile; and where a new file was there but not durable, it took the place of the full
+    one."""
     disk = HalfRotated()
     with running_on(disk):
-        journal = Journal(tmp_path, max_bytes=1)
-        journal.append(1, "order", "first")
+        journal = Journal(tmp_path, max_bytes=200)
+        written = [journal.append(number, "order", "o" * 120).sequence for number in range(1, 3)]
         disk.fails = True
-        with pytest.raises(OperatorError, match="no room"):
-            journal.append(2, "order", "refused")
+        for number in range(3, 9):
+            with suppress(OperatorError):
+                written.append(journal.append(number, "order", "o" * 120).sequence)
+        assert written == [1, 2, 3], "up to twice its size"
         disk.fails = False
-        journal.append(3, "order", "third")
+        journal.append(9, "order", "later")
+        journal.append(10, "order", "last")
         journal.close()
-        journal = Journal(tmp_path, 1 << 20)
-        assert texts(journal) == ["first", "third"]
-        journal.close()
+        assert len(texts(Journal(tmp_path, 1 << 20))) == 5

@@ -62,7 +62,7 @@ class Inside:
             "requests that are worked on or answered": sum(
                 len(room.charges) for room in rooms if room.stage in {Stage.WORKING, Stage.ANSWERING}
             ),
-            "entries of the journal": len(self.journal._unwritten),
+            "entries of the journal": len(self.journal._waiting),
         }
 
 
@@ -84,7 +84,7 @@ class Claims:
         self._replaced_in: dict[int, int] = {}
         """In which epoch the last disk of each was lost: its leader has heard the old one."""
         self._journals: dict[int, list[tuple[int, str]]] = {}
-        """What the journal of each disk held for certain when its process ended."""
+        """What the journal of each disk held when its process ended."""
 
     def begin(self) -> None:
         self._look()
@@ -107,10 +107,8 @@ class Claims:
         check("the_journal_keeps_what_is_durable", not lost, f"{controller.name} lost {lost}, and has {sorted(held)}")
 
     def process_gone(self, machine: SimulatedMachine, inside: Inside) -> None:
-        """Whoever dies in the middle of its work may just be writing the last entry."""
-        events = [(event.sequence, event.text) for event in inside.journal.after(-1)]
-        uncertain = max(len(inside.journal._unwritten), machine.is_working)
-        self._journals[machine.number] = events[: len(events) - uncertain]
+        """An entry has its number once it is durable."""
+        self._journals[machine.number] = [(event.sequence, event.text) for event in inside.journal.after(0)]
 
     def disk_replaced(self, controller: Controller) -> None:
         self._journals.pop(controller.node_id, None)
