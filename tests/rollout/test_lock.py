@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.rollout.lock.lock import LostLockError, RolloutLock
-from migrator.rollout.lock.places import FilePlace, ZooKeeperPlace
+from migrator.rollout.lock.places import FilePlace, LockEntry, ZooKeeperPlace
 from migrator.rollout.ports import LockedError, LockHolder
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
@@ -178,6 +178,22 @@ def test_who_took_it_while_a_person_was_asked_keeps_it(hosts: list[Host]) -> Non
     assert left is not None
     assert left.rollout == "bbbb"
     do(second.check("bbbb"))
+
+
+def test_what_was_made_anew_is_not_what_was_read(hosts: list[Host]) -> None:
+    """A late take-over, whose process stood still between its look and its write."""
+    ours, theirs = (ZooKeeperPlace(host.session) for host in hosts)
+    entries = [LockEntry(LockHolder(rollout, "o", "h", 1), rollout * 4) for rollout in ("aaaa", "bbbb")]
+    do(ours.move(-1, entries[0]))
+    for after in (LockEntry(entries[0].holder, "later"), None):
+        before = do(theirs.read())[1]
+        do(hosts[0].lock().break_open("aaaa"))
+        assert do(ours.move(-1, entries[1]))
+        assert do(ours.read()) == (entries[1], before), "the same version"
+        assert not do(theirs.move(before, after))
+        assert do(ours.read())[0] == entries[1]
+        assert do(ours.move(before, None))
+        assert do(ours.move(-1, entries[0]))
 
 
 def test_something_else_in_its_place_is_not_touched(hosts: list[Host], zookeeper_client: KazooClient) -> None:

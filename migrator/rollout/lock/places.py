@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +19,7 @@ from migrator.observe.printable import printable, utc
 from migrator.rollout.ports import LockedError, LockHolder
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.ops import Applied, Create, Delete, Failed, MultiOutcome, Op, SetData, Unknown, ZkError, Znode
+from migrator.zookeeper.ops import Applied, Create, Delete, Failed, MultiOutcome, Op, SetData, Unknown, ZkError
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
@@ -51,13 +52,19 @@ class LockPlace(Protocol):
 
 
 class ZooKeeperPlace:
-    """The znode; one call after the other.
+    """The znode, and one below it that has the token as its name; one call after the other.
+
+    Of a znode ZooKeeper compares the version only, and one that is deleted and made again begins at version 0. So
+    whoever writes on what he has read removes the name that he has read, too: no other lock has it. Only an entry that
+    an older release of this program wrote, without such a name, is guarded by its version alone.
 
     :param session: started, maybe not connected yet.
     """
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
+        self._seen: tuple[Op, ...] = ()
+        """What removes the name that was read."""
         self._reader = BulkReader(session, retry_seconds=READ_SECONDS)
         self._writer = ConditionalWriter(session)
 
@@ -75,8 +82,14 @@ class ZooKeeperPlace:
         if not self._session.wait_connected(READ_SECONDS):
             raise self._session.away("ZooKeeper does not answer")
         self._reader.catch_up()
-        (znode,) = self._reader.read([paths.ROLLOUT])
-        return (None, -1) if znode is None else (_decoded(znode), znode.stat.version)
+        (znode,), (names,) = self._reader.read([paths.ROLLOUT]), self._reader.children([paths.ROLLOUT])
+        self._seen = ()
+        if znode is None:
+            return None, -1
+        entry = parsed(znode.data or b"", znode.path)
+        if names and entry.token in names:
+            self._seen = (Delete(_name(entry), 0),)
+        return entry, znode.stat.version
 
     async def move(self, before: int, entry: LockEntry | None, /) -> bool:
         """Write it, or remove it, unless somebody was faster. After a connection that broke, the next look tells.
@@ -86,10 +99,13 @@ class ZooKeeperPlace:
         return await asyncio.to_thread(self._move, before, entry)
 
     def _move(self, before: int, entry: LockEntry | None) -> bool:
-        op: Op = Delete(paths.ROLLOUT, before) if entry is None else SetData(paths.ROLLOUT, encoded(entry), before)
-        if before < 0 and entry is not None:
-            op = Create(paths.ROLLOUT, encoded(entry))
-        match self._write(op):
+        if entry is None:
+            ops: tuple[Op, ...] = (*self._seen, Delete(paths.ROLLOUT, before))
+        elif before < 0:
+            ops = (Create(paths.ROLLOUT, encoded(entry)), Create(_name(entry), b""))
+        else:
+            ops = (*self._seen, SetData(paths.ROLLOUT, encoded(entry), before), Create(_name(entry), b""))
+        match self._write(ops):
             case Applied():
                 return True
             case Failed(error=ZkError.NO_AUTH, identity=identity):
@@ -105,10 +121,10 @@ class ZooKeeperPlace:
             case Failed() | Unknown():
                 return False
 
-    def _write(self, op: Op) -> MultiOutcome:
+    def _write(self, ops: Sequence[Op]) -> MultiOutcome:
         if not self._session.wait_connected(READ_SECONDS):
             raise self._session.away("ZooKeeper does not answer")
-        return self._writer.write([op])
+        return self._writer.write(ops)
 
 
 class FilePlace:
@@ -198,8 +214,8 @@ def encoded(entry: LockEntry) -> bytes:
     )
 
 
-def _decoded(znode: Znode) -> LockEntry:
-    return parsed(znode.data or b"", znode.path)
+def _name(entry: LockEntry) -> str:
+    return f"{paths.ROLLOUT}/{entry.token}"
 
 
 def parsed(data: bytes, where: str, remedy: str = DELETE_IT) -> LockEntry:
