@@ -238,10 +238,15 @@ class WriteBehind:
         self._backlog.published(delta, self._now_ms)
 
     def _begin_reconcile(self, image: MetadataImage, number: int) -> None:
+        """What a multi under way writes may be older than the image, and land behind the worker's look: it is read
+        again."""
         self._in_sync, self._comparison = False, None
         if self._flight is None:
             self._awaited = None  # a repair of the batch that this one replaces
-        self._begin(EntityBatch(at_of(image), image, complete=False, reconcile=True, number=number), image)
+        under_way = () if self._flight is None else self._flight.entities
+        unread = tuple(dict.fromkeys(write.entity for write in under_way))
+        batch = EntityBatch(at_of(image), image, unread=unread, complete=False, reconcile=True, number=number)
+        self._begin(batch, image)
         self._too_large.compare()
 
     def _resume(self, event: Resumed) -> None:

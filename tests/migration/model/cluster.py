@@ -121,6 +121,16 @@ class ModelCluster:
                 demand(not wrong, f"/migration says {moved}, but ZooKeeper does not hold that: {sorted(wrong)}")
         return outcome
 
+    def _change(self, epoch: int) -> list[Entry]:
+        """A second one takes the first back."""
+        if "x" in self.facts.as_content:
+            return [
+                Entry(epoch, "put", "a", "2"),
+                Entry(epoch, "drop", "x"),
+                Entry(epoch, "put", "b", "1"),
+            ]
+        return [*(Entry(epoch, "put", name, "c") for name in ("a", "x")), Entry(epoch, "drop", "b")]
+
     def _remembered(self, beginning: int) -> RecentChanges:
         recent, before = recent_changes(), None
         for offset in range(beginning, len(self.log) + 1):

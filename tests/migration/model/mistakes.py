@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from migrator.image.model import MetadataImage
 from migrator.migration.coordinator import Coordinator
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
@@ -112,6 +113,18 @@ def move_the_mark_with_the_first_part(patch: pytest.MonkeyPatch) -> None:
 
 def reconcile_with_whatever_image_is_at_hand(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Coordinator, "_fit_to_reconcile", lambda _: True)
+
+
+def overlook_what_is_under_way_when_a_reconcile_begins(patch: pytest.MonkeyPatch) -> None:
+    """The mistake that this check found in the write-behind itself: what the worker has read, a late multi changes."""
+    real = WriteBehind._begin_reconcile
+
+    def begin(self: WriteBehind, image: MetadataImage, number: int) -> None:
+        real(self, image, number)
+        if self._batch is not None:
+            self._batch.unread = ()
+
+    patch.setattr(WriteBehind, "_begin_reconcile", begin)
 
 
 def skip_the_reconcile_at_the_takeover(patch: pytest.MonkeyPatch) -> None:

@@ -221,6 +221,7 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
     "takeover: lost answer, second leader": (migrated, Budget(lost=1, elections=1)),
     "takeover: rolled back by the operator at any time": (migrated, Budget(rollbacks=1, crashes=1, changes=1)),
     "repair by order of the operator: a change, a lost answer": (migrated, Budget(repairs=1, changes=1, lost=1)),
+    "repair by order of the operator: a change that is taken back": (migrated, Budget(repairs=1, changes=2, lost=1)),
     "repair by order of the operator: a crash, a change": (migrated, Budget(repairs=1, changes=1, crashes=1)),
     "takeover: ZooKeeper was edited, a change, a crash": (edited, Budget(changes=1, crashes=1)),
     "takeover: ZooKeeper was edited, a change, a lost answer": (edited, Budget(changes=1, lost=1)),
@@ -290,6 +291,7 @@ def test_between_them_the_scenarios_visit_every_state_of_the_road() -> None:
 
 TAKEOVER = "takeover: lost answer, second leader"
 EDITED = "takeover: ZooKeeper was edited, a change, a lost answer"
+TAKEN_BACK = "repair by order of the operator: a change that is taken back"
 LATE = "takeover: lost answers, twice, and a change"
 MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     mistakes.set_the_mark_unconditionally_in_the_claim: TAKEOVER,
@@ -302,6 +304,7 @@ MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     mistakes.take_an_offset_and_an_epoch_for_a_proof: "the successor of a forgotten quorum",
     mistakes.move_the_mark_with_the_first_part: LATE,
     mistakes.reconcile_with_whatever_image_is_at_hand: "a crash at every step of a migration",
+    mistakes.overlook_what_is_under_way_when_a_reconcile_begins: TAKEN_BACK,
     mistakes.skip_the_reconcile_at_the_takeover: LATE,
     mistakes.resume_whatever_the_mark_says: "takeover: by order of the operator, after a rollback",
     mistakes.resume_from_the_end_of_the_log: "takeover: ZooKeeper was restored, a change, a second leader",

@@ -254,10 +254,7 @@ class World(ModelCluster):
         if self.budget.changes and self.facts.record is MIGRATION_ON:
             world = self.fork("a change is committed")
             world.budget = replace(self.budget, changes=self.budget.changes - 1)
-            left = self.budget.changes
-            entries = [Entry(self.epoch, "put", name, f"c{left}") for name in ("a", "x")]
-            entries.append(Entry(self.epoch, "drop", "b"))
-            world.append(world.nodes[leader.node_id], *entries)
+            world.append(world.nodes[leader.node_id], *self._change(self.epoch))
             yield world
 
     def _orders(self, leader: Node) -> Iterator[World]:
