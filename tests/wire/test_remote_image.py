@@ -90,7 +90,12 @@ async def test_a_large_batch_is_applied_in_turns_and_on_where_a_look_was_cut_off
     changed = [ConfigRecord(ConfigResourceType.TOPIC, f"t{each}", "k", "changed") for each in range(RECORDS)]
     batch = build_batch(encode_all(changed, LEVEL), timestamp_ms=0, base_offset=OLD.offset, leader_epoch=1)
     end, turns = OLD.offset + RECORDS, list[int]()
-    leader.told = lambda answer: replace(answer, records=batch, high_watermark=end)
+
+    def with_log(answer: RaftResponse) -> RaftResponse:
+        records = batch if image._offset < end else b""
+        return replace(answer, records=records, high_watermark=end) if isinstance(answer, FetchResponse) else answer
+
+    leader.told = with_log
     for patience in (5, 10, 1_000):
         reading = asyncio.create_task(image.advance(look(leader)))
         for turn in range(patience):
@@ -100,7 +105,6 @@ async def test_a_large_batch_is_applied_in_turns_and_on_where_a_look_was_cut_off
             await asyncio.sleep(0)
         reading.cancel()
         await asyncio.wait([reading])
-        leader.told = lambda answer: replace(answer, records=batch if image._offset < end else b"", high_watermark=end)
     assert words(reading.result()) == {"changed"}
     assert len(turns) > 3 * RECORDS / TURN_RECORDS, "decoded, applied and published in turns"
 
