@@ -71,8 +71,7 @@ class SimulatedNode:
         self.world = world
         self.node_id = node_id
         self.random = Random(f"{world.options.seed} node {node_id}")
-        skew = world.options.clock_skew
-        self.clock_rate = self.random.uniform(1 - skew, 1 + skew)
+        self.clock_rate = self.random.uniform(1 - (skew := world.options.clock_skew), 1 + skew)
         self.clock_offset = self.random.randrange(100_000)
         self.key = ReplicaKey(node_id, world.directory(node_id, 0))
         self.disk = SimulatedDisk()

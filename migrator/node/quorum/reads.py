@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from migrator.log.errors import StorageError
@@ -28,7 +28,7 @@ class FetchReads:
     """Fetches whose answer is still to be read, in the order in which consensus wants them answered.
 
     :param epoch: the leader epoch now. An answer that is late by an election says nothing: the log may be another one.
-    :param answer: takes each response with its records.
+    :param answer: takes the context of each request, and its response with the records.
     :param on_failure: told when the disk fails.
     """
 
@@ -36,7 +36,7 @@ class FetchReads:
         self,
         log: MetadataLog,
         epoch: Callable[[], int],
-        answer: Callable[[ReadLog, FetchResponse], None],
+        answer: Callable[[Hashable, FetchResponse], None],
         on_failure: OnFailure,
         gauge: TurnGauge,
     ) -> None:
@@ -92,5 +92,5 @@ class FetchReads:
     def _serve_one(self, effect: ReadLog, size: int) -> int:
         records = self._log.read(effect.offset, size) if size and self._is_there(effect) else b""
         self._gauge.count(Work.READ_BYTES, len(records))
-        self._answer(effect, replace(effect.response, records=records))
+        self._answer(effect.context, replace(effect.response, records=records))
         return len(records)

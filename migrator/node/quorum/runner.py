@@ -122,7 +122,7 @@ class QuorumRunner:
         self._gauge = gauge
         self._checked: CheckedRecords | None = None
         """The records of the response that is being stepped."""
-        self._reads = FetchReads(storage.log, lambda: core.epoch, self._answer_fetch, self._fail, gauge)
+        self._reads = FetchReads(storage.log, lambda: core.epoch, self._answer, self._fail, gauge)
         self._ready_to_stop = asyncio.Event()
 
     @property
@@ -317,9 +317,6 @@ class QuorumRunner:
             log.critical(EPOCHS_USED_UP, effect.epoch)
         self._observer.role_changed(effect.role, effect.epoch, effect.leader_id)
 
-    def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        self._write(self._storage.leader_change(effect, wall_ms()))
-
     def _append_voters(self, effect: fx.AppendVoters) -> None:
         offset = self._storage.log.end_offset()
         is_written = self._write(self._storage.voters(effect, wall_ms()))
@@ -417,9 +414,6 @@ class QuorumRunner:
                 peer,
             )
 
-    def _answer_fetch(self, effect: fx.ReadLog, response: FetchResponse) -> None:
-        self._answer(effect.context, response)
-
     def _answer(self, context: Hashable, response: RaftResponse | fx.ReadLog | fx.ReadSnapshot) -> None:
         future = self._replies.get(context)
         if future is not None and not future.done():
@@ -447,10 +441,6 @@ class QuorumRunner:
         else:
             self._step(ev.SnapshotFinished(snapshot_id))
 
-    def _install_snapshot(self, effect: fx.InstallSnapshot) -> None:
-        self._storage.install_snapshot(effect.snapshot_id)
-        self._observer.installed(effect.snapshot_id)
-
     def _perform(self, effect: fx.Effect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
         match effect:  # what each record takes comes first
             case fx.Send():
@@ -470,7 +460,7 @@ class QuorumRunner:
             case fx.RoleChanged():
                 self._role_changed(effect)
             case fx.AppendLeaderChange():
-                self._append_leader_change(effect)
+                self._write(self._storage.leader_change(effect, wall_ms()))
             case fx.AppendVoters():
                 self._append_voters(effect)
             case fx.VotersRefused():
@@ -491,7 +481,8 @@ class QuorumRunner:
             case fx.FinishSnapshot():
                 self._finish_snapshot(effect)
             case fx.InstallSnapshot():
-                self._install_snapshot(effect)
+                self._storage.install_snapshot(effect.snapshot_id)
+                self._observer.installed(effect.snapshot_id)
             case fx.BlamePeer():
                 self.refusals.refused(f"node {effect.peer} {effect.reason}")
             case fx.ReadyToStop():

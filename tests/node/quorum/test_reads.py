@@ -48,8 +48,8 @@ class Asker:
         effect = ReadLog(name, response, offset, max_bytes)
         self.reads.add(effect, self.reads.size_of(effect))
 
-    def _take(self, effect: ReadLog, response: FetchResponse) -> None:
-        self.answers.append((effect.context, response.records))
+    def _take(self, context: Any, response: FetchResponse) -> None:
+        self.answers.append((context, response.records))
 
     def _fail(self, error: BaseException) -> None:
         raise error
