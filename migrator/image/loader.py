@@ -114,6 +114,7 @@ class ImageLoader:
         """Go back to a state, which is the end of the log from now on."""
         self._batches.clear()
         self._next = 0  # index of the first record of the first batch that is not applied
+        self._backlog = 0
         self._builder: ImageBuilder | None = None
         self._image = state.image
         self._applied_end = state.end_offset
@@ -139,7 +140,12 @@ class ImageLoader:
     @property
     def backlog(self) -> int:
         """How many appended records are not applied yet."""
-        return sum(len(batch.records) for batch in self._batches) - self._next
+        return self._backlog
+
+    @property
+    def waits_from(self) -> int | None:
+        """The offset of the first record that is appended and not applied; None without one."""
+        return self._batches[0].base_offset + self._next if self._batches else None
 
     @property
     def transaction_start(self) -> int | None:
@@ -183,6 +189,7 @@ class ImageLoader:
         )
         if records:
             self._batches.append(_Batch(base_offset, epoch, timestamp_ms, records))
+            self._backlog += len(records)
 
     def apply(self, max_records: int | None = None) -> int:
         """Apply appended records, at most so many; returns how many remain.
@@ -192,16 +199,18 @@ class ImageLoader:
         :raises InvariantViolation: when a record does not fit; names its offset and type. The loader is of no
             further use then.
         """
-        budget = self.backlog if max_records is None else max_records
+        budget = self._backlog if max_records is None else max_records
         while self._batches and budget > 0:
             batch = self._batches[0]
             stop = min(len(batch.records), self._next + budget)
-            budget -= stop - self._next
+            count = stop - self._next
             self._replay(batch, self._next, stop)
             self._next = stop
+            budget -= count
+            self._backlog -= count
             if stop == len(batch.records):
                 self._close_batch(batch)
-        return self.backlog
+        return self._backlog
 
     def commit(self, high_watermark: int) -> ImageDelta | None:
         """The records below the high watermark are committed; publishes at once what may be, None if that is nothing
@@ -256,8 +265,9 @@ class ImageLoader:
             f"the log was cut at {offset}, below the high watermark {self._high_watermark}",
         )
         while len(self._batches) > 1 and self._batches[-1].end_offset > offset:
-            self._batches.pop()
+            self._backlog -= len(self._batches.pop().records)
         if self._batches and self._batches[0].end_offset > offset and self._next == 0:
+            self._backlog = 0
             self._batches.clear()
         if self.end_offset > offset:
             undone = list(self._parts)

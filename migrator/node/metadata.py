@@ -188,10 +188,16 @@ class MetadataRuntime:
         return self._loader.snapshot_image if self._work is None else None
 
     @property
+    def _in_image(self) -> int:
+        """The log up to here is in the image at its end. Control records may lie between records that wait."""
+        waits_from = self._loader.waits_from
+        return self._taken if waits_from is None else waits_from
+
+    @property
     def _applied(self) -> int:
-        """The log up to here is in the image at its end, control records included; -1 while the images are those of a
-        log that a snapshot has replaced, or nobody can look up what is in them."""
-        return self._taken - self._loader.backlog if self._work is None and self._is_followed else -1
+        """As `_in_image`; -1 while the images are those of a log that a snapshot has replaced, or nobody can look up
+        what is in them."""
+        return self._in_image if self._work is None and self._is_followed else -1
 
     @property
     def loading(self) -> Loading | None:
@@ -370,7 +376,7 @@ class MetadataRuntime:
 
     def _advance(self, turn: Turn) -> bool:
         """One piece of work, no more than the turn has left; whether the turn is over."""
-        if self._work is None and not self._is_followed and self._taken - self._loader.backlog >= self._load_end:
+        if self._work is None and not self._is_followed and self._in_image >= self._load_end:
             self._work = self._make_known()
         if self._work is not None:
             self._gauge.count(Work.RECORDS, TURN_RECORDS)

@@ -433,3 +433,21 @@ def test_an_open_transaction_of_any_size_costs_little_more_than_its_result() -> 
     assert loader.transaction_start == 0
     assert len(loader.speculative.topics.by_id) >= topics - batch
     assert max(per_partition) < 350, "bytes a partition, topics included"
+
+
+class CountedBatch(list[rec.MetadataRecord]):
+    """Counts how often somebody asks how long it is."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        CountedBatch.asked += 1
+        return super().__len__()
+
+
+def test_to_ask_what_waits_costs_the_same_however_many_batches_wait() -> None:
+    loader, count = ImageLoader(), 200
+    for offset in range(count):
+        loader.append(offset, 1, 0, CountedBatch([rec.NoOpRecord()]))
+        assert loader.backlog == offset + 1
+    assert CountedBatch.asked < 10 * count

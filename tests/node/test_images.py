@@ -22,6 +22,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.records import metadata as rec
 from migrator.records.batch import Batch, build_batch, iter_batches, read_header
 from migrator.records.codec import encode_all
+from migrator.records.contents import Decoded
 from migrator.records.control import LeaderChange, SnapshotHeader, build_control_batch
 from tests.image.support.differences import changes_between
 from tests.image.support.rows import image_rows
@@ -203,10 +204,34 @@ class ImagesMachine(RuleBasedStateMachine):
 
     @rule(turns=few)
     def hear_of_a_new_leader(self, turns: int) -> None:
+        self.grow(self.opening(), self.runtime.appended, turns)
+
+    def opening(self) -> bytes:
         self.epoch += 1
         opening = [LeaderChange(1, (), ())]
-        data = build_control_batch(opening, timestamp_ms=1, base_offset=self.log.end, leader_epoch=self.epoch)
-        self.grow(data, self.runtime.appended, turns)
+        return build_control_batch(opening, timestamp_ms=1, base_offset=self.log.end, leader_epoch=self.epoch)
+
+    @rule(before=histories, turns=few, commits=st.booleans())
+    def fetch_up_to_an_election(self, before: list[list[rec.MetadataRecord]], turns: int, *, commits: bool) -> None:
+        """All of it in one answer, decoded."""
+        decoded: list[Decoded] = []
+        for wanted in [*before, []]:
+            records = self.fits(wanted) if wanted else []
+            end, data = self.log.end, self.batch(records) if records else self.opening()
+            self.log.append(data)
+            decoded.append((read_header(data), records))
+        self.committed = end if commits else self.committed
+
+        def act() -> None:
+            self.runtime.appended(decoded)
+            self.runtime.committed(self.committed)
+            self.what_is_covered_is_published()
+
+        self.run(act, turns)
+
+    def fits(self, records: Iterable[rec.MetadataRecord]) -> list[rec.MetadataRecord]:
+        is_open = self.log.replayed(0).transaction_start is not None
+        return fitting(records, is_open=is_open) or [rec.NoOpRecord()]
 
     def grow(self, data: bytes, tell: Callable[[], object], turns: int = 0) -> None:
         def act() -> None:
@@ -323,6 +348,16 @@ class ImagesMachine(RuleBasedStateMachine):
             self.loop.run_until_complete(self.runtime.close())
             self.loop.close()
             self.small.undo()
+
+
+def test_a_control_batch_behind_records_that_wait_makes_none_of_them_applied() -> None:
+    machine = ImagesMachine()
+    machine.start()
+    machine.run_until_caught_up()
+    try:
+        machine.fetch_up_to_an_election([[rec.ConfigRecord(4, "a", "x", "2")]], 0, commits=True)
+    finally:
+        machine.teardown()
 
 
 TestImages = ImagesMachine.TestCase
