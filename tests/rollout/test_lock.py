@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -17,8 +17,10 @@ from kazoo.client import KazooClient
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.rollout.lock.lock import LostLockError, RolloutLock
-from migrator.rollout.lock.places import FilePlace, LockEntry, ZooKeeperPlace
+from migrator.rollout.lock.places import FilePlace, LockEntry, ZooKeeperPlace, encoded
 from migrator.rollout.ports import LockedError, LockHolder
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
@@ -194,6 +196,58 @@ def test_what_was_made_anew_is_not_what_was_read(hosts: list[Host]) -> None:
         assert do(ours.read())[0] == entries[1]
         assert do(ours.move(before, None))
         assert do(ours.move(-1, entries[0]))
+
+
+class StandingStill:
+    """A reader that stands still behind its first answer, while others work."""
+
+    def __init__(self, reader: BulkReader, work: Callable[[], None]) -> None:
+        self._reader = reader
+        self._work: Callable[[], None] | None = work
+        self.catch_up = reader.catch_up
+
+    def read(self, asked: list[str]) -> list[Znode | None]:
+        return self._stopped(list(self._reader.read(asked)))
+
+    def children(self, asked: list[str]) -> list[tuple[str, ...] | None]:
+        return self._stopped(list(self._reader.children(asked)))
+
+    def _stopped(self, answer: list[T]) -> list[T]:
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+        return answer
+
+
+def test_what_is_made_anew_within_a_look_is_not_overwritten(hosts: list[Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = (ZooKeeperPlace(host.session) for host in hosts)
+    first, fresh = [LockEntry(LockHolder(rollout, "o", "h", 1), rollout * 4) for rollout in ("aaaa", "bbbb")]
+    do(ours.move(-1, first))
+
+    def make_anew() -> None:
+        do(hosts[0].lock().break_open("aaaa"))
+        assert do(ours.move(-1, fresh))
+
+    monkeypatch.setattr(theirs, "_reader", StandingStill(theirs._reader, make_anew))
+    _, before = do(theirs.read())
+    assert not do(theirs.move(before, LockEntry(first.holder, "later")))
+    assert do(ours.read())[0] == fresh
+
+
+def test_a_lock_that_an_older_release_has_taken_up_can_be_given_back(
+    hosts: list[Host], zookeeper_client: KazooClient
+) -> None:
+    """It writes the znode, and knows nothing of the name below."""
+    first, second = (host.lock() for host in hosts)
+    older = encoded(LockEntry(LockHolder("aaaa", "o", "h", 1), "of the older one"))
+    do(first.acquire("aaaa"))
+    zookeeper_client.set(paths.ROLLOUT, older)
+    assert do(second.break_open("aaaa")) is None
+    do(first.acquire("aaaa"))
+    zookeeper_client.set(paths.ROLLOUT, older)
+    do(second.acquire("aaaa"))
+    do(second.release("aaaa"))
+    assert do(second.holder()) is None
 
 
 def test_something_else_in_its_place_is_not_touched(hosts: list[Host], zookeeper_client: KazooClient) -> None:

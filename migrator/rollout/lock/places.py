@@ -55,8 +55,9 @@ class ZooKeeperPlace:
     """The znode, and one below it that has the token as its name; one call after the other.
 
     Of a znode ZooKeeper compares the version only, and one that is deleted and made again begins at version 0. So
-    whoever writes on what he has read removes the name that he has read, too: no other lock has it. Only an entry that
-    an older release of this program wrote, without such a name, is guarded by its version alone.
+    whoever writes on what he has read removes the name that he has read, too: no other lock has it. An older release of
+    this program makes no name, and leaves the one that it finds. Only a lock without a name is guarded by its version
+    alone.
 
     :param session: started, maybe not connected yet.
     """
@@ -64,7 +65,7 @@ class ZooKeeperPlace:
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._seen: tuple[Op, ...] = ()
-        """What removes the name that was read."""
+        """What removes the names that were read."""
         self._reader = BulkReader(session, retry_seconds=READ_SECONDS)
         self._writer = ConditionalWriter(session)
 
@@ -82,13 +83,14 @@ class ZooKeeperPlace:
         if not self._session.wait_connected(READ_SECONDS):
             raise self._session.away("ZooKeeper does not answer")
         self._reader.catch_up()
-        (znode,), (names,) = self._reader.read([paths.ROLLOUT]), self._reader.children([paths.ROLLOUT])
+        # In this order: names of an earlier lock guard the entry of a later one, which then is not overwritten.
+        (names,), (znode,) = self._reader.children([paths.ROLLOUT]), self._reader.read([paths.ROLLOUT])
         self._seen = ()
         if znode is None:
             return None, -1
         entry = parsed(znode.data or b"", znode.path)
-        if names and entry.token in names:
-            self._seen = (Delete(_name(entry), 0),)
+        if znode.stat.children_count:
+            self._seen = tuple(map(Delete, map(_name, names or (entry.token,))))
         return entry, znode.stat.version
 
     async def move(self, before: int, entry: LockEntry | None, /) -> bool:
@@ -102,9 +104,9 @@ class ZooKeeperPlace:
         if entry is None:
             ops: tuple[Op, ...] = (*self._seen, Delete(paths.ROLLOUT, before))
         elif before < 0:
-            ops = (Create(paths.ROLLOUT, encoded(entry)), Create(_name(entry), b""))
+            ops = (Create(paths.ROLLOUT, encoded(entry)), Create(_name(entry.token), b""))
         else:
-            ops = (*self._seen, SetData(paths.ROLLOUT, encoded(entry), before), Create(_name(entry), b""))
+            ops = (*self._seen, SetData(paths.ROLLOUT, encoded(entry), before), Create(_name(entry.token), b""))
         match self._write(ops):
             case Applied():
                 return True
@@ -214,8 +216,8 @@ def encoded(entry: LockEntry) -> bytes:
     )
 
 
-def _name(entry: LockEntry) -> str:
-    return f"{paths.ROLLOUT}/{entry.token}"
+def _name(token: str) -> str:
+    return f"{paths.ROLLOUT}/{token}"
 
 
 def parsed(data: bytes, where: str, remedy: str = DELETE_IT) -> LockEntry:
