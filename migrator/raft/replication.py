@@ -268,8 +268,8 @@ def poll_leader(quorum: Quorum, leader: Leader) -> int:
 
 
 def _announce(quorum: Quorum, leader: Leader, period: int) -> None:
-    """To every voter that has not fetched for so long: the others know (LeaderState.needToSendBeginQuorumRequests of
-    Kafka 4.1; 3.9 tells all of them)."""
+    """To every voter that has not fetched for so long: the others know (KAFKA-16926, Kafka 4.2; up to 4.1 all of them
+    are told)."""
     for voter in sorted(quorum.other_voters()):
         heard_ms = leader.replicas.voters[voter].heard_ms
         is_silent = heard_ms < 0 or quorum.now - heard_ms >= period
