@@ -30,16 +30,18 @@ def _partitions(image: MetadataImage, entity: str) -> int:
     return 0 if topic is None else len(topic.partitions)
 
 
-def touched(delta: ImageDelta) -> frozenset[str]:
-    """Their names, as before or after the change."""
-    return frozenset((*_topics(delta), *_configs(delta.changes), *_others(delta)))
+def touched(delta: ImageDelta) -> frozenset[str] | None:
+    """Their names, as before or after the change. None: something was made and removed again within the change, so that
+    nobody knows its name here; a leader may have written it in between."""
+    names = frozenset((*_topics(delta), *_configs(delta.changes), *_others(delta)))
+    return None if None in names else frozenset(filter(None, names))
 
 
-def _topics(delta: ImageDelta) -> Iterator[str]:
+def _topics(delta: ImageDelta) -> Iterator[str | None]:
+    before, after = delta.before.topics.by_id, delta.after.topics.by_id
     for topic_id in {*delta.changes.topics, *delta.changes.partitions}:
-        for image in (delta.before, delta.after):
-            if topic_id in image.topics.by_id:
-                yield entity_name(EntityKind.TOPIC, image.topics.by_id[topic_id].name)
+        topic = after.get(topic_id, before.get(topic_id))
+        yield None if topic is None else entity_name(EntityKind.TOPIC, topic.name)
 
 
 def _configs(changes: Changes) -> Iterator[str]:
@@ -54,14 +56,16 @@ def _configs(changes: Changes) -> Iterator[str]:
             yield entity_name(EntityKind.CONFIG, "/".join(name.split("/")[:2]))
 
 
-def _others(delta: ImageDelta) -> Iterator[str]:
+def _others(delta: ImageDelta) -> Iterator[str | None]:
     changes = delta.changes
     if changes.producer_ids:
         yield entity_name(EntityKind.PRODUCER_IDS)
-    for image in (delta.before, delta.after):
-        for acl_id in changes.acls:
-            pattern = pattern_of(image.acls[acl_id]) if acl_id in image.acls else None
-            if pattern is not None and paths.is_legal_name(pattern.name):
+    for acl_id in changes.acls:
+        acls = [image.acls[acl_id] for image in (delta.before, delta.after) if acl_id in image.acls]
+        if not acls:
+            yield None
+        for pattern in map(pattern_of, acls):
+            if paths.is_legal_name(pattern.name):
                 yield entity_name(EntityKind.ACLS, acl_path(pattern))
     for token_id in filter(paths.is_legal_name, changes.tokens):
         yield entity_name(EntityKind.TOKEN, token_id)

@@ -14,12 +14,12 @@ from migrator.migration.write_behind.comparison import MAX_ENTITIES
 class RecentChanges:
     """One per process.
 
-    :param touched: the names of the entities that a change touches.
+    :param touched: the names of the entities that a change touches; None: nobody knows them all.
     :param touched_at_most: how many these may be.
     """
 
     def __init__(
-        self, touched: Callable[[ImageDelta], frozenset[str]], touched_at_most: Callable[[Changes], int]
+        self, touched: Callable[[ImageDelta], frozenset[str] | None], touched_at_most: Callable[[Changes], int]
     ) -> None:
         self._touched = touched
         self._touched_at_most = touched_at_most
@@ -29,15 +29,16 @@ class RecentChanges:
         """The last offset of each change, and what it touches; the oldest first. Replaced, never changed."""
 
     def add(self, delta: ImageDelta) -> None:
-        """One more committed image."""
+        """One more committed image. That of a snapshot hides what was changed and changed back before it."""
         if delta.before.provenance.offset != self._end:
             self._entries, self._known_from = (), delta.before.provenance.offset
         offset = self._end = delta.after.provenance.offset
-        count = self._touched_at_most(delta.changes)
-        if count > MAX_ENTITIES:
+        is_listed = delta.changes.records > 0 and self._touched_at_most(delta.changes) <= MAX_ENTITIES
+        entities = self._touched(delta) if is_listed else None
+        if entities is None:
             self._entries, self._known_from = (), offset
-        elif count:
-            self._entries = (*self._entries, (offset, self._touched(delta)))
+        elif entities:
+            self._entries = (*self._entries, (offset, entities))
             self._forget()
 
     def since(self, offset: int) -> tuple[str, ...] | None:

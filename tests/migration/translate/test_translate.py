@@ -84,7 +84,7 @@ def test_a_delta_leads_to_what_a_reconcile_from_scratch_writes(before: MetadataI
 def test_what_a_change_touches_is_enough_to_read_again(before: MetadataImage, after: MetadataImage) -> None:
     after = some.grown_from(before, after)
     zookeeper, goal = cluster_of(before), target(after)
-    for entity in sorted(touched(ImageDelta(before, after, changes_between(before, after)))):
+    for entity in sorted(touched(ImageDelta(before, after, changes_between(before, after))) or ()):
         apply(zookeeper, repair(zookeeper, goal, entity))
     assert list(reconcile(zookeeper, goal)) == []
 

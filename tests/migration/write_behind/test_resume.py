@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.image.loader import ImageLoader
+from migrator.image.model import Changes, ImageDelta
 from migrator.migration.translate.entity import Effect, EntityWrite
+from migrator.migration.translate.touched import touched, touched_at_most
 from migrator.migration.write_behind import comparison, messages
 from migrator.migration.write_behind.comparison import MAX_ENTITIES, are_too_many
+from migrator.migration.write_behind.recent import RecentChanges
 from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    NoOpRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.records.uuid import Uuid
 from tests.migration.model.images import compare, delta, image_of, recent_changes, stored
 from tests.migration.support.images import read_image
 from tests.migration.write_behind.support.rig import EPOCH, HELD, Rig
@@ -151,3 +164,36 @@ def test_an_entity_that_removes_says_so() -> None:
         Effect.REPLACE,
         Effect.FINISH_DELETION,
     ]
+
+
+ONE = Uuid(b"1" * 16)
+MADE_AND_REMOVED: list[tuple[MetadataRecord, MetadataRecord]] = [
+    (TopicRecord("t", ONE), RemoveTopicRecord(ONE)),
+    (AccessControlEntryRecord(ONE, 2, "t", 3, "User:u", "*", 3, 3), RemoveAccessControlEntryRecord(ONE)),
+]
+
+
+@pytest.mark.parametrize("records", MADE_AND_REMOVED, ids=["a topic", "access control"])
+def test_what_was_removed_again_before_it_could_be_named_is_not_taken_for_nothing(
+    records: tuple[MetadataRecord, MetadataRecord],
+) -> None:
+    """The leader before may have written what it made, and died before it removed that."""
+    loader, recent = ImageLoader(image_of({}, 100, EPOCH)), RecentChanges(touched, touched_at_most)
+    for offset, record in enumerate((NoOpRecord(), *records), 101):
+        loader.append(offset, EPOCH, 1, [record])
+    loader.apply()
+    for committed in (102, 104):
+        published = loader.commit(committed)
+        assert published is not None
+        recent.add(published)
+    assert recent.since(101) is recent.since(102) is None
+    assert recent.since(103) == ()
+
+
+def test_a_snapshot_hides_what_was_changed_and_changed_back() -> None:
+    recent = RecentChanges(touched, touched_at_most)
+    before, after = image_of({"a": "1"}, 100, EPOCH), image_of({"a": "1"}, 105, EPOCH)
+    recent.add(ImageDelta(before, before, Changes(records=1)))
+    recent.add(ImageDelta(before, after, Changes()))
+    assert recent.since(104) is None
+    assert recent.since(105) == ()
