@@ -397,7 +397,7 @@ class WriteBehind:
             return [Advanced(self.reached)]
         if batch is not self._batch:
             return []
-        batch.entities += len(flight.entities)
+        batch.entities += len({*flight.owners})
         if self._comparison is not None:
             self._comparison.wrote(flight.entities)
         return self._end(batch) if flight.last or (batch.held and batch.exhausted and not batch.queue) else []

@@ -64,9 +64,15 @@ class Flight:
         """Whether it holds one operation that is larger than several together may be."""
         return len(self.ops) == GUARDS + 1 and op_bytes(self.ops[GUARDS]) > limits.max_bytes
 
+    @property
+    def has_only_guards(self) -> bool:
+        """Whether it moves the mark at most."""
+        return len(self.ops) == GUARDS
+
     def guards_only(self) -> Flight:
-        """It without its operations: whichever of the two is applied, the other one can't be any more."""
-        return replace(self, ops=self.ops[:GUARDS], entities=(), owners=())
+        """It without its operations: whichever of the two is applied, the other one can't be any more. So its entities
+        stay: they may be written yet."""
+        return replace(self, ops=self.ops[:GUARDS], owners=())
 
     def owner_of(self, index: int) -> int:
         """Which entity operation ``index`` of the multi belongs to."""

@@ -40,4 +40,5 @@ class Losses:
         """What people have to know; a single loss is nothing."""
         if flight is None or self.times < 2:
             return None
-        return Unanswered(self.times, flight.bytes, tuple(write.entity for write in flight.entities[:EXAMPLES]))
+        entities = () if flight.has_only_guards else flight.entities[:EXAMPLES]
+        return Unanswered(self.times, flight.bytes, tuple(write.entity for write in entities))

@@ -15,7 +15,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.ops import Create, Delete, MultiOutcome, Op, SetData, Unknown
 from migrator.zookeeper.request_size import BYTES_MAX, op_bytes
 from tests.migration.model.images import compare, image_of, path_of, stored
-from tests.migration.write_behind.support.rig import EPOCH, Fault, Rig, lost_before
+from tests.migration.write_behind.support.rig import EPOCH, Fault, Rig, lost_before, no_fault
 
 LIMITS = Limits(max_bytes=500, jute_maxbuffer=4_000)
 LARGE = "x" * 2_000
@@ -167,6 +167,26 @@ def test_a_large_operation_that_is_late_cannot_be_taken_for_what_follows(late: b
     assert rig.mark.kraft_metadata_offset == rig.offset
     assert stored(rig.zookeeper) == {"a": LARGE if late else "1", "z": "2"}
     assert not rig.stops()
+
+
+def test_a_large_operation_that_lands_behind_the_look_of_a_reconcile_is_taken_back() -> None:
+    rig = Rig({"a": "1"}, LIMITS).open()
+    sent: list[tuple[Op, ...]] = []
+
+    def lose(_rig: Rig, ops: tuple[Op, ...]) -> MultiOutcome:
+        sent.append(ops)
+        return Unknown("ConnectionLoss")
+
+    rig.fault = lose
+    rig.publish({"a": LARGE})
+    while not rig.core.set_aside:
+        rig.now += RESEND_MAX_MS
+        rig(messages.TimerExpired())
+    rig.publish({"a": "1"})
+    rig(messages.ReconcileBegun(rig.image))(messages.ReconcileWrites((), last=True))
+    rig.zookeeper.multi(sent[0])
+    rig.fault = no_fault
+    assert rig.wait().equal()
 
 
 def test_a_small_write_is_never_set_aside() -> None:
