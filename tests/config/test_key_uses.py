@@ -46,7 +46,7 @@ def test_what_is_said_to_be_acted_upon_is_read_somewhere() -> None:
     """By an attribute of the settings, or by the key's own name."""
     sources = [path for path in Path(migrator.__file__).parent.rglob("*.py") if path.parent.name != "config"]
     text = "".join(
-        path.read_text(encoding="utf-8") for path in (*sources, *_of_config("settings", "checks", "key_values"))
+        path.read_text(encoding="utf-8") for path in (*sources, *_of_config("settings", "checks"))
     )
     words = frozenset(re.findall(r"[\w.-]+", text))
     attributes = frozenset(re.findall(r"\b(?:settings|self)\.(\w+)", text))
