@@ -309,8 +309,9 @@ class GateQuestion:
     ``mode`` of BROKER_BACK and BROKERS_IN_MODE. ``before``: what was seen of the broker before its restart.
     ``file`` of BROKER_BACK: its property file, of the keys that a rollout changes; None where nobody has read it.
     ``migration_on`` and ``program`` of CONTROLLER_BACK, None where they do not matter; ``program`` of
-    WRITE_BEHIND_IDLE, too, because Kafka's controllers do not say all. ``state``: the label of a `PublicState` that
-    must be reached; a later one is right, too.
+    WRITE_BEHIND_IDLE, too, because Kafka's controllers do not say all, and of QUORUM_HEALTHY and OTHERS_CAUGHT_UP: what
+    the voters are until the migration is over. ``state``: the label of a `PublicState` that must be reached; a later
+    one is right, too.
     """
 
     gate: Gate

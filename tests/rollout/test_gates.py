@@ -93,6 +93,7 @@ OPEN = ""
 
 PARTITIONS = GateQuestion(Gate.PARTITIONS_HEALTHY)
 QUORUM = GateQuestion(Gate.QUORUM_HEALTHY)
+ALL_OURS = GateQuestion(Gate.QUORUM_HEALTHY, program=OURS)
 SETTLED = GateQuestion(Gate.VOTERS_SETTLED)
 OTHERS = GateQuestion(Gate.OTHERS_CAUGHT_UP, C1)
 GONE = GateQuestion(Gate.BROKER_GONE, B1)
@@ -169,6 +170,10 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (QUORUM, with_voters(voter(program=None)), "controller 3001: does not answer"),
     (QUORUM, with_voters(voter(lag=1)), "controller 3001: is 1 record behind"),
     (QUORUM, with_voters(voter(lag=-1)), "controller 3001: nobody says how far"),
+    (ALL_OURS, with_voters(voter(program=None)), "controller 3001: does not answer"),
+    (ALL_OURS, with_voters(voter(program=STOCK)), "controller 3001: is Kafka, not this program"),
+    (ALL_OURS, replace(with_voters(voter(program=STOCK)), migration=in_state(PublicState.FINISHED).migration), OPEN),
+    (replace(OTHERS, program=STOCK), with_voters(voter()), "controller 3001: is this program, not Kafka"),
     (OTHERS, with_voters(voter(program=None), voter(3002)), OPEN),
     (OTHERS, with_voters(voter(lag=9), voter(3002)), OPEN),
     (OTHERS, with_voters(voter(), voter(3002, lag=9)), "controller 3002: is 9 records behind"),

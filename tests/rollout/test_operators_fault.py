@@ -16,13 +16,14 @@ from migrator.parts.processes import free_port
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.files.examined import DIRECTORY, elsewhere, wanted
+from migrator.rollout.gates.gatekeeper import GateShutError
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.lock import places
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.jobs import tail
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import ExecutorError, FileChangedError, Output
+from migrator.rollout.ports import BrokerMode, ExecutorError, FileChangedError, Output
 from migrator.rollout.seeing import zookeeper as seeing
 from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.znodes import paths
@@ -71,6 +72,33 @@ def test_a_mended_file_is_the_base_although_somebody_else_starts_the_controller(
     assert operator.resume() is Ending.COMPLETE
     begun = [(entry.step, entry.event) for entry in operator.entries if entry.act == "start"]
     assert (f"start/{CONTROLLERS[0]}", Event.FOUND) in begun
+
+
+@pytest.mark.parametrize(("real", "typed"), [("stock", "migrator"), ("migrator", "stock")])
+def test_controllers_of_another_kind_are_seen_before_anything_depends_on_it(
+    tmp_path: Path, real: str, typed: str
+) -> None:
+    """A leader of Kafka's without the migration ends it: who is asked about the end must have been told so."""
+    operator = Operator(ModelCluster(model_inventory(kind=real, handover=False)), tmp_path)
+    other = model_inventory(kind=typed, handover=False)
+    operator.inventory = other
+    with pytest.raises(GateShutError, match=r"controller 3001: is .*controllers\.kind"):
+        operator.apply()
+    assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
+    operator.inventory = None
+    assert operator.apply(StopAt(Phase.VERIFY)) is Ending.REACHED
+    operator.inventory, files = other, dict(operator.cluster.files)
+    with pytest.raises(GateShutError, match=r"finish/.*controllers\.kind"):
+        operator.resume()
+    assert operator.cluster.files == files
+    operator.inventory = None
+    assert operator.apply(StopAt(step="finish/controller-3002")) is Ending.PAUSED
+    operator.inventory, files = other, dict(operator.cluster.files)
+    with pytest.raises(GateShutError, match=r"migration-on/.*controllers\.kind"):
+        operator.rollback()
+    assert operator.cluster.files == files
+    operator.inventory = None
+    assert operator.resume() is Ending.COMPLETE
 
 
 def test_a_file_that_was_mended_before_its_controller_was_started_is_the_new_base(operator: Operator) -> None:

@@ -40,6 +40,7 @@ SEE_BROKER = "See the broker's log. If it does not run, start it"
 SEE_CONTROLLER = "See the controller's log. If it does not run, start it"
 REACH_BROKERS = "See that brokers run, and that this machine reaches a listener of them ('access' of the inventory)"
 REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches them ('access' of the inventory)"
+SEE_PROGRAM = "See which program is started. Where it is the right one, correct 'controllers.kind' of the inventory"
 STOP_OR_START = (
     "On the way back, behind 'give-back', stop controller {}: ZooKeeper has the cluster again. Before it, see that the "
     "other controllers run, and that this machine reaches them ('access' of the inventory)"
@@ -172,15 +173,7 @@ def _ids(question: GateQuestion) -> list[int]:
     return [node.node_id for node in question.nodes]
 
 
-def _quorum_healthy(_: GateQuestion, seen: Observation) -> Found:
-    yield from _caught_up(seen, except_id=None)
-
-
-def _others_caught_up(question: GateQuestion, seen: Observation) -> Found:
-    yield from _caught_up(seen, except_id=_node_id(question))
-
-
-def _caught_up(seen: Observation, except_id: int | None) -> Found:
+def _caught_up(question: GateQuestion, seen: Observation) -> Found:
     """Every voter, but the one that is about to stop, has what is committed: the quorum goes on without that one."""
     quorum = seen.quorum
     if quorum is None:
@@ -189,8 +182,15 @@ def _caught_up(seen: Observation, except_id: int | None) -> Found:
     if quorum.leader_id is None:
         yield Waiting("quorum", "no controller leads", SEE_STATUS)
     for voter in quorum.voters.values():
-        if voter.node_id != except_id:
+        if (other := _other_program(voter, question)) and not seen.is_finished:  # behind the end, Kafka's may take over
+            yield Waiting(f"controller {voter.node_id}", other, SEE_PROGRAM, for_ever=True)
+        elif voter.node_id != _node_id(question):
             yield from _behind(voter)
+
+
+def _other_program(voter: ControllerSeen, question: GateQuestion) -> str:
+    wanted, runs = question.program, voter.program
+    return f"is {runs.value}, not {wanted.value}" if wanted and runs and runs is not wanted else ""
 
 
 def _behind(voter: ControllerSeen) -> Found:
@@ -309,8 +309,8 @@ def _controller_back(question: GateQuestion, seen: Observation) -> Found:
         yield Waiting(who, _unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
     elif voter.program is None:
         yield from _behind(voter)
-    elif question.program is not None and voter.program is not question.program:
-        yield Waiting(who, f"is {voter.program.value}, not {question.program.value}", "See which program is started")
+    elif other := _other_program(voter, question):
+        yield Waiting(who, other, SEE_PROGRAM)
     elif question.migration_on is not None and voter.migration_on is not question.migration_on:
         what = f"its migration is {ON[voter.migration_on]}, not {ON[question.migration_on]}"
         yield Waiting(who, what, "See its property file, and whether it was restarted since that was changed")
@@ -477,8 +477,8 @@ def _node_id(question: GateQuestion) -> int:
 _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.PARTITIONS_HEALTHY: _partitions_healthy,
     Gate.MAY_STOP: _may_stop,
-    Gate.QUORUM_HEALTHY: _quorum_healthy,
-    Gate.OTHERS_CAUGHT_UP: _others_caught_up,
+    Gate.QUORUM_HEALTHY: _caught_up,
+    Gate.OTHERS_CAUGHT_UP: _caught_up,
     Gate.VOTERS_SETTLED: _voters_settled,
     Gate.BROKER_GONE: _broker_gone,
     Gate.BROKER_BACK: _broker_back,

@@ -38,8 +38,13 @@ def _asks(*questions: GateQuestion) -> Gates:
     return lambda _: questions
 
 
+def _quorum(place: Place) -> GateQuestion:
+    """Also whether the controllers are those of the inventory: a leader of Kafka's without the migration ends it."""
+    return replace(QUORUM, program=program_of(place.inventory))
+
+
 def _others_have_all(place: Place) -> GateQuestion:
-    return GateQuestion(Gate.OTHERS_CAUGHT_UP, place.node)
+    return GateQuestion(Gate.OTHERS_CAUGHT_UP, place.node, program=program_of(place.inventory))
 
 
 def may_be_handed_over(node: Node | None) -> tuple[GateQuestion, ...]:
@@ -212,7 +217,8 @@ FORWARD = (
         why="gives the controllers' directories their identity", undo=ROLLBACK,
     ),
     _START,
-    replace(_START, name="started", who=_CLUSTER, acts=(Act.CHECK_AFTER,), after=_asks(QUORUM, INELIGIBLE)),
+    replace(_START, name="started", who=_CLUSTER, acts=(Act.CHECK_AFTER,),
+        after=lambda place: (_quorum(place), INELIGIBLE)),
     PhaseRules(
         Phase.MIGRATE, _BROKERS, RESTARTS, UNFINISHED, mode=FileMode.BROKER_MIGRATING, first_of_brokers=True,
         before=lambda place: _may_stop(place, QUORUM, KEEPS_UP),
@@ -241,13 +247,13 @@ FORWARD = (
     PhaseRules(
         Phase.READY, _CLUSTER, (Act.CHECK_BEFORE,), UNFINISHED,
         is_there=lambda inventory: inventory.left_out.verify,
-        before=lambda place: _may_end(place, QUORUM),
+        before=lambda place: _may_end(place, _quorum(place)),
         why="the last gate before the way back closes; nothing is compared ('verify' is left out)", undo=NOTHING,
     ),
     PhaseRules(
         Phase.VERIFY, _FIRST, (Act.CHECK_BEFORE, Act.RUN), UNFINISHED, job=Job.VERIFY,
         is_there=lambda inventory: not inventory.left_out.verify,
-        before=lambda place: _may_end(place, QUORUM),
+        before=lambda place: _may_end(place, _quorum(place)),
         why="proves that both sides are equal before the way back closes", undo=NOTHING,
     ),
     _FINISH,
