@@ -51,7 +51,13 @@ from migrator.rollout.opening.opening import (
     refuse_without,
     turn_back,
 )
-from migrator.rollout.opening.refusals import refuse_ahead, refuse_dynamic_maps, refuse_files, refuse_lost_brokers
+from migrator.rollout.opening.refusals import (
+    refuse_ahead,
+    refuse_back,
+    refuse_dynamic_maps,
+    refuse_files,
+    refuse_lost_brokers,
+)
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import plan, refuse_canary, refuse_step
 from migrator.rollout.plan.steps import Direction
@@ -95,8 +101,7 @@ def plan_command(inventory: Path, canary: str, back: bool, as_json: bool) -> Non
 async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
     entries = read_journal(site.state)
     progress = progress_of(entries)
-    goes_back = bool(progress.rollout) and not progress.closed and progress.direction is Direction.BACK
-    direction = Direction.BACK if back or goes_back else Direction.FORWARD
+    direction = Direction.BACK if back or progress.goes_back else Direction.FORWARD
     async with Meanwhile(_say_aside, _ASKS) as meanwhile, parts_at(site, _say_aside) as (parts, world):
         meanwhile.what = _LOOKS
         seen = await parts.observer.observe(partitions=False)
@@ -110,7 +115,7 @@ async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
             head = {"cluster": site.inventory.cluster, "direction": direction.value, "unknown": unknown or None}
             say_json({**head, "steps": steps}, indent=True)
             return
-        if goes_back:
+        if progress.goes_back:
             say("a rollback is under way, so this is the way back; 'migrator rollout resume' goes on with it")
         if unknown:
             say(unknown)
@@ -129,7 +134,9 @@ async def _previews(
     steps = plan(parts.inventory, direction, (progress.canary if begun else "") or canary)
     known = progress if begun else Progress(rollout=progress.rollout)
     facts = await gather(parts, steps, known)
-    if direction is Direction.FORWARD:
+    if direction is Direction.BACK:
+        refuse_back(parts.inventory, progress, facts.seen, facts.texts)
+    else:
         refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
         refuse_dynamic_maps(parts.inventory, facts.seen)
         refuse_files(parts.inventory, facts.texts, parts.mode_settings(""))

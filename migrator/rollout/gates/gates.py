@@ -61,7 +61,8 @@ IMAGES_DIFFER = (
 )
 
 FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
-FORWARD_AGAIN = "'migrator rollout apply' does the rest of the migration, and takes back what the way back has changed"
+DOES_THE_REST = "'migrator rollout apply' does the rest of the migration"
+FORWARD_AGAIN = f"{DOES_THE_REST}, and takes back what the way back has changed"
 ONLY_A_BACKUP = (
     "Only a backup of ZooKeeper and of the brokers brings the old cluster back, without all that was written since"
 )

@@ -75,6 +75,11 @@ class Progress:
         return node not in self.files or digest in (self.files[node], self.written.get(node, self.files[node]))
 
     @property
+    def goes_back(self) -> bool:
+        """Whether a way back is under way."""
+        return bool(self.rollout) and self.direction is Direction.BACK and not self.closed
+
+    @property
     def reason(self) -> str:
         """Why nodes are left out."""
         return "; ".join(dict.fromkeys(self.left_out.values()))

@@ -12,7 +12,7 @@ from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.gates.gates import FINISHED
-from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import FORMAT, Entry, Event
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.summary import of_last
@@ -30,7 +30,7 @@ from migrator.rollout.opening.refusals import (
 )
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import REASON_MAX
-from migrator.rollout.plan.modes import digest, file_mode, parsed
+from migrator.rollout.plan.modes import digest, parsed
 from migrator.rollout.plan.plan import is_same_canary, refuse_canary
 from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.ports import LockedError
@@ -137,8 +137,8 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
     progress = journal.progress
     seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
     await parts.lock.acquire(progress.rollout)
-    if _goes_back(progress):
-        refuse_ended(seen, is_complete=False)
+    if progress.goes_back:
+        refuse_ended(seen, progress)
 
 
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
@@ -147,16 +147,12 @@ async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
     :raises OperatorError: there is no way back any more, or nobody can say whether there is.
     """
     progress = journal.progress
-    if _goes_back(progress):
+    if progress.goes_back:
         await may_go_on(parts, journal)
         return ""
-    files = [
-        file_mode(node.role, parsed(node, await text_of(parts.executor, node)))
-        for node in parts.inventory.controllers.nodes
-    ]
-    one_ends_it = parts.inventory.controllers.kind is ControllerKind.STOCK
+    texts = await texts_of(parts.executor, parts.inventory.controllers.nodes)
     seen = await parts.observer.observe(partitions=False)
-    refuse_back(seen, files, one_ends_it=one_ends_it, is_complete=progress.closed)
+    refuse_back(parts.inventory, progress, seen, texts)
     return seen.metadata_version
 
 
@@ -169,7 +165,7 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: st
     :raises LockedError: somebody has the lock.
     """
     progress = journal.progress
-    if _goes_back(progress):
+    if progress.goes_back:
         return
     is_new = not progress.rollout or progress.direction is Direction.BACK
     if is_new:
@@ -223,7 +219,7 @@ async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
     progress = journal.progress
     stops = [name for name in progress.steps if name.startswith(f"{Phase.STOP_QUORUM.value}/")]
     for node in _returned(parts, progress):
-        if _goes_back(progress) and any(progress.of(name).done for name in stops):
+        if progress.goes_back and any(progress.of(name).done for name in stops):
             raise OperatorError(
                 f"{node.name} comes too late: the controllers are being stopped",
                 where="--with-node",
@@ -274,7 +270,3 @@ async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:
         ids, partitions = " ".join(map(str, sorted(brokers))), " ".join(names)
         journal.append(parts.clock.wall_ms(), Event.BASELINE, brokers=ids, partitions=partitions)
         parts.tell(f"not in sync on broker {ids} before the rollout, and not waited for: {partitions}")
-
-
-def _goes_back(progress: Progress) -> bool:
-    return bool(progress.rollout) and progress.direction is Direction.BACK and not progress.closed

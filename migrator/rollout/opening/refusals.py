@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.decisions import ahead_of_copy, may_be_ahead
-from migrator.rollout.gates.gates import FINISHED, FORWARD_AGAIN, ONLY_A_BACKUP
-from migrator.rollout.inventory import FIND_QUORUM, Inventory
+from migrator.rollout.gates.gates import DOES_THE_REST, FINISHED, FORWARD_AGAIN, ONLY_A_BACKUP
+from migrator.rollout.inventory import FIND_QUORUM, ControllerKind, Inventory
+from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.listeners import PROTOCOLS, lacks_controllers
 from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, parsed, refuse_unstartable, rewritten
@@ -117,16 +118,18 @@ def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observ
         raise ahead_of_copy(*ahead)
 
 
-def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bool, is_complete: bool) -> None:
-    """
-    :param files: what the controllers' property files are for.
-    :param is_complete: whether the rollout has come to its end.
-    :param one_ends_it: whether one leader without the migration ends it, as with Kafka's controllers.
+def refuse_back(inventory: Inventory, progress: Progress, seen: Observation, texts: Mapping[str, str]) -> None:
+    """Before the way back is shown or begun.
+
+    :param texts: property files by node.
     :raises OperatorError: the end of the migration was reached, or nobody can say that it was not.
     """
-    off = [mode is FileMode.CONTROLLER_ENDED for mode in files]
-    refuse_ended(seen, is_complete=is_complete)
-    if (seen.migration is None or not seen.migration.state) and (any(off) if one_ends_it else all(off)):
+    refuse_ended(seen, progress)
+    if progress.goes_back or (seen.migration is not None and seen.migration.state):
+        return
+    nodes = inventory.controllers.nodes
+    off = [file_mode(node.role, parsed(node, texts[node.name])) is FileMode.CONTROLLER_ENDED for node in nodes]
+    if any(off) if inventory.controllers.kind is ControllerKind.STOCK else all(off):  # one of Kafka's alone ends it
         raise OperatorError(
             "controllers have the migration off, and none of them answers: the migration may be finished",
             where="rollback",
@@ -134,10 +137,11 @@ def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bo
         )
 
 
-def refuse_ended(seen: Observation, *, is_complete: bool) -> None:
+def refuse_ended(seen: Observation, progress: Progress) -> None:
     """
     :raises OperatorError: the end of the migration was reached.
     """
-    if seen.is_finished:
-        go_on = "Nothing is to be done" if is_complete else FORWARD_AGAIN
-        raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_A_BACKUP}")
+    if not seen.is_finished:
+        return
+    go_on = FORWARD_AGAIN if progress.goes_back else "Nothing is to be done" if progress.closed else DOES_THE_REST
+    raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_A_BACKUP}")
