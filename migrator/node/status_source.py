@@ -214,11 +214,19 @@ class NodeStatusSource:
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def journal(self, after_sequence: int, *, follow: bool) -> AsyncIterator[JournalEvent]:
-        """Events after that sequence number, oldest first; then new ones as they come if ``follow``."""
+        """Events after that sequence number, oldest first; then new ones as they come if ``follow``. One that waits for
+        the disk has no number yet; it is told with it once more."""
+        told: list[JournalEvent] = []
         while True:
+            waiting = [event for event in self._journal(-1) if not event.sequence]
             for event in self._journal(after_sequence):
-                after_sequence = event.sequence
-                yield event
+                if event.sequence:
+                    after_sequence = event.sequence
+                    yield event
+            for event in waiting:
+                if event not in told:
+                    yield event
+            told = waiting
             if not follow:
                 return
             await asyncio.sleep(REFRESH_SECONDS)

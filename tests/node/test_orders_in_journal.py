@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from migrator.apis.authorization import Audited, Trail, Unlimited
 from migrator.apis.call import ApiKind
 from migrator.apis.registry import APIS
 from migrator.config.load import settings_from
+from migrator.machine import running_on
 from migrator.migration.machine.states import OVERRIDES, State
 from migrator.migration.machine.volatile_state import Situation
 from migrator.node.orders import ORDERS, KafkaOrders, opened_journal
 from migrator.node.rollout_lock import RolloutLockKeeper
+from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
 from migrator.observe.journal import Journal
 from migrator.observe.status import Force, JournalEvent, Orderer
@@ -33,8 +36,9 @@ from migrator.wire.principal import Principal
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
 from tests.node.migration.test_orders import Runtime, insight
-from tests.node.support.cluster import CLUSTER_ID, until
+from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, until
 from tests.node.support.dynamic import dynamic
+from tests.observe.test_journal import FullDisk
 
 ALICE = Orderer("User:CN=alice", "ipv4:10.0.0.1:4711")
 DIRECTORY = uuid.UUID(int=7)
@@ -118,6 +122,23 @@ def test_an_order_through_kafkas_protocol(key: int, tmp_path: Path) -> None:
             assert len(told(journal, key, {"error_code": ErrorCode.request_timed_out})) == 1, "it may be in the log"
         if key == 57:
             assert told(journal, key, {}, validate_only=True) == []
+
+
+async def test_an_entry_that_waits_for_the_disk_is_shown_and_once_more_with_its_number(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with running_on(disk), journal_in(tmp_path) as journal:
+        journal.append(1, "order", "first")
+        disk.room = 0
+        journal.note(2, "transition", "waits")
+        nothing: Any = SimpleNamespace(node_id=1)
+        source = NodeStatusSource(nothing, nothing, FOLLOWS, journal.after)
+        shown = [(event.sequence, event.text) async for event in source.journal(0, follow=False)]
+        assert shown == [(1, "first"), (0, "waits")]
+        follows = source.journal(0, follow=True)
+        assert [(await anext(follows)).sequence for _ in shown] == [1, 0]
+        disk.room = 1 << 20
+        journal.append(3, "order", "second")
+        assert [(await anext(follows)).sequence for _ in range(2)] == [2, 3]
 
 
 def test_an_order_of_others_through_the_same_api_is_none(tmp_path: Path) -> None:
