@@ -28,7 +28,9 @@ from migrator.verify.kraft.files import read_image
 
 STATUS_SECONDS = 2.0
 OLD_SECRET, SECRET = "delegation.token.master.key", "delegation.token.secret.key"
-HEADER = "# Made by 'migrator handover' from {name} for Apache Kafka {version}\n"
+MADE_BY = "# Made by 'migrator handover' "
+HEADER = MADE_BY + "from {name} for Apache Kafka {version}\n"
+KEPT_SUFFIX = ".before-handover"
 
 
 class StockFile:
@@ -62,10 +64,13 @@ class StockFile:
             raise OperatorError(f"Kafka does not start: {what}", where=f"{self.ours}: {key}", remedy=remedy)
 
     def write(self) -> None:
-        """Write it, readable for whom ours is: it may hold secrets.
+        """Write it, readable for whom ours is: it may hold secrets. What somebody else has written there is kept.
 
         :raises OperatorError: the disk refuses.
         """
+        kept = self.path.with_name(self.path.name + KEPT_SUFFIX)
+        if self.path.exists() and not read_decoded(self.path).startswith(MADE_BY) and not kept.exists():
+            write_durably(kept, self.path.read_bytes(), like=self.path)
         write_durably(self.path, encoded(self._text()), like=self.ours)
 
     def _text(self) -> str:

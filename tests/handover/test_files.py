@@ -69,6 +69,19 @@ def test_every_byte_that_is_kept_is_as_it_was(tmp_path: Path) -> None:
     assert stock.path.read_bytes().endswith(extra)
 
 
+def test_a_file_that_somebody_else_has_written_there_is_kept(tmp_path: Path) -> None:
+    stock = StockFile(ours(tmp_path), parse_target("3.9"))
+    stock.path.write_bytes(b"# \xe4\nmetric.reporters=com.example.Mine\n")
+    stock.path.chmod(0o600)
+    stock.write()
+    stock.ours.write_text(stock.ours.read_text() + "num.io.threads=8\n")
+    stock.write()
+    assert stock.is_written
+    kept = tmp_path / "controller.stock.properties.before-handover"
+    assert kept.read_bytes() == b"# \xe4\nmetric.reporters=com.example.Mine\n"
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
 def settings(folder: Path) -> Settings:
     keys = {
         "process.roles": "controller",
