@@ -172,7 +172,7 @@ class Planning:
                 AddVoter(entry(key, highest_version=0)),
                 RemoveVoter(random.choice((voter, voter, key, wrong))),
                 RemoveVoter(voter),
-                UpdateVoter(entry(random.choice((voter, key)), port=random.randrange(1024, 9000))),
+                UpdateVoter(entry(random.choice((voter, key, wrong)), port=random.randrange(1024, 9000))),
             )
         )
         is_refused = refusing_rule(raft, change) is not None

@@ -249,6 +249,9 @@ class Watch:
             self.claims.leads_no_longer(shadow.epoch)
         if role is Role.RESIGNED:
             self.claims.leads_no_longer(epoch)
+        if role in WAS_LEADER:  # resigned from the start: killed between the note of its election and its first act
+            leader = self.leaders.setdefault(epoch, controller.node_id)
+            check("one_leader_an_epoch", leader == controller.node_id, f"{controller.node_id} and {leader} in {epoch}")
         given_up = self._given_up.get(controller.node_id)
         if given_up is not None:
             check(
@@ -261,8 +264,6 @@ class Watch:
             if given_up is None:
                 self.claims.elected(epoch)
             shadow.is_replay_due = True
-            leader = self.leaders.setdefault(epoch, controller.node_id)
-            check("one_leader_an_epoch", leader == controller.node_id, f"{controller.node_id} and {leader} in {epoch}")
             end = controller.in_process(shadow.core.storage.log.end_offset)
             committed = self.committed_by(controller.node_id)
             is_late = bool(committed.batches) and committed.batches[-1][2] > epoch  # its votes took too long
