@@ -45,9 +45,7 @@ def test_no_key_of_security_is_passed_over_without_a_word() -> None:
 def test_what_is_said_to_be_acted_upon_is_read_somewhere() -> None:
     """By an attribute of the settings, or by the key's own name."""
     sources = [path for path in Path(migrator.__file__).parent.rglob("*.py") if path.parent.name != "config"]
-    text = "".join(
-        path.read_text(encoding="utf-8") for path in (*sources, *_of_config("settings", "checks"))
-    )
+    text = "".join(path.read_text(encoding="utf-8") for path in (*sources, *_of_config("settings", "checks")))
     words = frozenset(re.findall(r"[\w.-]+", text))
     attributes = frozenset(re.findall(r"\b(?:settings|self)\.(\w+)", text))
     computed = re.compile(r"(zookeeper\.)?ssl\.(key|trust)store\.(location|type|password)")
