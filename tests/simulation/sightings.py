@@ -25,7 +25,7 @@ from migrator.raft.messages import (
 )
 from migrator.raft.states import Role
 from tests.simulation import invariants as rules
-from tests.simulation.invariants import check
+from tests.simulation.invariants import Violation, check
 
 
 class Sightings:
@@ -156,6 +156,24 @@ class Sightings:
         is_evident = self._has_lost and self._refusals >= REFUSALS_MIN
         check(rules.leader_is_missed_for_a_reason, is_over, is_evident)
         return not is_over
+
+
+def follow(raft: RaftNode, count: Callable[[str], None], broken: list[Violation]) -> None:
+    """A rule that breaks within its step is told when the step is over."""
+    original = raft.step
+    sightings = Sightings(raft._quorum.config, raft._quorum.now, count)
+
+    def step(event: ev.Event, now_ms: int) -> list[fx.Effect]:
+        effects: list[fx.Effect] = []
+        try:
+            sightings.before(raft, event, now_ms)
+            effects = original(event, now_ms)
+            sightings.after(event, effects)
+        except Violation as violation:
+            broken.append(violation)
+        return effects
+
+    raft.step = step  # type: ignore[method-assign]
 
 
 def _is_pre_vote(event: ev.Event) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,10 +22,15 @@ CUT_SECONDS = (0.1, 8.0)
 HANG_SECONDS = (0.1, 8.0)
 IN_A_STATE = 0.6
 """Of the faults: they wait for a state that is drawn."""
-STARTING_SECONDS = 0.02
-"""About so long it takes until a process is booted."""
-FAVOURITE_SECONDS = 1.5
-"""Between two strikes of a world's favourite fault, on average."""
+STEADY = frozenset(("leader", "follower", "observer"))
+LASTING_SECONDS = {"starting": 0.002} | dict.fromkeys(STEADY, 1.0)
+"""About so long these last; others are over in no time, or nothing happens in them."""
+SOUGHT_SECONDS = 2.0
+"""Between two faults that seek a state, on average; the first in each state does not wait."""
+SOUGHT_DISKS = 0.25
+"""Of them, where a disk may be lost, as it mostly may not."""
+SOUGHT_POINTS = 6
+"""Kinds of operations on a disk at which a world that seeks has a crash."""
 SEARCHED = 0.5
 """Of the crashes: they wait for an operation that is drawn, as most operations are those of one kind."""
 BAD_MOMENTS = 0.7
@@ -48,31 +54,36 @@ class Chaos:
         """In which each was last."""
         self._crash_points: set[str] = set()
         """Kinds of operations on a disk: whoever does the next one of such a kind crashes."""
-        self._favourite: Callable[[Controller], None] | None = None
-        self._favourite_again_at = 0.0
-        self._struck: set[str] = set()
-        """The states and operations that the favourite fault has met."""
+        self._seekers: list[Callable[[Controller], None]] = []
+        """Faults, in a world in which each seeks each state."""
+        self._tried: Counter[str] = Counter()
+        """How often one of them has met each state."""
+        self._seeks_again_at = 0.0
         self.is_over = False
         """Who stops now stays down."""
 
     def begin(self) -> None:
         options = self.world.options
-        faults: dict[str, tuple[float, Callable[[Controller], None]]] = {
-            "kill": (options.kill_rate, self._kill),
-            "crash": (options.crash_rate, self._crash),
-            "power cut": (options.power_rate, self._power_cut),
-            "stop": (options.stop_rate, self._stop),
-            "hang": (options.hang_rate, self._hang),
-            "cut": (options.cut_rate, self._cut),
-            "slow": (options.slow_rate, self._slow),
-            "full": (options.full_rate, self._fill),
-            "wipe": (options.wipe_rate, self._wipe),
-            "settings": (options.settings_rate, self.world.reconfigurations.change),
-            "failing": (options.fault_rate, self._fail),
-        }
-        for rate, fault in faults.values():
+        faults: list[tuple[float, Callable[[Controller], None]]] = [
+            (options.kill_rate, self._kill),
+            (options.power_rate, self._power_cut),
+            (options.stop_rate, self._stop),
+            (options.hang_rate, self._hang),
+            (options.cut_rate, self._cut),
+            (options.slow_rate, self._slow),
+            (options.full_rate, self._fill),
+            (options.fault_rate, self._fail),
+            (options.crash_rate, self._crash),
+            (options.wipe_rate, self._wipe),
+            (options.settings_rate, self.world.reconfigurations.change),
+        ]
+        for rate, fault in faults:
             self._again(rate, partial(self._strike, fault))
-        self._favourite = faults[options.favourite][1] if options.favourite else None
+        if options.seeks:
+            self._seekers = [fault for _, fault in faults[:8]]
+            self._seekers[1] = self._cut_power
+            begin = options.seed * SOUGHT_POINTS
+            self._crash_points = {cells.POINTS[(begin + it) % len(cells.POINTS)] for it in range(SOUGHT_POINTS)}
         self._again(options.blackout_rate, self._blackout)
         self._again(options.alone_rate, self._leave_leader_alone)
         self._again(options.calm_rate, self.calm.begin)
@@ -111,24 +122,23 @@ class Chaos:
         self._states[controller.node_id] = state
         if self.calm.is_on or not self.world.faults_go_on:
             return
-        fault = self._waiting.pop(state, None)
-        if fault is None and self.world.options.favourite != "crash" and self._is_sought(state):
-            fault = self._favourite
+        fault = self._waiting.pop(state, None) or self._seeker(controller, state)
         if fault is not None:
-            within = STARTING_SECONDS if state == "starting" else 0.0
-            self.world.after(self._random.uniform(0, within), partial(fault, controller))
+            self.world.after(self._random.uniform(0, LASTING_SECONDS.get(state, 0.0)), partial(fault, controller))
 
-    def _is_sought(self, met: str) -> bool:
-        """Whether the favourite fault has still to meet this state, or operation, and may strike again."""
-        if self._favourite is None or met in self._struck or self.world.now < self._favourite_again_at:
-            return False
-        self._favourite_again_at = self.world.now + self._random.expovariate(1 / FAVOURITE_SECONDS)
-        return True
+    def _seeker(self, controller: Controller, state: str) -> Callable[[Controller], None] | None:
+        """All faults strike each state in turn. Each seed begins with another one, as some states are met once."""
+        tried, world = self._tried[state], self.world
+        if not self._seekers or not world.watch.committed.end or (tried and world.now < self._seeks_again_at):
+            return None  # a quorum that was never there has few states
+        self._tried[state] += 1
+        self._seeks_again_at = world.now + self._random.expovariate(1 / SOUGHT_SECONDS)
+        if self._random.random() < SOUGHT_DISKS and (state in STEADY or world.watch.may_lose_disk(controller)):
+            return self._wipe
+        return self._seekers[(world.options.seed + cells.STATES.index(state) + tried) % len(self._seekers)]
 
     def _met(self, name: str, controller: Controller) -> None:
         self.world.count(cells.fault(name, controller))
-        if name == self.world.options.favourite:
-            self._struck.add(cells.state_of(controller))
 
     def _anybody(self) -> Controller:
         return self._random.choice(list(self.world.controllers.values()))
@@ -153,7 +163,6 @@ class Chaos:
     def mend_machines(self) -> None:
         """Disks that are full, failing or slow; those that are lost stay so."""
         self.world.network.slow.clear()
-        self._crash_points.clear()
         for controller in self.world.controllers.values():
             controller.disk.free = None
             self._mend(controller, controller.disk)
@@ -163,11 +172,14 @@ class Chaos:
                 controller.machine.sync_seconds_max = self.world.options.sync_ms_max / 1000
 
     def _bury_a_minority(self) -> None:
-        """Of the voters that are in force."""
+        """Of the voters that are in force, if those that are left have the log: else they wait for the dead ones."""
         voters = self.world.watch.voter_keys()
         alive = {key.node_id for key in voters if key.directory_id in (ZERO_UUID, self._directory(key.node_id))}
         most = len(alive) - len(voters) // 2 - 1
-        for node_id in self._random.sample(sorted(alive), max(0, most)):
+        dead = self._random.sample(sorted(alive), max(0, most))
+        if sum(self.world.watch.may_vote(node_id) for node_id in alive.difference(dead)) <= len(voters) // 2:
+            return
+        for node_id in dead:
             self.dead.add(node_id)
             self.world.count("dead to the end")
             self.world.kill(self.world.controllers[node_id], power=True)
@@ -239,22 +251,15 @@ class Chaos:
 
     def wants_crash(self, machine: SimulatedMachine, point: str) -> bool:
         """Whether the next operation of this kind shall never happen."""
-        world = self.world
-        if (
-            not world.faults_go_on
-            or self.calm.is_on
-            or not any(one.machine is machine for one in world.controllers.values())
-        ):
+        if point not in self._crash_points or self.calm.is_on or not self.world.faults_go_on:
             return False
-        if point not in self._crash_points and not (world.options.favourite == "crash" and self._is_sought(point)):
+        if not any(one.machine is machine for one in self.world.controllers.values()):
             return False
         self._crash_points.discard(point)
-        self._struck.add(point)
         return True
 
-    def crashes(self, controller: Controller) -> None:
-        """That is about to happen."""
-        self._met("crash", controller)
+    def crashed(self, controller: Controller) -> None:
+        """That has happened."""
         self.restart_later(controller)
 
     def _stop(self, controller: Controller) -> None:

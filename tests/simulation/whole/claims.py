@@ -133,7 +133,9 @@ class Claims:
         if leader >= 0:
             led = self._world.watch.leaders.get(epoch)
             check("status_names_the_leader", led == leader, f"{name} says that {leader} leads in {epoch}, it is {led}")
-            since = max(self._ended_at.get(epoch, self._world.now), self._undisturbed_since(machine))
+            ended_at = self._ended_at.get(epoch, self._world.now)
+            heard_at = self._world.watch.role_since(controller.node_id)  # perhaps of somebody who still believes in it
+            since = max(ended_at, heard_at, self._undisturbed_since(machine))
             check(
                 "status_names_the_leader",
                 self._world.now - since <= BELIEVED_SECONDS,

@@ -109,11 +109,11 @@ class Network:
         world, random = self._world, self._random
         options = world.options
         delay = random.uniform(options.delay_ms_min, options.delay_ms_max) / 1000
+        if self.slow:
+            delay *= max(self.slow.get(wire[0], 1.0), self.slow.get(wire[1], 1.0))
         if world.faults_go_on and not world.chaos.calm.is_on and random.random() < options.loss:
             delay += random.uniform(*RETRANSMISSION_SECONDS)
-        if not self.slow:
-            return delay
-        return delay * max(self.slow.get(wire[0], 1.0), self.slow.get(wire[1], 1.0))
+        return delay
 
     def cut_wire(self, wire: tuple[str, str]) -> None:
         self.cut.add(wire)

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP
-from tests.simulation.whole.cells import FAULTS
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ class Options:
     fault_rate: float = 0.0
     """Disks that fail for a while, at what `fails_at` names."""
     fails_at: str = "reads writes fsyncs"
-    favourite: str = ""
-    """A fault that looks for the states of a controller, and strikes each of them."""
+    seeks: bool = False
+    """The faults seek the states of a controller, so that each meets each."""
     calm_rate: float = 0.0
     """Times without new faults, in which whoever can must elect somebody."""
     change_rate: float = 0.0
@@ -143,7 +142,16 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
         calm_rate=rate(0.6, 0.15),
         thread_ms_max=random.choice((0.3, 0.3, 30.0)),
     )
-    return overruled(replace(options, **_of_operators(seed, options)), changes or {})
+    options = replace(options, **_of_operators(seed, options))
+    return overruled(_for_seekers(options) if options.seeks else options, changes or {})
+
+
+def _for_seekers(options: Options) -> Options:
+    """Half as many faults at any time, and small logs: whoever was away is sent a snapshot."""
+    rates = ("kill_rate", "crash_rate", "power_rate", "blackout_rate", "stop_rate", "hang_rate", "cut_rate")
+    fewer = {name: getattr(options, name) / 2 for name in rates}
+    small = replace(options, snapshot_bytes=3_000, retention_bytes=1, segment_bytes=1_000, wiped_at_once=1)
+    return replace(small, **fewer)
 
 
 def _of_operators(seed: int, options: Options) -> dict[str, Any]:
@@ -167,7 +175,7 @@ def _of_operators(seed: int, options: Options) -> dict[str, Any]:
         "upgrade_rate": upgrade_rate,
         "change_rate": options.change_rate if options.dynamic or not upgrade_rate else rate(0.5, 0.3),
         "alone_rate": rate(0.4, 0.1),
-        "favourite": FAULTS[seed % len(FAULTS)] if random.random() < 0.5 else "",
+        "seeks": random.random() < 0.7,
     }
 
 

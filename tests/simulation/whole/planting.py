@@ -30,7 +30,7 @@ SHORT_AND_CALM = {
     "wipe_rate": 0,
     "full_rate": 0,
     "fault_rate": 0,
-    "favourite": "",
+    "seeks": "no",
     "calm_rate": 0,
     "recover_rate": 0,
     "settings_rate": 0,

@@ -13,10 +13,7 @@ from migrator.controller.quorum_target import KEY, target_of
 from migrator.image.model import MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
-from migrator.raft import effects as fx
-from migrator.raft import events as ev
 from migrator.raft.config import EPOCH_LIMIT
-from migrator.raft.core import RaftNode
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Role
 from migrator.raft.voter_set import ReplicaKey, VoterSet
@@ -25,7 +22,7 @@ from migrator.records.metadata import ConfigRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.supervision import TaskFailures
 from tests.simulation.invariants import Violation as CoreViolation
-from tests.simulation.sightings import Sightings
+from tests.simulation.sightings import follow
 from tests.simulation.whole.breach import Violation, check
 from tests.simulation.whole.claims import Claims, Inside
 from tests.simulation.whole.committed import Committed, GivenUp, Hashed, written
@@ -54,6 +51,7 @@ class Shadow:
     inside: Inside
     role: Role = Role.UNATTACHED
     epoch: int = 0
+    role_since: float = 0.0
     high_watermark: int = 0
     checked_to: int = -1
     """Up to here its log is the committed one."""
@@ -73,6 +71,8 @@ class Watch:
         self._epochs: dict[int, int] = {}
         self._synced: dict[int, int] = {}
         """Up to where the log of each was durable, as it said, when its process ended."""
+        self._filling: set[int] = set()
+        """Whose disk began empty, and did not have all when its process ended."""
         self._shadows: dict[int, Shadow] = {}
         self._voters = frozenset(ReplicaKey(node_id, ZERO_UUID) for node_id in world.first_voters)
         self._only_validated: set[Claim] = set()
@@ -102,27 +102,10 @@ class Watch:
         core = inside.core
         self._shadows[controller.node_id] = Shadow(core, core.quorum._core._quorum, inside)
         core.image_comparison.listeners.append(lambda text: self._disagreements.append(f"{controller.name}: {text}"))
-        self._watch_core(core.quorum._core)
+        follow(core.quorum._core, self.world.count, self._broken)
         end, synced = core.storage.log.end_offset(), self._synced.get(controller.node_id, 0)
         check("what_is_synced_is_there_at_the_next_start", end >= synced, f"{controller.name}: {synced}, now {end}")
         self.claims.booted(controller, inside)
-
-    def _watch_core(self, raft: RaftNode) -> None:
-        """What it sees of its leader; a rule that breaks within its step is told when the step is over."""
-        original = raft.step
-        sightings = Sightings(raft._quorum.config, raft._quorum.now, self.world.count)
-
-        def step(event: ev.Event, now_ms: int) -> list[fx.Effect]:
-            effects: list[fx.Effect] = []
-            try:
-                sightings.before(raft, event, now_ms)
-                effects = original(event, now_ms)
-                sightings.after(event, effects)
-            except CoreViolation as violation:
-                self._broken.append(violation)
-            return effects
-
-        raft.step = step  # type: ignore[method-assign]
 
     def stopped(self, controller: Controller, machine: SimulatedMachine) -> None:
         shadow = self._shadows.pop(controller.node_id, None)
@@ -131,7 +114,10 @@ class Watch:
         if shadow.role in WAS_LEADER:
             self.claims.leads_no_longer(shadow.epoch)
         log_end = shadow.core.storage.log.end_offset()
-        self._synced[controller.node_id] = min(shadow.core.quorum._core._quorum.synced_end, log_end)
+        self._synced[controller.node_id] = min(shadow.raft.synced_end, log_end)
+        self._filling.discard(controller.node_id)
+        if shadow.raft.must_fetch_first:
+            self._filling.add(controller.node_id)
         self.claims.process_gone(machine, shadow.inside)
 
     def core_of(self, node_id: int) -> NodeCore | None:
@@ -248,6 +234,7 @@ class Watch:
         if shadow.role in WAS_LEADER:
             self.claims.leads_no_longer(shadow.epoch)
         if role is Role.RESIGNED:
+            self.leaders.setdefault(epoch, controller.node_id)  # it was killed in the turn that made it the leader
             self.claims.leads_no_longer(epoch)
         if role in WAS_LEADER:  # resigned from the start: killed between the note of its election and its first act
             leader = self.leaders.setdefault(epoch, controller.node_id)
@@ -270,7 +257,7 @@ class Watch:
             is_whole = is_late or end >= committed.end
             check("a_leader_has_all", is_whole, f"{controller.name} ends at {end} < {committed.end}")
             self._check_whole(controller.name, shadow.published)
-        shadow.role, shadow.epoch = role, epoch
+        shadow.role, shadow.epoch, shadow.role_since = role, epoch, self.world.now
 
     def _high_watermark(self, controller: Controller, shadow: Shadow, high_watermark: int) -> None:
         check(
@@ -406,10 +393,28 @@ class Watch:
             for node_id, shadow in self._of_the_quorum().items()
             if node_id in voters
             and node_id != controller.node_id
-            and shadow.core.quorum.high_watermark >= self.committed.end > 0
+            and self._has_all(shadow)
             and not shadow.core.quorum._core._quorum.must_fetch_first
         ]
         return len(whole) > len(voters) // 2
+
+    def _has_all(self, shadow: Shadow) -> bool:
+        """Whether what is committed is on its disk: who has the last batch has all before it."""
+        known, log = self.committed, shadow.core.storage.log
+        is_durable = bool(known.batches) and shadow.raft.synced_end >= known.end
+        return is_durable and log.epoch_at(known.end - 1) in {known.batches[-1][2], None}
+
+    def role_since(self, node_id: int) -> float:
+        """When it took the role that it has."""
+        shadow = self._shadows.get(node_id)
+        return 0.0 if shadow is None else shadow.role_since
+
+    def may_vote(self, node_id: int) -> bool:
+        """Whether its disk has had all that a leader had: until then it waits for voters that may never come back."""
+        shadow = self._shadows.get(node_id)
+        if shadow is not None:
+            return shadow.raft.synced_end > 0 and not shadow.raft.must_fetch_first
+        return self._synced.get(node_id, 0) > 0 and node_id not in self._filling
 
     def has_log(self, controller: Controller) -> bool:
         """Whether it runs, and knows of something that is committed."""

@@ -168,8 +168,8 @@ class World:
             machine.die()
             return
         self.count("crashes at the disk")
-        self.chaos.crashes(controller)
         self.kill(controller, power=self.random.random() < 0.5)
+        self.chaos.crashed(controller)
 
     def _owner(self, machine: SimulatedMachine) -> Controller | None:
         return next((one for one in self.controllers.values() if one.machine is machine), None)
