@@ -234,7 +234,6 @@ class Watch:
         if shadow.role in WAS_LEADER:
             self.claims.leads_no_longer(shadow.epoch)
         if role is Role.RESIGNED:
-            self.leaders.setdefault(epoch, controller.node_id)  # it was killed in the turn that made it the leader
             self.claims.leads_no_longer(epoch)
         if role in WAS_LEADER:  # resigned from the start: killed between the note of its election and its first act
             leader = self.leaders.setdefault(epoch, controller.node_id)
