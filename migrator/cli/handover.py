@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.options import Command
+from migrator.cli.options import Command, Seconds
 from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
 from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
@@ -100,7 +100,14 @@ def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None)
     help="Command that starts Kafka's controller {node} with property file {file}, and returns. Default: you are "
     "asked.",
 )
-@click.option("--patience", default=PATIENCE_SECONDS, show_default=True, help="Seconds to wait for each single step.")
+@click.option(
+    "--patience",
+    type=Seconds(0, min_open=True),
+    metavar="SECONDS",
+    default=PATIENCE_SECONDS,
+    show_default=True,
+    help="How long to wait for each single step.",
+)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def run_command(
     configs: tuple[Path, ...],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +10,19 @@ from typing import Any, TypeVar
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Seconds(click.FloatRange):
+    """A time in seconds. ``nan`` and ``inf``, which are numbers for `float`, are refused: no work ends by them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """
+        :raises click.BadParameter: it is not a finite number, or out of range.
+        """
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return found
 
 
 def config_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from migrator.cli.first_version import typed_version, version_to_rehearse
 from migrator.cli.interrupted import at_once, terminated_as_interrupted
-from migrator.cli.options import config_option, kafka_hashes_option
+from migrator.cli.options import Seconds, config_option, kafka_hashes_option
 from migrator.cli.terminal import console, say, say_json
 from migrator.config.load import load_settings, settings_from
 from migrator.config.settings import Settings
@@ -63,7 +63,7 @@ MEGABYTE = 1e6
 )  # fmt: skip
 @click.option(
     "--broker-seconds",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     metavar="S",
     help="How many seconds the restart of one broker takes, for the forecast.",
 )

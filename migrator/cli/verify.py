@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.options import command_config_option, config_option
+from migrator.cli.options import Seconds, command_config_option, config_option
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.rpc.find_controller import active_controller
@@ -51,9 +51,7 @@ from migrator.verify.verdict import VerifyRequest
     metavar="DIR",
     help="Keep each verdict there, in Parquet. The page draws them over time.",
 )
-@click.option(
-    "--watch", type=click.FloatRange(min=1), metavar="SECONDS", help="Repeat at this interval, until SIGTERM."
-)
+@click.option("--watch", type=Seconds(min=1), metavar="SECONDS", help="Repeat at this interval, until SIGTERM.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
