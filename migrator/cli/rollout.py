@@ -29,7 +29,8 @@ from migrator.cli.terminal import ask, ask_for, say, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use, said_by_holder
 from migrator.observe.loop_health import calm_garbage_collector
-from migrator.rollout.engine.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
+from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt, until_phase
+from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.engine.preview import StepPreview, gather, preview
 from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text

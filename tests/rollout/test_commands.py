@@ -19,7 +19,7 @@ from migrator.config.sensitive import REDACTED
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout import site
-from migrator.rollout.engine.apply import ABORT_FILE
+from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node

@@ -20,7 +20,7 @@ from migrator.cli.main import main
 from migrator.errors import OperatorError
 from migrator.log.lock import DirectoryLock
 from migrator.rollout import site
-from migrator.rollout.engine.apply import ABORT_FILE
+from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import LockHolder, Observation
 from tests.rollout.test_commands import Desk, desk

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 
 from migrator.config.properties import encoded
 from migrator.rollout.engine import decisions
+from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.decisions import Decision, ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.processes import Processes
@@ -16,12 +16,10 @@ from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
 from migrator.rollout.files.wanted import wanted_file
-from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper, Note
+from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.journal.progress import Progress, StepProgress, restart_begun
-from migrator.rollout.journal.writer import RolloutJournal
+from migrator.rollout.journal.progress import StepProgress, restart_begun
 from migrator.rollout.nodes import Node
-from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.plan.steps import STOPS, Act, Job, Sight, Step
 from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateQuestion, Observation
@@ -31,38 +29,19 @@ SOAK_NOTE_MS = 60_000
 
 
 class StepActs:
-    """Of one run.
+    """Of one run."""
 
-    :param note: writes a line of the journal.
-    :param is_aborted: whether the operator asks for an end.
-    """
-
-    def __init__(
-        self,
-        parts: RolloutParts,
-        journal: RolloutJournal,
-        note: Note,
-        state: Path,
-        gates: Gatekeeper,
-        step_gates: StepGates,
-        is_aborted: Callable[[], bool],
-    ) -> None:
-        self._parts = parts
-        self._journal = journal
-        self._note = note
+    def __init__(self, run: RunContext, gates: Gatekeeper, step_gates: StepGates) -> None:
+        self._run = run
+        self._parts = run.parts
         self._gates = gates
         self._step_gates = step_gates
-        self._is_aborted = is_aborted
-        self._processes = Processes(parts, gates)
-        self._jobs = JobActs(parts, journal, note, state)
+        self._processes = Processes(run.parts, gates)
+        self._jobs = JobActs(run)
         self._started: set[str] = set()
         """Names of the steps whose node was started, or restarted, in this run."""
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
-
-    @property
-    def _progress(self) -> Progress:
-        return self._journal.progress
 
     async def look(self, step: Step, seen: Observation) -> Sight:
         """What is seen of a step's node: what its file is for, and whether its process runs.
@@ -76,7 +55,7 @@ class StepActs:
         file = None
         if step.mode not in (None, FileMode.STOCK):
             file = file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node)))
-        return Sight(seen, step.node, file, runs, step.node.name in self._progress.returned)
+        return Sight(seen, step.node, file, runs, step.node.name in self._run.progress.returned)
 
     async def see_files(self, nodes: Iterable[Node]) -> None:
         """Before a person is asked: nobody else may have changed one of these files.
@@ -85,26 +64,26 @@ class StepActs:
         """
         for node in nodes:
             now = await self._digest(node)
-            if not self._progress.knows(node.name, now):
+            if not self._run.progress.knows(node.name, now):
                 raise self._changed(node, now)
 
     async def take_as_mended(self, nodes: Iterable[Node]) -> None:
         """Nodes that serve as they should, after a failure: the files that the operator has mended are the base now."""
         for node in nodes:
             now = await self._digest(node)
-            if not self._progress.knows(node.name, now):
-                self._note(Event.FILE, node=node.name, file=now)
+            if not self._run.progress.knows(node.name, now):
+                self._run.note(Event.FILE, node=node.name, file=now)
 
     async def take_other_settings(self, step: Step) -> None:
         """A step under way whose file was made with other settings than the inventory has now: back to its file."""
-        known, settings = self._progress.of(step.name), self._parts.mode_settings("").digest
+        known, settings = self._run.progress.of(step.name), self._parts.mode_settings("").digest
         if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or not known.has_other_settings(settings):
             return
         text = await text_of(self._parts.executor, step.node)
-        new, _ = await wanted_file(self._parts, step, step.node, text, self._progress)
+        new, _ = await wanted_file(self._parts, step, step.node, text, self._run.progress)
         if new != encoded(text):
             self._parts.tell(f"{step.name}: the inventory has other settings now; {step.node.name} gets them")
-            self._note(Event.REOPENED, step.name, Act.EDIT)
+            self._run.note(Event.REOPENED, step.name, Act.EDIT)
 
     async def do(self, step: Step, act: Act) -> None:
         """One act that changes something, or a job.
@@ -119,7 +98,7 @@ class StepActs:
             await self._jobs.run(step)
         elif step.node is not None:
             if act in (Act.RESTART, Act.START):
-                refuse_old_log(step.node, self._progress)
+                refuse_old_log(step.node, self._run.progress)
             if act in STOPS:
                 stops = self._restart if act is Act.RESTART else self._stop
                 await stops(step, step.node)
@@ -146,11 +125,11 @@ class StepActs:
                 raise self._changed(node, await self._digest(node))
             return
         self._started.add(own.name)
-        self._note(Event.BEGUN, own.name, Act.START, node=target.name)
+        self._run.note(Event.BEGUN, own.name, Act.START, node=target.name)
         self._parts.tell(f"{step.name}: {target.name} does not run; starts it")
         self._gates.steadiness.renews(node.node_id)
         await self._processes.start_again(own, target)
-        self._note(Event.DONE, own.name, Act.START, node=target.name, file=await self._digest(target))
+        self._run.note(Event.DONE, own.name, Act.START, node=target.name, file=await self._digest(target))
 
     async def _may_run(self, own: Step, node: Node) -> bool:
         """Whether the node is seen to serve, or its process to run, or nobody can say."""
@@ -170,13 +149,13 @@ class StepActs:
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
         if decisions.is_ahead(step, here):
             await self._refuse_ahead(step, node)
-            self._note(Event.FOUND, step.name, Act.EDIT, past=True)
+            self._run.note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
         old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
-        new, was = await wanted_file(self._parts, step, node, ours, self._progress)
+        new, was = await wanted_file(self._parts, step, node, ours, self._run.progress)
         before, wanted = digest(old), digest(new)
-        known = self._progress.knows(target.name, before)
-        step_known, settings = self._progress.of(step.name), self._parts.mode_settings("").digest
+        known = self._run.progress.knows(target.name, before)
+        step_known, settings = self._run.progress.of(step.name), self._parts.mode_settings("").digest
         decision = decisions.decide_edit(step_known, before, wanted, file_is_known=known)
         if decision is Decision.TOOK_EFFECT and before != wanted:
             with_others = step_known.expected.get("settings", settings) != settings
@@ -184,18 +163,18 @@ class StepActs:
         if decision is Decision.FILE_CHANGED:
             raise self._changed(target, before)
         if step.rules.first_of_brokers:
-            note = partial(self._note, Event.REMOVES, step.name, Act.EDIT)
+            note = partial(self._run.note, Event.REMOVES, step.name, Act.EDIT)
             await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
         if decision is Decision.DO:
-            kept = "" if old is None else backup(target, step.phase, self._progress.rollout)
+            kept = "" if old is None else backup(target, step.phase, self._run.progress.rollout)
             details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}
-            self._note(Event.BEGUN, step.name, Act.EDIT, **details)
+            self._run.note(Event.BEGUN, step.name, Act.EDIT, **details)
             self._parts.tell(f"{step.name}: writes {target.properties}")
             await self._write(target, new, before, kept)
         event = Event.FOUND if decision is Decision.FOUND else Event.DONE
         now = before if decision is Decision.TOOK_EFFECT else wanted
         restored = was is not None and now == digest(was)
-        self._note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
+        self._run.note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
 
     async def _refuse_ahead(self, step: Step, node: Node) -> None:
         """
@@ -218,13 +197,13 @@ class StepActs:
                 raise
 
     async def _restart(self, step: Step, node: Node) -> None:
-        known = self._progress.of(step.name)
+        known = self._run.progress.of(step.name)
         words = self._parts.inventory.words_for(node)
         while True:
             before = await self._processes.incarnation(node)
             comparable = decisions.comparable(known, before, words)
             now = await self._digest(node)
-            is_known = self._progress.knows(node.name, now) or await self._is_mended(step, known, before)
+            is_known = self._run.progress.knows(node.name, now) or await self._is_mended(step, known, before)
             seen = await self._parts.observer.observe()
             decision = decisions.decide_restart(step, known, seen, comparable, file_is_known=is_known)
             if decision is Decision.FILE_CHANGED:
@@ -232,16 +211,16 @@ class StepActs:
             if decision is not Decision.DO or await self._step_gates.is_open_now(step, seen):
                 break
         if decision is Decision.FOUND:
-            self._note(Event.FOUND, step.name, Act.RESTART)
+            self._run.note(Event.FOUND, step.name, Act.RESTART)
             return
         self._gates.steadiness.renews(node.node_id)
         if decision is not Decision.TOOK_EFFECT:
             worded_anew = decision is Decision.DO and comparable != before
             if known.begun is not Act.RESTART or worded_anew:
                 begun = restart_begun(node, seen, before)
-                self._note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
+                self._run.note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
             await self._processes.restart(step, node, before)
-        self._note(Event.DONE, step.name, Act.RESTART, node=node.name)
+        self._run.note(Event.DONE, step.name, Act.RESTART, node=node.name)
 
     async def _is_mended(self, step: Step, known: StepProgress, before: str | None) -> bool:
         """Whether a node that a failure has left down may start with its file, as the operator has changed it since."""
@@ -258,36 +237,36 @@ class StepActs:
         decision = Decision.TOOK_EFFECT  # as Kafka's controller, which this run has started behind the stop of ours
         if step.successor is None or step.name not in self._started:
             look = self._processes.incarnation if step.successor is None else self._parts.executor.incarnation
-            decision = decisions.decide_start(self._progress.of(step.name), await look(target))
+            decision = decisions.decide_start(self._run.progress.of(step.name), await look(target))
         if decision is Decision.DO:
-            self._note(Event.BEGUN, step.name, Act.START, node=target.name)
+            self._run.note(Event.BEGUN, step.name, Act.START, node=target.name)
             self._parts.tell(f"{step.name}: starts {target.name}")
             await self._processes.start_again(step, target)
         if decision is Decision.FOUND:
-            self._note(Event.FOUND, step.name, Act.START, node=target.name)
+            self._run.note(Event.FOUND, step.name, Act.START, node=target.name)
             return
         now = await self._digest(target)  # a person may have mended it before: it runs with this file
-        self._note(Event.DONE, step.name, Act.START, node=target.name, file=now)
+        self._run.note(Event.DONE, step.name, Act.START, node=target.name, file=now)
 
     async def _stop(self, step: Step, node: Node) -> None:
         while True:
             runs = await self._processes.incarnation(node)
-            decision = decisions.decide_stop(self._progress.of(step.name), runs)
+            decision = decisions.decide_stop(self._run.progress.of(step.name), runs)
             if decision is not Decision.DO or await self._step_gates.is_open_now(step):
                 break
         if decision is Decision.DO and runs is not None:
-            self._note(Event.BEGUN, step.name, Act.STOP, node=node.name)
+            self._run.note(Event.BEGUN, step.name, Act.STOP, node=node.name)
             self._parts.tell(f"{step.name}: stops {node.name}")
             await self._processes.stop(step, node, runs)
             if step.successor is not None:  # it starts before anything else can fail: a line of the journal, the lock
                 self._parts.tell(f"{step.name}: starts {step.successor.name}")
                 await self._processes.start_again(step, step.successor)
                 self._started.add(step.name)
-        self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
+        self._run.note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
 
     async def _soak(self, step: Step) -> None:
         """Only time that is watched counts: the wall clock may jump, and nobody watched before this process."""
-        soaked, wanted = self._progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
+        soaked, wanted = self._run.progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
         poll = self._parts.inventory.times.poll
         last, noted, verified = self._parts.clock.monotonic_ms(), soaked, soaked
         verify = int(self._parts.inventory.times.verify * 1000)
@@ -297,15 +276,15 @@ class StepActs:
             now = self._parts.clock.monotonic_ms()
             soaked, last = soaked + now - last, now
             if soaked - noted >= SOAK_NOTE_MS or soaked >= wanted:
-                self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
+                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 noted = soaked
             if verify and soaked - verified >= verify and soaked < wanted:
                 await self._jobs.verify(step, await self._parts.observer.observe(partitions=False))
                 verified = soaked
-            if self._is_aborted():
-                self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
+            if self._run.is_aborted():
+                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 raise AbortedError("the soak was stopped")
-        self._note(Event.DONE, step.name, Act.SOAK)
+        self._run.note(Event.DONE, step.name, Act.SOAK)
 
     async def _digest(self, node: Node) -> str | None:
         return await digest_of(self._parts.executor, node)

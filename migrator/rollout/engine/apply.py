@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
 from migrator.errors import OperatorError
+from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.decisions import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, next_step, refuse_pause_at_end
@@ -24,7 +26,6 @@ from migrator.rollout.files.identities import IdentityError
 from migrator.rollout.gates.excuses import BackAgainError
 from migrator.rollout.gates.gatekeeper import AbortedError, GateShutError, GateTimeoutError
 from migrator.rollout.journal.journal import Detail, Event
-from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import canary_steps, has_canary, plan, refuse_step
@@ -41,7 +42,6 @@ from migrator.rollout.ports import (
 from migrator.values import value
 
 ORDER = list(Phase)
-ABORT_FILE = "abort"
 OWN_WORDS = (
     BackAgainError,
     FileAheadError,
@@ -84,12 +84,7 @@ class StopAt:
 
 
 class RolloutRun:
-    """One run of the rollout that the journal has opened.
-
-    :param state: the directory of the journal; `ABORT_FILE` in it asks for an end.
-    :param confirm: whether the operator wants what cannot be undone, told the names of the controllers still to
-        be restarted without the migration. Asked once in a run, as long as the last one was not.
-    """
+    """One run of the rollout that the journal has opened; for its parameters see `RunContext`."""
 
     def __init__(
         self,
@@ -98,44 +93,29 @@ class RolloutRun:
         state: Path,
         confirm: Callable[[Sequence[str]], Awaitable[bool]],
     ) -> None:
+        steps = plan(parts.inventory, journal.progress.direction, journal.progress.canary)
+        self._run = RunContext(parts, journal, state, confirm, steps)
         self._parts = parts
-        self._journal = journal
-        self._state = state
-        self._confirm = confirm
-        self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
-
-    @property
-    def _progress(self) -> Progress:
-        return self._journal.progress
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
         """To the end of the plan, or as far as was asked for. May be called again after any failure.
 
         :raises OperatorError: something is not as it has to be; the journal and the message say what.
         """
-        refuse_step(self._steps, stop.step)
-        if stop.step and self._progress.of(stop.step).finished:
+        refuse_step(self._run.steps, stop.step)
+        if stop.step and self._run.progress.of(stop.step).finished:
             return Ending.PAUSED
         # Whether the migration is over, and so where the lock is.
         seen = await self._parts.observer.observe(partitions=False)
         self._refuse_other_cluster(seen)
-        await self._parts.lock.acquire(self._progress.rollout)
-        self._note(Event.RESUMED)
-        if self._progress.canary and not has_canary(self._parts.inventory, self._progress.canary):
-            self._parts.tell(f"the canary {self._progress.canary} is not there any more: no broker goes first")
-        await remove_left_copies(self._parts, self._progress)
-        taking = StepRun(
-            self._parts,
-            self._journal,
-            self._note,
-            self._state,
-            self._confirm,
-            self._is_asked_to_stop,
-            self._steps,
-            stop.step,
-        )
+        await self._parts.lock.acquire(self._run.progress.rollout)
+        self._run.note(Event.RESUMED)
+        if self._run.progress.canary and not has_canary(self._parts.inventory, self._run.progress.canary):
+            self._parts.tell(f"the canary {self._run.progress.canary} is not there any more: no broker goes first")
+        await remove_left_copies(self._parts, self._run.progress)
+        taking = StepRun(replace(self._run, stop=stop.step))
         try:
-            return await self._run(stop, taking)
+            return await self._take_all(stop, taking)
         except AbortedError:
             return await self._aborted(taking)
 
@@ -143,37 +123,37 @@ class RolloutRun:
         """
         :raises OperatorError: the journal is of another cluster, as that of a copied inventory is.
         """
-        known = self._progress.cluster_id
+        known = self._run.progress.cluster_id
         if known and seen.cluster_id and seen.cluster_id != known:
             raise OperatorError(
                 f"the journal is of the cluster with the id {known}, and this cluster has the id {seen.cluster_id}",
-                where=str(self._state),
+                where=str(self._run.state),
                 remedy="Correct 'access' of the inventory, or name another directory with 'state'",
             )
 
-    async def _run(self, stop: StopAt, taking: StepRun) -> Ending:
+    async def _take_all(self, stop: StopAt, taking: StepRun) -> Ending:
         while True:
-            if self._is_asked_to_stop():
+            if self._run.is_aborted():
                 return await self._aborted(taking)
             if canary := self._canary_done():
-                self._note(Event.PAUSED, canary)
+                self._run.note(Event.PAUSED, canary)
                 return Ending.PAUSED
             seen = await self._parts.observer.observe()
-            step = next_step(self._steps, self._progress, seen)
+            step = next_step(self._run.steps, self._run.progress, seen)
             if step is None:
-                await self._parts.lock.release(self._progress.rollout)
-                self._note(Event.CLOSED)
+                await self._parts.lock.release(self._run.progress.rollout)
+                self._run.note(Event.CLOSED)
                 return Ending.COMPLETE
             if stop.phase is not None and ORDER.index(step.phase) > ORDER.index(stop.phase):
                 return Ending.REACHED
             if step.rules.ends_migration:
-                refuse_pause_at_end(stop.step, in_order(self._steps, self._progress, seen), self._progress)
+                refuse_pause_at_end(stop.step, in_order(self._run.steps, self._run.progress, seen), self._run.progress)
             if self._parts.inventory.handover is not None and step.rules.leaves_quorum_lock:
-                await self._parts.lock.leave_quorum(self._progress.rollout)
+                await self._parts.lock.leave_quorum(self._run.progress.rollout)
             if not await self._take(taking, step, seen):
                 return Ending.NOT_CONFIRMED
             if step.name == stop.step:
-                self._note(Event.PAUSED, step.name)
+                self._run.note(Event.PAUSED, step.name)
                 return Ending.PAUSED
 
     async def _take(self, taking: StepRun, step: Step, seen: Observation) -> bool:
@@ -185,9 +165,6 @@ class RolloutRun:
             with suppress(OperatorError):  # the disk may be full; the error that counts is the first one
                 self._fail(step, taking, error)
             raise
-
-    def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
-        self._journal.append(self._parts.clock.wall_ms(), event, step, act, **details)
 
     def _fail(self, step: Step, taking: StepRun, error: OperatorError) -> None:
         """Our own words only: what a command or a host said may hold anything."""
@@ -209,40 +186,33 @@ class RolloutRun:
         if isinstance(error, FileChangedError):
             node, found = taking.found_changed
             details |= {"again": Act.EDIT.value, "node": node, "file": found}
-        self._note(Event.FAILED, step.name, "" if act is None else act, **details)
+        self._run.note(Event.FAILED, step.name, "" if act is None else act, **details)
 
     def _kept(self, step: Step, output: Output) -> str:
-        kept = keep_output(self._state, step.name, output)
+        kept = keep_output(self._run.state, step.name, output)
         self._parts.tell(f"{step.name}: what the command printed is in {kept}")
         return str(kept)
 
     def _canary_done(self) -> str:
         """The canary's step that was done, and after which the rollout has not waited for the operator yet; or ""."""
-        steps = canary_steps(self._steps, self._progress.canary) - self._progress.paused_after
+        steps = canary_steps(self._run.steps, self._run.progress.canary) - self._run.progress.paused_after
         return next((name for name in sorted(steps) if self._was_done(name)), "")
 
     def _was_done(self, name: str) -> bool:
-        known = self._progress.of(name)
+        known = self._run.progress.of(name)
         return known.finished and bool(known.done)
-
-    @property
-    def _abort_file(self) -> Path:
-        return self._state / ABORT_FILE
-
-    def _is_asked_to_stop(self) -> bool:
-        return self._abort_file.exists()
 
     async def _aborted(self, taking: StepRun) -> Ending:
         """Of a rack that is left half-way, the operator is told who is not back."""
-        if left := open_rack(self._steps, self._progress):
+        if left := open_rack(self._run.steps, self._run.progress):
             try:
                 await taking.gates.wait_after(left, stays=True)
             except AbortedError:
                 pass
             except OperatorError as error:
                 self._parts.tell(f"{left.name}: {error}")
-        self._note(Event.PAUSED)
-        self._abort_file.unlink(missing_ok=True)
+        self._run.note(Event.PAUSED)
+        self._run.abort_file.unlink(missing_ok=True)
         return Ending.ABORTED
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from migrator.errors import OperatorError
+from migrator.rollout.engine.context import RunContext
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
 from migrator.rollout.files.property_files import backup_of, digest_of, text_of
 from migrator.rollout.gates.excuses import refuse_gone
-from migrator.rollout.gates.gatekeeper import Note
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, file_mode, parsed
 from migrator.rollout.plan.steps import Act, Job, Step
@@ -53,23 +51,13 @@ def refuse_old_log(node: Node, progress: Progress) -> None:
 
 
 class JobActs:
-    """Of one run.
+    """Of one run."""
 
-    :param state: the directory of the rollout: verdicts and outputs are kept there.
-    :param note: writes a line of the journal.
-    """
-
-    def __init__(self, parts: RolloutParts, journal: RolloutJournal, note: Note, state: Path) -> None:
-        self._parts = parts
-        self._journal = journal
-        self._state = state
-        self._note = note
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._parts = run.parts
         self._verified_ms: int | None = None
         """When both sides were found equal last in this run, by the clock that goes on while the machine sleeps."""
-
-    @property
-    def _progress(self) -> Progress:
-        return self._journal.progress
 
     async def run(self, step: Step) -> None:
         """The job of a step.
@@ -82,27 +70,27 @@ class JobActs:
             return
         if job is None or node is None:
             raise ValueError(step.name)
-        known, seen = self._progress.of(step.name), await self._parts.observer.observe(partitions=False)
+        known, seen = self._run.progress.of(step.name), await self._parts.observer.observe(partitions=False)
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
-            self._note(Event.DONE, step.name, Act.RUN)
+            self._run.note(Event.DONE, step.name, Act.RUN)
             return
         if job is Job.FORMAT and await self._is_formatted(step, node, seen):
             file = await digest_of(self._parts.executor, node)
-            self._note(Event.FOUND, step.name, Act.RUN, node=node.name, file=file)
+            self._run.note(Event.FOUND, step.name, Act.RUN, node=node.name, file=file)
             return
-        self._note(Event.BEGUN, step.name, Act.RUN, job=job.value, node=node.name, host=node.host)
+        self._run.note(Event.BEGUN, step.name, Act.RUN, job=job.value, node=node.name, host=node.host)
         details: dict[str, Detail] = {}
         if job is Job.ARCHIVE:
-            details["archive"] = str(await make_archive(self._parts, node, self._state, self._progress.rollout))
+            details["archive"] = str(await make_archive(self._parts, node, self._run.state, self._run.progress.rollout))
         elif job is Job.SET_ASIDE:
-            await self._set_aside(step, node, self._progress.rollout)
+            await self._set_aside(step, node, self._run.progress.rollout)
         elif job is Job.UNREGISTER:
             await self._unregister(node, seen)
         else:
             details |= await self._command(step, job, self._runner(job, node, seen), seen)
         if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
             details |= {"node": node.name, "file": await digest_of(self._parts.executor, node)}
-        self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
+        self._run.note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
 
     async def prove(self, step: Step) -> None:
         """Nothing that this step has begun is forgotten: what is noted here says when both sides were equal, no more.
@@ -113,8 +101,8 @@ class JobActs:
         seen = await self._parts.observer.observe(partitions=False)
         if not seen.is_finished and self._verdict_is_old():
             await self.verify(step, seen)
-        if Act.PROVE not in self._progress.of(step.name).done:
-            self._note(Event.PASSED, step.name, Act.PROVE)
+        if Act.PROVE not in self._run.progress.of(step.name).done:
+            self._run.note(Event.PASSED, step.name, Act.PROVE)
 
     async def verify(self, step: Step, seen: Observation) -> None:
         """Compare both sides now, and note the figures.
@@ -124,40 +112,40 @@ class JobActs:
         if step.node is not None:
             runner = self._runner(Job.VERIFY, step.node, seen)
             figures = await self._command(step, Job.VERIFY, runner, seen)
-            self._note(Event.VERIFIED, step.name, **figures)
+            self._run.note(Event.VERIFIED, step.name, "", **figures)
 
     def _verdict_is_old(self) -> bool:
         clock = self._parts.clock
         if self._verified_ms is not None:
             return clock.since_boot_ms() - self._verified_ms > VERDICT_MS
-        if self._progress.verified_ms is None:
+        if self._run.progress.verified_ms is None:
             return True
-        return not 0 <= clock.wall_ms() - self._progress.verified_ms <= VERDICT_MS
+        return not 0 <= clock.wall_ms() - self._run.progress.verified_ms <= VERDICT_MS
 
     async def _leave_out(self, step: Step) -> None:
         """The leader gets the order again whenever it is not finished: each order is for one leader only."""
         seen = await self._parts.observer.observe(partitions=False)
         gone = jobs.silent_gone(self._parts.inventory.gone, seen)
         if seen.is_finished or not gone:
-            self._note(Event.FOUND, step.name, Act.RUN)
+            self._run.note(Event.FOUND, step.name, Act.RUN)
             return
-        self._note(Event.BEGUN, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
+        self._run.note(Event.BEGUN, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
         leader = self._leader(seen, self._parts.inventory.controllers.nodes[0])
-        reason = f"rollout {self._progress.rollout}: {self._progress.reason}"[: jobs.REASON_MAX]
+        reason = f"rollout {self._run.progress.rollout}: {self._run.progress.reason}"[: jobs.REASON_MAX]
         words = jobs.finish_without(leader, self._parts.inventory, gone, reason)
         self._parts.tell(f"{step.name}: orders controller {leader.node_id} to end without {', '.join(map(str, gone))}")
         output = await self._parts.executor.run(leader, words, seconds=self._parts.inventory.times.command)
         self._raise_if_failed(step, Job.LEAVE_OUT, leader, output)
-        self._note(Event.DONE, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
+        self._run.note(Event.DONE, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
 
     async def _is_formatted(self, step: Step, node: Node, seen: Observation) -> bool:
         """Whether the controller goes on with the directory that it has.
 
         :raises JobFailedError: it may not, and may not be formatted.
         """
-        if node.name in self._progress.rolled_back:
-            if self._progress.of(step.name).begun is not Act.RUN:
-                await self._leave_old_quorum(step, node, self._progress.rolled_back[node.name], seen)
+        if node.name in self._run.progress.rolled_back:
+            if self._run.progress.of(step.name).begun is not Act.RUN:
+                await self._leave_old_quorum(step, node, self._run.progress.rolled_back[node.name], seen)
             return False
         if not seen.has_data:
             return False
@@ -215,7 +203,7 @@ class JobActs:
         """The controller on whose machine a job runs: its log has to be the newest."""
         controllers = self._parts.inventory.controllers.nodes
         if job is Job.GIVE_BACK:
-            return next((each for each in controllers if each.name == self._progress.last_stopped), node)
+            return next((each for each in controllers if each.name == self._run.progress.last_stopped), node)
         return self._leader(seen, node) if job is Job.VERIFY else node
 
     def _leader(self, seen: Observation, otherwise: Node) -> Node:
@@ -231,19 +219,19 @@ class JobActs:
                 remedy="ZooKeeper has it in /cluster/id: see that 'access' of the inventory reaches ZooKeeper",
             )
         if job is Job.VERIFY:
-            node = await self._with_zookeeper(node, self._progress.rollout)
-        words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, self._progress.release_version)
+            node = await self._with_zookeeper(node, self._run.progress.rollout)
+        words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, self._run.progress.release_version)
         self._parts.tell(f"{step.name}: {job.value} on {node.host}")
         seconds = self._parts.inventory.times.command
         if job is Job.PREFLIGHT:
-            async with copies(self._parts, node, self._progress.rollout) as files:
+            async with copies(self._parts, node, self._run.progress.rollout) as files:
                 words = jobs.preflight_of(self._parts.inventory, files.controllers, files.brokers)
                 output = files.known(await self._parts.executor.run(node, words, seconds=seconds))
         else:
             output = await self._parts.executor.run(node, words, seconds=seconds)
         report = jobs.printed(output)
         if job in (Job.REHEARSE, Job.VERIFY) and report is not None:
-            keep_verdict(self._state, step.name, report)
+            keep_verdict(self._run.state, step.name, report)
         self._raise_if_failed(step, job, node, output)
         if job is Job.VERIFY:
             self._verified_ms = self._parts.clock.since_boot_ms()
@@ -254,7 +242,7 @@ class JobActs:
                 f"what {job.value} printed is no report of this program: {error} has an impossible value",
                 where=f"{node.name} on {node.host}",
                 remedy="See which program runs there as 'program' of the inventory, then 'migrator rollout resume'",
-                output=str(keep_output(self._state, step.name, output)),
+                output=str(keep_output(self._run.state, step.name, output)),
             ) from error
 
     async def _with_zookeeper(self, node: Node, rollout: str) -> Node:
@@ -269,7 +257,7 @@ class JobActs:
         """What the command said may hold anything: it goes to the terminal, and to a file that only this user reads."""
         what = jobs.meaning(job, output)
         if what:
-            kept = keep_output(self._state, step.name, output)
+            kept = keep_output(self._run.state, step.name, output)
             self._parts.tell(f"{step.name}: {what}. The whole output is in {kept}. It ends so:")
             for line in jobs.tail(output):
                 self._parts.tell(f"  {line}")

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from migrator.rollout.engine import decisions
+from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.questions import asks_again, questions_after, questions_before
-from migrator.rollout.gates.gatekeeper import Asked, Gatekeeper, Note
+from migrator.rollout.gates.gatekeeper import Asked, Gatekeeper
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node
-from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.steps import TOUCH_NODE, Act, Step
 from migrator.rollout.ports import GateQuestion, Observation
 
@@ -20,37 +19,20 @@ FRESH_MS = 30_000
 
 
 class StepGates:
-    """Of one run. Whatever waits here ends with a `GateTimeoutError` if a gate stays shut.
+    """Of one run. Whatever waits here ends with a `GateTimeoutError` if a gate stays shut."""
 
-    :param note: writes a line of the journal.
-    :param steps: of the whole way.
-    :param stop: name of the step behind which the run ends; "" for the end of the way.
-    """
-
-    def __init__(
-        self,
-        parts: RolloutParts,
-        journal: RolloutJournal,
-        note: Note,
-        gates: Gatekeeper,
-        steps: Sequence[Step],
-        stop: str,
-    ) -> None:
-        self._parts = parts
-        self._journal = journal
-        self._note = note
+    def __init__(self, run: RunContext, gates: Gatekeeper) -> None:
+        self._run = run
         self._gates = gates
-        self._steps = steps
-        self._stop = stop
         self._looked = "", 0
         """The step whose gate before it was open last in this run, and when."""
 
     def _before(self, step: Step) -> Asked:
-        return partial(questions_before, step, self._steps, self._journal.progress)
+        return partial(questions_before, step, self._run.steps, self._run.progress)
 
     def _after(self, step: Step, *, stays: bool = False) -> Asked:
-        stays = stays or step.name == self._stop
-        return partial(questions_after, step, self._steps, self._journal.progress, stays=stays)
+        stays = stays or step.name == self._run.stop
+        return partial(questions_after, step, self._run.steps, self._run.progress, stays=stays)
 
     async def check_before(self, step: Step, seen: Observation | None) -> None:
         """
@@ -78,7 +60,7 @@ class StepGates:
     def waited_for(self, step: Step) -> Sequence[Node]:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
         if step.rules.waits_for_all:
-            return self._parts.inventory.controllers.nodes
+            return self._run.parts.inventory.controllers.nodes
         asked = self._after(step)(Observation())
         return [question.node for question in asked if question.node is not None and step.successor is None]
 
@@ -87,10 +69,10 @@ class StepGates:
 
         :param act: that comes next.
         """
-        if not asks_again(step, self._journal.progress.of(step.name), act):
+        if not asks_again(step, self._run.progress.of(step.name), act):
             return
         name, when = self._looked
-        if name == step.name and self._parts.clock.since_boot_ms() - when <= FRESH_MS:
+        if name == step.name and self._run.parts.clock.since_boot_ms() - when <= FRESH_MS:
             return
         if await self._gates.wait(self._before(step), step.name, partial(self._is_over, step)):
             self._passed(step, Act.CHECK_BEFORE)
@@ -105,26 +87,26 @@ class StepGates:
         if looks > 1:
             self._passed(step, Act.CHECK_BEFORE)
         if looks != 1:
-            await self._parts.lock.check(self._journal.progress.rollout)
+            await self._run.parts.lock.check(self._run.progress.rollout)
         return looks == 1
 
     async def was_restarted(self, step: Step) -> bool:
         """Whether the restart of a step has come to its end, or has stopped the process at least: what was begun may
         have failed, or been killed, before the stop. Then all that counts before the restart counts still."""
-        known = self._journal.progress.of(step.name)
+        known = self._run.progress.of(step.name)
         if known.begun is not Act.RESTART:
             return Act.RESTART in known.done
-        return await self._is_over(step, await self._parts.observer.observe(partitions=False))
+        return await self._is_over(step, await self._run.parts.observer.observe(partitions=False))
 
     async def _is_over(self, step: Step, seen: Observation) -> bool:
         """Whether the process of a step was stopped meanwhile: no gate holds up what brings it back."""
         if step.node is None or TOUCH_NODE.isdisjoint(step.acts):
             return False
-        runs = await self._parts.executor.incarnation(step.node)
-        known, words = self._journal.progress.of(step.name), self._parts.inventory.words_for(step.node)
+        runs = await self._run.parts.executor.incarnation(step.node)
+        known, words = self._run.progress.of(step.name), self._run.parts.inventory.words_for(step.node)
         return decisions.took_effect(step, known, seen, decisions.comparable(known, runs, words))
 
     def _passed(self, step: Step, act: Act) -> None:
-        self._note(Event.PASSED, step.name, act)
+        self._run.note(Event.PASSED, step.name, act)
         if act is Act.CHECK_BEFORE:
-            self._looked = step.name, self._parts.clock.since_boot_ms()
+            self._looked = step.name, self._run.parts.clock.since_boot_ms()

@@ -3,21 +3,18 @@ gates in `step_gates`, files and processes in `acts`, commands in `job_acts`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import StepActs
+from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.order import in_order, is_under_way
 from migrator.rollout.engine.questions import leaves_rack
 from migrator.rollout.engine.step_gates import StepGates
 from migrator.rollout.gates.excuses import refuse_end_with
-from migrator.rollout.gates.gatekeeper import Gatekeeper, Note
+from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.journal.progress import Progress
-from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.nodes import Node
-from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.steps import Act, Step
 from migrator.rollout.ports import Observation
 
@@ -27,42 +24,16 @@ class UnansweredError(OperatorError):
 
 
 class StepRun:
-    """The steps of one run.
+    """The steps of one run."""
 
-    :param note: writes a line of the journal.
-    :param confirm: whether the operator wants what cannot be undone, told the names of the controllers still to
-        be restarted without the migration. Asked once in a run, as long as the last one was not.
-    :param is_aborted: whether the operator asks for an end.
-    :param stop: name of the step behind which the run ends; "" for the end of the way.
-    """
-
-    def __init__(
-        self,
-        parts: RolloutParts,
-        journal: RolloutJournal,
-        note: Note,
-        state: Path,
-        confirm: Callable[[Sequence[str]], Awaitable[bool]],
-        is_aborted: Callable[[], bool],
-        steps: Sequence[Step],
-        stop: str,
-    ) -> None:
-        self._parts = parts
-        self._journal = journal
-        self._note = note
-        self._confirm = confirm
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
         self._confirmed = False
-        self._steps = steps
-        self._stop = stop
-        gates = Gatekeeper(parts, lambda: journal.progress.baseline, note, is_aborted)
-        self.gates = StepGates(parts, journal, note, gates, steps, stop)
-        self._acts = StepActs(parts, journal, note, state, gates, self.gates, is_aborted)
+        gates = Gatekeeper(run.parts, lambda: run.progress.baseline, run.note, run.is_aborted)
+        self.gates = StepGates(run, gates)
+        self._acts = StepActs(run, gates, self.gates)
         self.act: Act | None = None
         """Of the step under way, the act under way."""
-
-    @property
-    def _progress(self) -> Progress:
-        return self._journal.progress
 
     @property
     def found_changed(self) -> tuple[str, str | None]:
@@ -80,10 +51,10 @@ class StepRun:
         await self._acts.take_other_settings(step)
         for act in step.acts:
             self.act = act
-            if act in self._progress.of(step.name).done and not await self._must_do_again(step, act):
+            if act in self._run.progress.of(step.name).done and not await self._must_do_again(step, act):
                 continue
             await self.gates.check_again(step, act)
-            await self._parts.lock.check(self._progress.rollout)
+            await self._run.parts.lock.check(self._run.progress.rollout)
             if act is Act.CONFIRM:
                 if not await self._is_wanted(step, seen):
                     return False
@@ -93,29 +64,29 @@ class StepRun:
                 await self._check_after(step)
             else:
                 await self._acts.do(step, act)
-        self._note(Event.DONE, step.name)
+        self._run.note(Event.DONE, step.name)
         return True
 
     async def _begins(self, step: Step, seen: Observation) -> bool:
         """Whether there is something to do; if not, the step is noted as left out."""
         if step.rules.ends_migration and not seen.is_finished:
-            refuse_end_with(self._parts.inventory.gone, seen)
-        if is_under_way(self._progress.of(step.name)):
+            refuse_end_with(self._run.parts.inventory.gone, seen)
+        if is_under_way(self._run.progress.of(step.name)):
             return True
         needed = step.rules.needed
         while True:
             sight = await self._acts.look(step, seen)
             if needed.is_there(sight):
-                self._parts.tell(f"{step.name}: {step.rules.why}")
+                self._run.parts.tell(f"{step.name}: {step.rules.why}")
                 return True
             question = needed.before_leaving_out(sight)
-            if question is None or not self._parts.judge(question, seen):
+            if question is None or not self._run.parts.judge(question, seen):
                 break
             await self.gates.wait_for(step, question)
-            seen = await self._parts.observer.observe(partitions=False)
-        if leaves_rack(step, self._steps, self._progress, stays=step.name == self._stop):
+            seen = await self._run.parts.observer.observe(partitions=False)
+        if leaves_rack(step, self._run.steps, self._run.progress, stays=step.name == self._run.stop):
             await self.gates.wait_after(step)
-        self._note(Event.SKIPPED, step.name)
+        self._run.note(Event.SKIPPED, step.name)
         return False
 
     async def _must_do_again(self, step: Step, act: Act) -> bool:
@@ -129,35 +100,35 @@ class StepRun:
         what is found later comes too late."""
         left = [
             each.node
-            for each in in_order(self._steps, self._progress, seen)
-            if each.rules.ends_migration and each.node is not None and not self._progress.of(each.name).finished
+            for each in in_order(self._run.steps, self._run.progress, seen)
+            if each.rules.ends_migration and each.node is not None and not self._run.progress.of(each.name).finished
         ]
         await self._acts.see_files(left)
         if not seen.is_finished and not self._confirmed and not await self._agrees(left):
             return False
         self._confirmed = True
-        self._note(Event.CONFIRMED)
-        if Act.CONFIRM not in self._progress.of(step.name).done:
-            self._note(Event.PASSED, step.name, Act.CONFIRM)
+        self._run.note(Event.CONFIRMED)
+        if Act.CONFIRM not in self._run.progress.of(step.name).done:
+            self._run.note(Event.PASSED, step.name, Act.CONFIRM)
         return True
 
     async def _agrees(self, left: Sequence[Node]) -> bool:
         """Without a yes, the rollout waits before the question: what a command before this one found is over."""
         try:
-            agreed = await self._confirm([node.name for node in left])
+            agreed = await self._run.confirm([node.name for node in left])
         except OperatorError as error:
-            self._note(Event.PAUSED)
+            self._run.note(Event.PAUSED)
             raise UnansweredError(error.what, where=error.where, remedy=error.remedy) from error
         if not agreed:
-            self._note(Event.PAUSED)
+            self._run.note(Event.PAUSED)
         return agreed
 
     async def _check_after(self, step: Step) -> None:
         waited_for = self.gates.waited_for(step)
-        for own in self._steps:
+        for own in self._run.steps:
             is_waited_for = own is step or (own.phase is step.phase and own.node in waited_for)
-            if is_waited_for and self._progress.of(own.name).started:
+            if is_waited_for and self._run.progress.of(own.name).started:
                 await self._acts.start_what_ended(own, step)
         await self.gates.check_after(step)
-        if self._progress.of(step.name).failed:
+        if self._run.progress.of(step.name).failed:
             await self._acts.take_as_mended(waited_for)
