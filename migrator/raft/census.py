@@ -1,10 +1,11 @@
-"""Before a voter whose disk began empty takes part in elections: is the disk of every other voter empty, too?
+"""A voter whose disk began empty asks the other voters about their disks before it takes part in elections.
 
-Then the quorum is new. Else this disk has been lost, and what it held may be what others rely on: this voter fetches
-first (docs/adr/0033-an-empty-disk.md). Nobody's epoch rises by the question, and nobody votes. What tells:
+When all disks are empty, the quorum is new. Otherwise this disk has been lost with records that the others may count
+as safe, so this voter fetches first (docs/adr/0033-an-empty-disk.md). The question is a pre-vote: it raises no epoch
+and gives no vote. How another voter answers:
 
-* a controller of ours: the answer to a pre-vote carries its `OwnLog`.
-* a stock controller of Kafka 4: it would vote for an empty log only if its own is empty.
+* a controller of this program: the answer to a pre-vote carries its `OwnLog`.
+* a stock controller of Kafka 4: it would vote for an empty log only if its own log is empty.
 * a stock controller of Kafka 3.9 knows no pre-votes. Without a leader it stands for election itself, again and again,
   and its Vote says where its log ends.
 """
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from migrator.raft.quorum import Quorum
 
 LASTS = 4
-"""Election time-outs for which a word counts. A stock voter of Kafka 3.9 stands for election once in three at most."""
+"""An answer counts for this many election time-outs. A stock voter of Kafka 3.9 stands for election at least once in
+three of them."""
 ASKS = 4
 """Times in an election time-out at which a voter that answers is asked again."""
 EMPTY_END = EpochOffset(0, 0)
@@ -41,7 +43,7 @@ class Word(Enum):
 
 @dataclass(slots=True)
 class _Voter:
-    """``epoch`` is the highest one that the voter has named: a question in a higher one would raise its epoch."""
+    """``epoch`` is the highest epoch that the voter has named. A question in a higher one would raise its epoch."""
 
     word: Word = Word.SILENT
     end: EpochOffset = EMPTY_END
@@ -52,7 +54,7 @@ class _Voter:
 
 
 class Census:
-    """What the other voters have said since this process began, and not too long ago."""
+    """The latest answers of the other voters in this process. An answer is forgotten after some election time-outs."""
 
     def __init__(self, election_timeout_ms: int) -> None:
         self._lasts_ms = election_timeout_ms * LASTS
@@ -60,24 +62,24 @@ class Census:
         self._voters: dict[int, _Voter] = {}
 
     def words(self, others: set[int], now: int) -> dict[int, Word]:
-        """By voter."""
+        """What each voter says of its disk."""
         return {voter: self._fresh(voter, now).word for voter in sorted(others)}
 
     def best_end(self, others: set[int], now: int) -> EpochOffset | None:
-        """The furthest end of the logs of the other voters, if the disks of all began empty; None unless all say so."""
+        """The furthest end of the other voters' logs; None unless each of them says that its disk began empty."""
         found = [self._fresh(voter, now) for voter in others]
         if any(voter.word is not Word.EMPTY for voter in found):
             return None
         return max((voter.end for voter in found), key=lambda end: (end.epoch, end.offset), default=EMPTY_END)
 
     def forget(self, peer: int) -> None:
-        """A peer cannot be reached. It may come back as another process, with another disk."""
+        """Drop the answer of a peer that cannot be reached: it may come back with another disk."""
         self._voters.pop(peer, None)
 
     def ask(self, quorum: Quorum) -> tuple[int, set[int]]:
-        """Ask every other voter that can be asked; an answer also says who leads.
+        """Ask every other voter that knows pre-votes. Its answer also names the leader.
 
-        :returns: when to look again, and who cannot be asked.
+        :returns: when to look again in milliseconds, and the voters that know no pre-votes.
         """
         deadline, mute = NEVER, set()
         for peer in sorted(quorum.other_voters()):
@@ -92,7 +94,7 @@ class Census:
         return deadline, mute
 
     def answered(self, quorum: Quorum, peer: int, response: RaftResponse) -> None:
-        """A voter has answered something."""
+        """Note the answer of a voter to any request."""
         voter = self._voters.get(peer)
         if voter is None or not quorum.must_fetch_first:
             return
@@ -112,7 +114,7 @@ class Census:
         quorum.take_census()
 
     def asked_for_vote(self, quorum: Quorum, request: VoteRequest) -> None:
-        """A candidate says where its log ends. One that answers pre-votes has said more."""
+        """Note the end of the log of a candidate that knows no pre-votes. The others tell more in their answers."""
         voter = self._voters.get(request.candidate_id)
         if voter is not None and not voter.knows_pre_votes and quorum.must_fetch_first:
             end = EpochOffset(request.last_epoch, request.last_offset)
@@ -128,17 +130,18 @@ class Census:
 
 
 def own_log(quorum: Quorum) -> OwnLog:
-    """What this node says of its own."""
+    """What this node tells others of its own log."""
     return OwnLog(quorum.log_end(), quorum.must_fetch_first)
 
 
 def _asks_for_emptiness(quorum: Quorum) -> bool:
-    """A candidate asks with its own log instead, and every transition forgets what was asked before it."""
+    """Whether a Vote of this node asked about an empty log. A candidate's Vote names its own log, and every transition
+    forgets the requests of the role before."""
     return isinstance(quorum.state, Unattached | Follower)
 
 
 def _question(quorum: Quorum, peer: int, voter: _Voter) -> VoteRequest:
-    """Would you vote for an empty log, in the epoch that you have?"""
+    """The pre-vote request that asks: would this voter vote for an empty log, in the epoch that it has?"""
     return VoteRequest(
         cluster_id=quorum.config.cluster_id,
         voter_id=peer,

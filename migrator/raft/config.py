@@ -1,4 +1,4 @@
-"""What a consensus core is told once, when it is made."""
+"""The configuration of a consensus core, and the limits of epochs and offsets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 
 EPOCH_LIMIT = 2**31 - 2**16
-"""Every leader epoch that this node takes from a message, or stands for election in, is below. Epochs are 32 bits on
-the wire and on the disk; stock Kafka counts beyond the last one to a negative one and never starts again."""
+"""This node accepts only leader epochs below this one from messages, and stands for election only below it. Epochs
+have 32 bits on the wire and on disk: stock Kafka counts beyond the last to a negative one and never starts again."""
 OFFSET_LIMIT = 2**62
-"""No log gets that long. A snapshot at a higher offset would leave none for the next record."""
+"""No log gets that long. A snapshot at a higher offset would leave no offset for the next record."""
 EPOCHS_USED_UP = (
     "Epoch %d is the last one: some voter has named an epoch that elections never reach, and this controller stands "
     "for no further one. Find out which program did that, and keep it out. Then stop all controllers, remove the file "
@@ -24,24 +24,24 @@ EPOCHS_USED_UP = (
 def may_follow(own: int, epoch: int) -> bool:
     """Whether a message may carry a node from its own epoch to that one.
 
-    An absolute limit, and none on jumps: a voter may have been away for long, or alone, and stock voters take whatever
-    they are told. A node that its own disk has put beyond the limit stays there, and follows whoever leads there.
+    The limit is absolute, and jumps are allowed: a voter may have been away or alone for long, and stock voters accept
+    any epoch. A node whose own disk has an epoch beyond the limit stays there and follows the leader there.
     """
     return epoch <= own or epoch < EPOCH_LIMIT
 
 
 def grant_to_anybody(_candidate_id: int) -> bool:
-    """The default rule: only the log decides who may get our vote."""
+    """The default of ``may_grant_vote``: only the log decides who gets this node's vote."""
     return True
 
 
 def always_stands() -> bool:
-    """The default: nothing but its log keeps a voter from standing for election."""
+    """The default of ``may_stand``."""
     return True
 
 
 def has_every_address(_node_id: int) -> bool:
-    """The default: whoever votes can be reached, as far as is known."""
+    """The default of ``has_address``."""
     return True
 
 
@@ -51,18 +51,18 @@ class RaftConfig:
 
     ``voters`` are the ids of ``controller.quorum.voters``; they vote for as long as the log names no others.
     ``bootstrap`` has a negative id for each of ``controller.quorum.bootstrap.servers`` (Kafka's are -2, -3, ...).
-    ``may_grant_vote`` is asked with the candidate's id before this node says that it votes for it, each time; a
-    refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
-    over. ``asks_for_pre_votes``: whether peers are asked whether they would vote, before they are asked to (KIP-996);
-    ``asks_for_pre_votes_once_dynamic``: the same, but from kraft.version 1 on only.
-    ``must_fetch_first``: whether the disk began empty, and has not yet had all that a leader had committed. Such a node
-    takes part in elections only if every other voter says the same of its own disk, or if it ``takes_part_empty``: it
-    was told to, or works as in Kafka.
-    ``may_stand`` is asked before this node begins an election: False while it could not lead, although its log is good
-    enough. `Tick` has to come when that changes.
-    ``has_address`` is asked from kraft.version 1 on, before this node stands for election: whether it knows where the
-    voter with that id is.
-    ``recovered`` is asked anew each time for what recoveries of a lost majority have left behind.
+    ``may_grant_vote`` is called with the candidate's id each time before this node grants a vote or a pre-vote; the
+    candidate sees a refusal as a vote for another node. It also filters the successors of a leader that resigns.
+    ``asks_for_pre_votes``: whether an election begins with pre-votes (KIP-996);
+    ``asks_for_pre_votes_once_dynamic``: the same, from kraft.version 1 on only.
+    ``must_fetch_first``: the disk began empty, and has not yet held everything that a leader had committed. Such a
+    node takes part in elections only if every other voter says the same of its own disk, or if ``takes_part_empty`` is
+    set: the operator said so, or the node works as in Kafka.
+    ``may_stand`` is called before this node begins an election. It returns False while the node could not lead although
+    its log is good enough. The node has to step a `Tick` when the answer changes.
+    ``has_address`` is called from kraft.version 1 on, before this node stands for election: whether the address of the
+    voter with that id is known.
+    ``recovered`` is called each time, and returns what recoveries of a lost majority have left in the log.
     """
 
     node_id: int

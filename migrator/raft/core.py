@@ -1,4 +1,4 @@
-"""`RaftNode`: one event in, effects out. Which function hears what is here as tables; the rest is in the other files.
+"""`RaftNode`: one event in, effects out. The tables here say which function handles which event, request and response.
 
 Sources: KIP-595 (protocol, check quorum), KIP-630 (snapshots), KIP-853 (voter keys), the Raft paper, Kafka 3.9.
 """
@@ -51,8 +51,8 @@ RESPONSES: dict[type, Callable[[Quorum, int, Any], None]] = {
 
 
 def _look_first(quorum: Quorum) -> None:
-    """A process that was stopped serves nobody, and appends nothing, before it has looked whether it still leads:
-    whoever then waits for the commit would have missed that the leadership is over."""
+    """Resign before anything else is done when check quorum is overdue. A process that was suspended (SIGSTOP, a
+    paused virtual machine) must not serve or append as a leader that others have replaced meanwhile."""
     if isinstance(quorum.state, Leader) and replication.is_cut_off(quorum, quorum.state):
         replication.resign(quorum, quorum.state)
 
@@ -85,7 +85,7 @@ def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
         return
     quorum.census.answered(quorum, event.peer, event.response)
     if event.peer == quorum.leader_id:
-        quorum.leader_answers()  # whatever it says, it is there
+        quorum.leader_answers()  # even an error proves that its process is alive
     if absorb(quorum, event.peer, event.response):
         RESPONSES[type(event.response)](quorum, event.peer, event.response)
     elif event.response.top_error is ErrorCode.unsupported_version:
@@ -105,7 +105,7 @@ def _on_failure(quorum: Quorum, event: ev.RequestFailed) -> None:
 
 def _on_synced(quorum: Quorum, event: ev.LogSynced) -> None:
     if event.generation != quorum.generation:
-        return  # of a log that has been cut since
+        return  # the fsync was of a log that has been truncated since
     require(event.end_offset <= quorum.log.end_offset(), f"synced up to {event.end_offset}, beyond the log's end")
     quorum.synced_end = max(quorum.synced_end, event.end_offset)
     state = quorum.state
@@ -161,7 +161,7 @@ def _poll_unattached(quorum: Quorum, state: Unattached) -> int:
     if quorum.state is not state:
         return deadline
     if quorum.asks_first:
-        return min(deadline, follower.look_for_leader(quorum))  # what the others say of their disks grows old
+        return min(deadline, follower.look_for_leader(quorum))  # the others' answers about their disks expire
     # A leader may not know where we are now (KAFKA-17030).
     return min(deadline, follower.ask_any_voter(quorum, quorum.other_voters())) if quorum.is_dynamic else deadline
 
@@ -178,7 +178,7 @@ POLLS: dict[Role, Callable[[Quorum, Any], int]] = {
 
 @value
 class QuorumInfo:
-    """DescribeQuorum as this node sees it; progress of replicas is known to a leader only (empty elsewhere).
+    """DescribeQuorum as this node sees it. Only a leader knows the progress of replicas; elsewhere it is empty.
 
     ``high_watermark`` is -1 on a leader that has not committed anything in its epoch yet.
     """
@@ -192,18 +192,19 @@ class QuorumInfo:
     has_leader: bool = True
     """Whether this node leads, or has heard of its leader within the fetch time-out."""
     waits_for: Mapping[int, Word] = field(default_factory=dict)
-    """What the other voters say of their disks, while this one, which began empty, takes no part in elections."""
+    """What the other voters say of their disks, while this node takes no part in elections because its disk began
+    empty."""
     led_by_stock: bool = False
-    """Whether the leader is one of Kafka's own controllers. Its first record says so, which the node reads."""
+    """Whether the leader is one of Kafka's own controllers. The node reads that from the first record of the epoch."""
 
     @property
     def present_leader_id(self) -> int | None:
-        """Who leads now, as far as this node hears; `leader_id` may be who led last."""
+        """The leader, if this node has heard of it lately. `leader_id` may name a leader that is gone."""
         return self.leader_id if self.has_leader else None
 
 
 class RaftNode:
-    """The consensus of one node. Not thread-safe; see the package's docstring for what its caller owes it.
+    """The consensus of one node. Not thread-safe; the package's docstring has the contract with its caller.
 
     :param stored: the election state that was last persisted, `NEVER_ELECTED` if none ever was.
     :param now_ms: the time on the clock that every later ``now_ms`` comes from.
@@ -212,13 +213,13 @@ class RaftNode:
     def __init__(self, config: RaftConfig, log: LogView, stored: ElectionState, random: Random, now_ms: int) -> None:
         self._quorum = Quorum(config, log, stored, random, now_ms)
         if self._quorum.is_voter and not self._quorum.other_voters() and isinstance(self._quorum.state, Unattached):
-            self._quorum.state.election_deadline = now_ms  # nobody else could be elected: why wait
+            self._quorum.state.election_deadline = now_ms  # a sole voter need not wait: nobody else can be elected
         self._deadline = now_ms
         self._is_ready_to_stop = False
 
     @property
     def role(self) -> Role:
-        """Of this node in `epoch`."""
+        """The role of this node in `epoch`."""
         return self._quorum.state.role
 
     @property
@@ -238,7 +239,7 @@ class RaftNode:
 
     @property
     def leader_high_watermark(self) -> int | None:
-        """What the leader has committed, as it said last; beyond `high_watermark` on a follower that is behind."""
+        """The high watermark in the leader's last answer: beyond `high_watermark` on a follower that is behind."""
         state = self._quorum.state
         if isinstance(state, Leader):
             return state.high_watermark
@@ -247,34 +248,37 @@ class RaftNode:
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """On a leader: its first own offset. It is active once the high watermark is beyond; None elsewhere."""
+        """On a leader: the offset of its epoch's first record; None elsewhere. Once the high watermark has passed it,
+        the leader knows everything that was committed before."""
         state = self._quorum.state
         return state.start_offset if isinstance(state, Leader) else None
 
     @property
     def membership(self) -> Membership:
-        """The voters in force; without any in the log, the configured ones."""
+        """The voters in force: those in the log, or the configured ones when the log names none."""
         return replace(self._quorum.membership, voters=self._quorum.voter_set)
 
     def why_not(self, change: VoterChange) -> Refusal | None:
-        """Why this node, as the leader, would refuse a change, before the new voter is asked for its versions."""
+        """Why this node, as the leader, would refuse a change; None when it would not. The new voter has not been asked
+        yet for the versions that it supports."""
         return membership.why_not(self._quorum, change)
 
     def told_to(self, asker: Asker) -> tuple[int, int]:
-        """Leader and epoch, for an answer outside of consensus; -1 and 0 when the asker may not hear them."""
+        """Leader and epoch for an answer outside of consensus; -1 and 0 when the asker must not learn them."""
         if not self._quorum.may_hear(asker):
             return -1, 0
         return -1 if self.leader_id is None else self.leader_id, self.epoch
 
     def deadline(self) -> int | None:
-        """When the next `Tick` is due in milliseconds; None when only events from outside can change anything."""
+        """The time at which the next `Tick` is due, on the clock of `step`; None when the core waits for no time."""
         return None if self._deadline >= NEVER else self._deadline
 
     def step(self, event: ev.Event, now_ms: int) -> list[fx.Effect]:
         """Handle one event.
 
+        :param now_ms: milliseconds on a monotonic clock.
         :returns: what the node has to do, in this order, before the next step.
-        :raises InvariantViolation: when this process, not a peer, is wrong about the world.
+        :raises InvariantViolation: this process is in a wrong state and has to stop. No peer can cause that.
         """
         quorum = self._quorum
         quorum.now = max(quorum.now, now_ms)
@@ -299,8 +303,8 @@ class RaftNode:
         require(condition=False, message=f"the role does not settle: {self._quorum.state}")
 
     def _nobody_needs_us(self) -> bool:
-        """Observers may go, and voters once there is another leader (maybeCompleteShutdown) or no other voter is there
-        to become one."""
+        """Whether this node may stop: it is an observer, another node leads (``maybeCompleteShutdown``), or no other
+        voter can be reached to become the leader."""
         quorum = self._quorum
         others = quorum.voters - {quorum.node_id}
         if not quorum.is_voter or all(map(quorum.peers.is_away, others)):
@@ -318,7 +322,7 @@ class RaftNode:
             others, watching = state.replicas.voters.values(), state.replicas.watching(now_ms, end)
             voters = rows([*own, *others] if quorum.is_voter else others)
             observers = rows(watching if quorum.is_voter else [*own, *watching])
-        # Before a record of its own epoch is committed, a leader cannot say what is (``LeaderState.highWatermark``).
+        # A leader knows what is committed only after a record of its own epoch is (``LeaderState.highWatermark``).
         committed = state.high_watermark if isinstance(state, Leader) else quorum.high_watermark
         known = quorum.epoch, quorum.leader_id, -1 if committed is None else committed
         return QuorumInfo(state.role, *known, voters, observers, quorum.has_leader, quorum.waits_for)

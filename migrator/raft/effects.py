@@ -1,4 +1,4 @@
-"""What the consensus core wants done, in this order. The contract is in the package's docstring."""
+"""The effects: what the node has to do after a step, in order. The contract is in the package's docstring."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class PersistElectionState:
 
 @value
 class RoleChanged:
-    """Role, epoch or leader is another now; ``leader_id`` None while none is known.
+    """Role, epoch or leader has changed; ``leader_id`` is None while no leader is known.
 
-    Whoever led before (the node compares) drops its speculative image and fails what waits for a commit.
+    A node that led before drops the image of its uncommitted records and fails the requests that wait for a commit.
     """
 
     role: Role
@@ -69,9 +69,9 @@ class MembershipChanged:
 
 @value
 class AddressesMissing:
-    """This node would stand for election, and knows no addresses of these voters, without whom there is no majority
-    (KIP-642). It waits for them until ``deadline`` (on the clock of `step`), and then stands all the same. Said once
-    until a majority has addresses, or a leader is followed; a `Tick` lets it look again before."""
+    """This node would stand for election, but lacks the addresses of these voters, and without them there is no
+    majority (KIP-642). It waits until ``deadline`` (on the clock of `step`) and then stands anyway. It reports this
+    once until a majority has addresses or a leader is followed. A `Tick` makes it look again earlier."""
 
     voters: tuple[int, ...]
     deadline: int
@@ -83,8 +83,8 @@ class Append:
     checksums, and reports `AppendFailed` when they are damaged. An incomplete last batch, where the bytes of a stock
     leader ended, is left out; the next fetch begins with it.
 
-    ``own_epoch``: the batches are this node's own (`Propose`), and it leads that epoch. Only now do they get their
-    offsets, from the log's end on, and the epoch.
+    ``own_epoch``: the batches are this node's own (`Propose`), and it leads that epoch. They get their offsets, from
+    the log's end on, and the epoch when this effect is performed.
     """
 
     batches: bytes
@@ -100,7 +100,7 @@ class TruncateTo:
 
 @value
 class RequestSync:
-    """Fsync the log in the background, then `LogSynced`. A truncation begins a new ``generation``."""
+    """Fsync the log in the background, then report `LogSynced`. Each truncation begins a new ``generation``."""
 
     generation: int
 
@@ -114,14 +114,14 @@ class AdvanceHighWatermark:
 
 @value
 class QuorumIsNew:
-    """Every voter has said that its log is empty, so this disk has lost nothing that anybody relies on. The mark of a
-    disk that began empty says so, durably, before the next effect: this node votes."""
+    """Every voter has said that its log is empty, so this disk has lost no committed record. Write that into the mark
+    of the empty disk, durably, before the next effect: from then on this node votes."""
 
 
 @value
 class LogIsWhole:
-    """All that a leader has committed is in the log, and on disk, for the first time in this process. The mark of an
-    empty disk is gone, durably, before the next effect: from here on others rely on us."""
+    """Everything that a leader has committed is on this disk, for the first time in this process. Remove the mark of an
+    empty disk, durably, before the next effect: from then on this disk counts in majorities."""
 
 
 @value
@@ -196,7 +196,7 @@ class InstallSnapshot:
 
 @value
 class BlamePeer:
-    """Nothing was done with a peer's message, mostly because it broke the protocol. The node logs it and drops the
+    """A peer's message was ignored, in most cases because it broke the protocol. The node logs the reason and drops the
     connection.
 
     :ivar reason: follows the peer's name.
@@ -208,7 +208,7 @@ class BlamePeer:
 
 @value
 class ReadyToStop:
-    """After `Shutdown`: another leader is known, or none is needed; stopping now hurts nobody."""
+    """After `Shutdown`: another leader is known, or none is needed. The node may stop now."""
 
 
 Effect = (

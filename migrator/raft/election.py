@@ -25,16 +25,17 @@ from migrator.raft.states import NEVER, Candidate, Follower, Prospective, Resign
 from migrator.records.uuid import ZERO_UUID, Uuid
 
 PROMISE_MS = 100
-"""So long a follower that would vote for another one asks no question of its own."""
+"""A follower that has promised its vote in a pre-vote does not ask its silent leader for this long. The wait keeps it
+from standing for election itself before the candidate does."""
 
 # Vote
 
 
 def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None:
-    """Answer a candidate. A higher epoch is taken over even if the vote is refused, unless it is not one's to raise."""
+    """Answer a candidate. Its higher epoch is taken over even if the vote is refused, if it may raise the epoch."""
     error = _vote_error(quorum, request)
     is_addressed = _is_addressed(quorum, request.voter_id, request.voter_directory_id)
-    # Who may not stand gets no vote, and no error: that would end a stock peer.
+    # A candidate that may not stand gets no vote, but no error either: an error would end a stock peer.
     may_stand = error == ErrorCode.none and _teaches(quorum, is_addressed=is_addressed) and _may_stand(quorum, request)
     if may_stand and request.candidate_epoch > quorum.epoch:
         quorum.become_unattached(request.candidate_epoch)  # also before a pre-vote: that epoch has had an election
@@ -61,8 +62,9 @@ def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
 
 
 def _may_stand(quorum: Quorum, request: VoteRequest) -> bool:
-    """Voters may raise the epoch. At kraft.version 0 these are configured, and nobody else may. With voters in the log,
-    our set may be older than the candidate's: a stranger may when nobody leads us, so that it unseats no leader."""
+    """Whether a candidate may raise the epoch. A voter may. At kraft.version 0 the voters are configured, and nobody
+    else may. With voters in the log, this node's set may be older than the candidate's: then a stranger may, too, while
+    this node hears no leader, so that no leader is unseated."""
     if not may_follow(quorum.epoch, request.candidate_epoch):
         return False
     if quorum.voter_set.has(request.candidate_id, request.candidate_directory_id):
@@ -78,9 +80,9 @@ def _is_addressed(quorum: Quorum, voter_id: int, directory: Uuid) -> bool:
 
 
 def _teaches(quorum: Quorum, *, is_addressed: bool) -> bool:
-    """Whether to learn from a request. Kafka learns also from one that is meant for another replica. With voters in
-    the log that is no good: a replica that was given up may listen where its successor, with its id and another disk,
-    is looked for, and must not hear of our epoch."""
+    """Whether to take epoch and leader from a request. Kafka also does so when the request is meant for another
+    replica. With voters in the log this node does not: a replica that was given up may run at the address where others
+    expect its successor, with the same id and another disk, and must not learn the epoch."""
     return is_addressed or quorum.has_fixed_voters
 
 
@@ -91,8 +93,8 @@ def _is_among_successors(quorum: Quorum, request: EndQuorumEpochRequest) -> bool
 
 
 def _grant(quorum: Quorum, request: VoteRequest) -> bool:
-    """Decide, and make the vote durable. The same candidate gets the same answer again, unless the hook refuses it
-    now: it may be another process than the one that had our vote, and refusing is always safe."""
+    """Decide, and make the vote durable. The same candidate gets the same answer again, unless ``may_grant_vote``
+    refuses it now: the candidate may be another process than before, and a refusal is always safe."""
     state, floor = quorum.state, quorum.vote_floor
     if floor is None or not isinstance(state, Unattached | Prospective):
         return False
@@ -111,7 +113,7 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
 
 
 def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
-    """Whether an election now would have this node's vote: nobody leads it, and the candidate's log is good enough."""
+    """Whether this node would grant its vote now: it hears no leader, and the candidate's log is good enough."""
     floor = quorum.vote_floor
     if floor is None:
         return False
@@ -120,7 +122,8 @@ def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
         return False
     asks_early = isinstance(quorum.state, Prospective) and quorum.state.early_of is not None
     if asks_early and end == floor and quorum.node_id < request.candidate_id:
-        return False  # both saw the leader die: if each promised the other its vote, both would stand, and neither win
+        # Two followers saw the leader die. If each promised the other its vote, both would stand and neither would win.
+        return False
     return quorum.config.may_grant_vote(request.candidate_id)
 
 
@@ -139,7 +142,8 @@ def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> N
 
 
 def _is_elected(quorum: Quorum, state: Candidate) -> bool:
-    """Whether the election is won, and the disks of all are still known to have begun empty if this one has."""
+    """Whether a majority has voted for this node. If its disk began empty, the disks of all others must still be known
+    to have begun empty, too."""
     return votes.is_won(quorum.voters, state.granted) and not quorum.is_barred
 
 
@@ -149,12 +153,12 @@ def _count_pre_vote(quorum: Quorum, state: Prospective, peer: int, *, granted: b
     if votes.is_won(quorum.voters, state.granted) and quorum.may_be_needed and not quorum.may_not_stand:
         quorum.become_candidate()
     elif votes.is_lost(quorum.voters, state.rejected) or leader_refuses:
-        quorum.give_up_prospects(state)  # a leader that refuses is there: fetch from it before it misses us
+        quorum.give_up_prospects(state)  # a leader that refuses is alive: fetch from it before its check quorum ends
 
 
 def pre_vote_is_unknown(quorum: Quorum, peer: int) -> None:
-    """A peer knows no pre-votes, as Kafka before 4.0: it can only be asked for its vote (KIP-996). That would unseat a
-    leader that only this node has lost, so it is not asked before the fetch time-out."""
+    """A peer knows no pre-votes, as Kafka before 4.0: it can only be asked for its vote (KIP-996). A vote raises the
+    epoch and unseats the leader, so an early election counts the peer as refusing instead."""
     state = quorum.state
     if isinstance(state, Prospective) and state.early_of is not None:
         _count_pre_vote(quorum, state, peer, granted=False)
@@ -163,16 +167,16 @@ def pre_vote_is_unknown(quorum: Quorum, peer: int) -> None:
 
 
 def leave_if_removed(quorum: Quorum) -> None:
-    """Who stands for election may learn from a snapshot that it is removed."""
+    """End this node's election when it has learned, from a snapshot for example, that it is removed."""
     state = quorum.state
     if isinstance(state, Prospective | Candidate) and not quorum.may_be_needed:
         quorum.leave_election(state)
 
 
 def stand(quorum: Quorum) -> int:
-    """Begin an election, by asking whether it would be won, if there is anybody who can be asked.
+    """Begin an election: with pre-votes, if they are configured and there are other voters.
 
-    :returns: until when the node waits for addresses instead; NEVER when it has begun.
+    :returns: until when the node waits for addresses instead; NEVER when the election has begun.
     """
     if _waits_for_addresses(quorum):
         return quorum.address_deadline or quorum.now
@@ -184,14 +188,14 @@ def stand(quorum: Quorum) -> int:
 
 
 def asks_for_pre_votes(quorum: Quorum) -> bool:
-    """Whether an election begins with the question whether it would be won."""
+    """Whether an election begins with pre-votes (KIP-996)."""
     config = quorum.config
     return config.asks_for_pre_votes or (config.asks_for_pre_votes_once_dynamic and quorum.is_dynamic)
 
 
 def _waits_for_addresses(quorum: Quorum) -> bool:
-    """Whether a majority cannot be asked yet, because nobody has said where it is. One election time-out is waited for
-    that (KIP-642): without bound, a voter that others can reach would never be elected."""
+    """Whether this node has to wait for the addresses of a majority (KIP-642). It waits one election time-out and no
+    longer: a voter that the others can reach has to be electable, even if it lacks their addresses."""
     if not quorum.is_dynamic:
         return False
     missing = {voter for voter in quorum.other_voters() if not quorum.config.has_address(voter)}
@@ -250,27 +254,27 @@ def _expect_election(quorum: Quorum, follower: Follower, successors: tuple[int, 
 
 
 def handle_begin_response(_quorum: Quorum, _peer: int, _response: BeginQuorumEpochResponse) -> None:
-    """The follower knows its leader; that it fetches is what counts."""
+    """Nothing to do: that the follower knows its leader shows when it fetches."""
 
 
 def handle_end_response(quorum: Quorum, peer: int, _response: EndQuorumEpochResponse) -> None:
-    """A voter has heard of the resignation: it need not be told again."""
+    """Tell this voter of the resignation no more."""
     if isinstance(quorum.state, Resigned):
         quorum.state.unacknowledged.discard(peer)
 
 
-# Roles without a leader; each returns when it wants to be asked again.
+# Roles without a leader. Each function returns the time of its next call.
 
 
 def poll_unattached(quorum: Quorum, state: Unattached) -> int:
-    """A voter waits for an election, its own in the end."""
+    """A voter waits for another candidate, and stands itself after the election time-out."""
     if quorum.may_not_stand:
         return NEVER
     return stand(quorum) if quorum.now >= state.election_deadline else state.election_deadline
 
 
 def poll_prospective(quorum: Quorum, state: Prospective) -> int:
-    """Ask for pre-votes. Silence tells nothing: ask all again, or look for a leader where there may be one."""
+    """Ask for pre-votes. Without a majority in time, ask all again, or look for a leader where there may be one."""
     if quorum.may_not_stand:
         return NEVER
     if quorum.now < state.election_deadline:
@@ -285,7 +289,7 @@ def poll_prospective(quorum: Quorum, state: Prospective) -> int:
 def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     """Ask for votes until the election is won, lost or over; then wait a random while and begin anew."""
     if not quorum.config.may_stand():
-        return NEVER  # it stood before its restart
+        return NEVER  # it became a candidate before its restart, and may not stand now
     if _is_elected(quorum, state):
         quorum.become_leader()  # a sole voter needs nobody else's vote
         return NEVER
@@ -301,10 +305,10 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
 
 
 def _ask_for_votes(quorum: Quorum, state: Candidate | Prospective) -> int:
-    """Only with a log that is on disk: a voter grants the same candidate again without looking, also after a
-    restart that has cost the candidate the very records that its first request claimed."""
+    """Ask the voters that have not answered, but only once the whole log is on disk. A voter grants the same candidate
+    a second time without comparing logs, so a crash must not take back what the first request claimed."""
     if not quorum.log_is_durable:
-        return NEVER  # LogSynced comes
+        return NEVER  # the node steps LogSynced
     config, end = quorum.config, quorum.log_end()
     silent = quorum.voters - state.granted - state.rejected
     for voter in sorted(silent):
@@ -335,7 +339,7 @@ def poll_resigned(quorum: Quorum, state: Resigned) -> int:
     if quorum.now >= deadline:
         if quorum.may_be_needed:
             return stand(quorum)
-        quorum.leave_election(state)  # a leader that removed itself has told its voters until now
+        quorum.leave_election(state)  # a leader that removed itself told the voters for one election time-out
         return deadline
     for voter in sorted(state.unacknowledged):
         if quorum.peers.is_ready(voter, quorum.now):

@@ -1,4 +1,4 @@
-"""What happens to the consensus core. The contract that these are part of is in the package's docstring."""
+"""The events that the node steps into the core. The contract is in the package's docstring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from migrator.values import value
 
 @value
 class Tick:
-    """The time that ``deadline()`` named has come (or any other time: a tick too many does no harm)."""
+    """The time of ``deadline()`` has come. A `Tick` at any other time does no harm."""
 
 
 @value
@@ -33,12 +33,12 @@ class ResponseReceived:
 
 
 class Failure(Enum):
-    """What is known of why a request will not be answered."""
+    """Why a request will not be answered, as far as the transport knows."""
 
     NO_ANSWER = auto()
-    """Nothing: no answer in time, no way to the peer, an answer that is none."""
+    """No answer in time, no way to the peer, or an answer that cannot be read: this tells nothing of the peer."""
     CONNECTION_LOST = auto()
-    """The connection broke on which the peer had answered before: the other side closed it, not this node."""
+    """The peer's side closed a connection on which it had answered before."""
     REFUSED = auto()
     """The peer's machine says that nobody listens at the peer's address."""
 
@@ -54,9 +54,10 @@ class RequestFailed:
 
 @value
 class Propose:
-    """Append ``batches`` (whole, whatever offsets they name) as the leader of ``epoch``.
+    """Append whole ``batches`` as the leader of ``epoch``; the offsets in them are ignored.
 
-    Nothing happens when this node leads that epoch no more, or is about to resign: `RoleChanged` has come, or comes.
+    Nothing is appended when this node no longer leads that epoch, or is about to resign. `RoleChanged` has said so, or
+    will.
     """
 
     epoch: int
@@ -101,7 +102,8 @@ class SnapshotFailed:
 class Resign:
     """Give up leadership of ``epoch`` in favour of ``successor``, or of the most caught-up voter when None.
 
-    Nothing is appended from now on, and `RoleChanged` comes as soon as that voter has the whole log, or soon after.
+    Nothing is appended from now on. `RoleChanged` comes when that voter has the whole log, at the latest after half an
+    election time-out.
     """
 
     epoch: int
@@ -110,7 +112,7 @@ class Resign:
 
 @value
 class Shutdown:
-    """Hand leadership over and prepare to stop; answered by `ReadyToStop` (the node has its own patience)."""
+    """Hand leadership over and prepare to stop. `ReadyToStop` follows; the node decides how long it waits for that."""
 
 
 Event = (

@@ -1,4 +1,4 @@
-"""The follower and the observer: fetching, truncating, and what the leader says is committed (KIP-595)."""
+"""The follower and the observer: they fetch, truncate, and follow the leader's high watermark (KIP-595)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) ->
 
 
 def leader_fails(quorum: Quorum, follower: Follower, how: Failure) -> None:
-    """A request to the leader came to nothing. If its process has died, no time-out need pass: a voter asks whether the
-    others have lost the leader, too. If they have not, no epoch is raised, and it waits as ever."""
+    """A request to the leader failed. If the leader's process seems to have died, a voter asks for pre-votes at once,
+    without waiting for the fetch time-out. If the others still hear the leader, no epoch is raised."""
     seen = quorum.departure
     if how is Failure.CONNECTION_LOST:
         seen.connection_lost()
@@ -55,7 +55,7 @@ def leader_fails(quorum: Quorum, follower: Follower, how: Failure) -> None:
 
 
 def _may_ask_early(quorum: Quorum, seen: Departure) -> bool:
-    """An early election begins once in a fetch time-out at most, whoever leads."""
+    """Whether an early election may begin or go on. One may begin once in a fetch time-out, whoever leads."""
     if quorum.may_not_stand or seen.questions >= QUESTIONS_MAX:
         return False
     if not seen.questions and quorum.now < quorum.early_again_at:
@@ -66,8 +66,8 @@ def _may_ask_early(quorum: Quorum, seen: Departure) -> bool:
 
 
 def append_failed(quorum: Quorum, follower: Follower) -> None:
-    """A full disk, or a leader that sends damage: each attempt costs both sides megabytes, so they become rarer, but
-    not so rare that the leader would miss us."""
+    """The disk is full, or the leader's records are damaged. Each attempt costs both sides megabytes, so the attempts
+    become rarer, but not so rare that the leader would count this node as silent."""
     end = quorum.log.end_offset()
     follower.refusals = follower.refusals + 1 if follower.refused_end == end else 0
     follower.refused_end = end
@@ -76,8 +76,11 @@ def append_failed(quorum: Quorum, follower: Follower) -> None:
 
 
 def truncation_offset(log: LogView, diverging: EpochOffset) -> int:
-    """Where our log ends once it has left what is not in the leader's, from the end of an epoch in that one
-    (ReplicatedLog.truncateToEndOffset). In the logs of honest nodes an epoch ends where a batch ends."""
+    """The offset to which our log is truncated (``ReplicatedLog.truncateToEndOffset``). In the logs of honest nodes an
+    epoch ends where a batch ends.
+
+    :param diverging: an epoch in the leader's log, and where it ends there.
+    """
     ours = log.end_of_epoch(diverging.epoch)
     return log.batch_start(min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset)
 
@@ -101,26 +104,26 @@ def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:
 
 
 def update_high_watermark(quorum: Quorum, follower: Follower) -> None:
-    """Committed is what the leader says, as far as we have it on disk."""
+    """Records count as committed here when the leader says so and they are on this node's disk."""
     if not quorum.log_changes:
         if 0 < follower.leader_high_watermark <= quorum.synced_end:
             quorum.log_is_whole()
         quorum.advance_high_watermark(min(follower.leader_high_watermark, quorum.synced_end))
 
 
-# Polls; each returns when it wants to be asked again.
+# Polls. Each returns the time of its next call.
 
 
 def poll_follower(quorum: Quorum, follower: Follower) -> int:
-    """Fetch on from what is durable; a voter that hears nothing for too long stands for election."""
+    """Fetch from the end of the durable log. A voter that hears no leader for a fetch time-out stands for election."""
     if not quorum.log_is_durable or quorum.finishing is not None:
-        return NEVER  # LogSynced or SnapshotFinished comes; a slow disk here is not the leader's fault
+        return NEVER  # the node steps LogSynced or SnapshotFinished; a slow disk here is no reason for an election
     if not quorum.may_be_needed:
         return _poll_observer(quorum, follower)
     if quorum.is_shutting_down:
         return NEVER
     if quorum.may_not_stand:
-        return _ask_leader(quorum, follower)  # there is nobody else to wait for, or others stand first
+        return _ask_leader(quorum, follower)  # this node begins no election, so no deadline counts
     if quorum.now >= follower.fetch_deadline:
         if follower.leader_ended:
             quorum.become_candidate()  # the leader itself asks for an election
@@ -140,7 +143,7 @@ def _ask_leader(quorum: Quorum, follower: Follower) -> int:
 
 
 def _poll_observer(quorum: Quorum, follower: Follower) -> int:
-    """Like a voter, but after a silence it asks any voter who leads now."""
+    """Fetch as a voter does. After the fetch time-out, ask any voter for the leader."""
     ready_at = quorum.peers.ready_at(follower.leader_id)
     is_outstanding = quorum.peers.is_outstanding(follower.leader_id)
     if quorum.now < follower.fetch_deadline and is_outstanding and ready_at > quorum.now:
@@ -148,18 +151,18 @@ def _poll_observer(quorum: Quorum, follower: Follower) -> int:
     if quorum.now < follower.fetch_deadline and not is_outstanding and ready_at <= quorum.now:
         return min(follower.fetch_deadline, _ask_leader(quorum, follower))
     deadline = look_for_leader(quorum)
-    # Other voters are asked about their disks: only a fetch shows whether the leader is there again.
+    # The requests to other voters are about their disks. Only a fetch shows whether the leader is back.
     return min(deadline, _ask_leader(quorum, follower)) if quorum.asks_first else deadline
 
 
 def poll_observer_without_leader(quorum: Quorum, _state: Unattached) -> int:
-    """An observer finds the leader by asking anybody."""
+    """An observer asks any voter or bootstrap server for the leader."""
     return look_for_leader(quorum)
 
 
 def look_for_leader(quorum: Quorum) -> int:
-    """Whoever takes no part in elections asks who leads. A voter whose disk began empty asks so that it also learns
-    whether it may take part."""
+    """Ask for the leader, on a node that takes no part in elections. A voter whose disk began empty asks with
+    pre-votes: the answers also tell whether it may take part."""
     if not quorum.asks_first:
         return ask_any_voter(quorum, quorum.other_voters())
     deadline, mute = quorum.census.ask(quorum)
@@ -167,10 +170,10 @@ def look_for_leader(quorum: Quorum) -> int:
 
 
 def ask_any_voter(quorum: Quorum, among: Collection[int]) -> int:
-    """Fetch from a random voter or bootstrap server; one that doesn't lead answers who does. One request at a time."""
+    """Fetch from a random voter or bootstrap server, one at a time. A node that does not lead names the leader."""
     voters = sorted(among) + list(quorum.config.bootstrap)
     if not voters:
-        return NEVER  # nobody is known; whoever leads has to find us
+        return NEVER  # no address is known: the leader has to announce itself
     waiting = [quorum.peers.ready_at(voter) for voter in voters if quorum.peers.is_outstanding(voter)]
     if waiting and min(waiting) > quorum.now:
         return min(waiting)
@@ -183,7 +186,7 @@ def ask_any_voter(quorum: Quorum, among: Collection[int]) -> int:
 
 
 def fetch_request(quorum: Quorum) -> FetchRequest:
-    """The next fetch: its offset says that everything before it is on this node's disk."""
+    """The next fetch. Its offset tells the leader that everything before it is on this node's disk."""
     config, end = quorum.config, quorum.log_end()
     return FetchRequest(
         cluster_id=config.cluster_id,

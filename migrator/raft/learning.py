@@ -1,4 +1,4 @@
-"""What every request and response teaches: a higher epoch, or the leader of this one (KafkaRaftClient 3.9)."""
+"""What a node takes from each request and response: a higher epoch, and the leader (``KafkaRaftClient`` 3.9)."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from migrator.raft.states import Follower, Unattached
 
 
 def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
-    """Whether a message of another node may name this epoch and leader: a voter (as long as these are configured), and
-    the one that we know, if we do.
+    """Whether a message may name this epoch and leader. Configured voters are the only possible leaders, and an epoch
+    has one leader.
 
-    That this very node leads an epoch it has not heard of is plausible too: it may have lost its disk.
+    A message may also name this node as the leader of an epoch that it does not know: it may have lost its disk.
     """
     if not may_follow(quorum.epoch, epoch):
         return False
     if leader_id is None or epoch < quorum.epoch:
         return True
     if leader_id not in quorum.voters and quorum.has_fixed_voters:
-        return False  # with voters in the log, ours may be older than those that have elected the leader
+        return False  # voters in the log are another matter: this node's set may be too old to have the leader
     if epoch > quorum.epoch and _is_doubtful(quorum, leader_id):
         return False
     return epoch > quorum.epoch or quorum.leader_id in {None, leader_id}
 
 
 def _is_doubtful(quorum: Quorum, leader_id: int) -> bool:
-    """Whether those who were given up may have elected this leader among themselves: messages name it by its id alone.
+    """Whether the replicas that were given up may have elected this leader: messages name it by its id alone.
 
-    A sole voter has the newest set, and whoever is not in it cannot lead. Another node's set may be older, and the id
-    may be there again with another disk: so that one is believed as soon as the leader that we have is silent.
+    A sole voter has the newest voter set, and only members of that set can lead. The set of another node may be older,
+    and the id may belong to a new replica on another disk: so the leader is believed once the known leader is silent.
     """
     if not quorum.config.recovered().has_lost(leader_id):
         return False
@@ -52,13 +52,14 @@ def learn(quorum: Quorum, epoch: int, leader_id: int | None) -> None:
 
 
 def _has_nobody_to_follow(quorum: Quorum) -> bool:
-    """The leader of the epoch may be known and yet not followed, since the boot, when our log does not name it."""
+    """Whether this node follows no leader. Since its start it may know the epoch's leader without following it, when
+    its log does not have that leader among the voters."""
     return quorum.leader_id is None or isinstance(quorum.state, Unattached)
 
 
 def _go_back_to_leader(quorum: Quorum, epoch: int, leader_id: int | None) -> None:
-    """Whoever has asked the bootstrap servers after a silence of its leader, and hears that this one leads still, asks
-    the leader again; up to 4.1 stock observers can stay with the bootstrap servers for ever (KAFKA-19354)."""
+    """An observer has asked a bootstrap server after its leader was silent, and hears that the same leader still leads:
+    it asks the leader again. Stock observers up to 4.1 may ask the bootstrap servers for ever (KAFKA-19354)."""
     state = quorum.state
     if (
         isinstance(state, Follower)
@@ -68,13 +69,13 @@ def _go_back_to_leader(quorum: Quorum, epoch: int, leader_id: int | None) -> Non
         quorum.peers.forget_overdue(state.leader_id, quorum.now)
         if not quorum.has_leader:
             quorum.prolong(state)
-            state.is_doubted = True  # others know it by hearsay, too: it keeps nobody from our vote before it answers
+            state.is_doubted = True  # the bootstrap server may be wrong: until the leader answers, others get our vote
 
 
 def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
     """Learn from a response.
 
-    :returns: whether it is of this epoch and without an error, so that it is for its own handler.
+    :returns: whether its own handler has to see it: it has no error, and belongs to this node's epoch.
     """
     if response.top_error != ErrorCode.none:
         quorum.peers.back_off(peer, quorum.now)
@@ -91,7 +92,7 @@ def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
     if peer < 0:
         quorum.peers.back_off(peer, quorum.now)
         _go_back_to_leader(quorum, epoch, leader_id)
-        return False  # a bootstrap server: whoever listens there is asked for the leader, and for nothing else
+        return False  # a bootstrap server has a made-up id, and is asked for the leader only
     if response.error != ErrorCode.none:
         quorum.peers.back_off(peer, quorum.now)
         return False

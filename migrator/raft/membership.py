@@ -1,8 +1,8 @@
-"""Changing the voters: what the leader checks and appends, and what every node does when other voters are in force.
+"""Changing the voters: what the leader checks and appends, and what every node does when the voters have changed.
 
-One voter at a time, so that any majority of the old set and any of the new one share a voter; the new set counts from
-its append on (Raft thesis 4.1; KIP-853). Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler`` of
-Kafka 3.9, whose order of checks this keeps.
+The voters change one at a time, so that each majority of the old set shares a voter with each majority of the new one.
+The new set counts from its append on (Raft thesis 4.1; KIP-853). The order of the checks is that of Kafka 3.9
+(``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CAUGHT_UP_WITHIN_MS = 3_600_000
 (``LeaderState.isReplicaCaughtUp``)."""
 
 TIMED_OUT = "Request timed out "
-"""How Kafka's refusals begin that are over by themselves. All refusals that Kafka's leader has are in its words."""
+"""Kafka begins a refusal with this when it ends by itself. Refusals that Kafka has, too, are in Kafka's words."""
 TRY_AGAIN = " Try again."
-"""How one of ours ends."""
+"""A refusal that only this program has ends with this when it ends by itself."""
 
 Rule = Callable[[Quorum, Leader, Any], Refusal | None]
 
@@ -46,7 +46,8 @@ def _aborted(change: AddVoter | UpdateVoter) -> str:
 
 
 def _own_epoch_is_committed(_quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
-    """Otherwise two leaders could each change the set that the other one builds on (the fault in Raft's thesis)."""
+    """Without this rule two leaders could each append a change to the same old set, and these two new sets might share
+    no majority (the fault in Raft's thesis, found in 2015)."""
     if leader.high_watermark is None:
         waiting = "waiting for leader to establish HWM and fence previous voter changes"
         return Refusal(ErrorCode.request_timed_out, TIMED_OUT + waiting)
@@ -62,7 +63,7 @@ def _is_dynamic(quorum: Quorum, _leader: Leader, change: VoterChange) -> Refusal
 
 
 def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
-    """The log is asked: between two steps it may hold a set that the core takes note of in the next one."""
+    """Ask the log: it may hold a set that the core notes only in the next step."""
     offset = quorum.log.membership().offset
     committed = leader.high_watermark or 0
     if 0 <= offset < committed:
@@ -72,8 +73,8 @@ def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange)
 
 
 def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) -> Refusal | None:
-    """Stock 3.9 and 4.1 do not look at records about voters below the highest end that their log ever had, until they
-    start again: the record has to come behind every end that a voter has shown us, be its log like ours or not."""
+    """A running stock voter (3.9, 4.1) ignores records about voters below the highest end that its log ever had. So the
+    record has to come after every end that a voter has shown, even if that voter's log differs from ours."""
     keys = {(voter.voter_id, voter.voter_directory_id) for voter in changed(quorum.voter_set, change).voters}
     shown = max(
         (entry.shown_end for entry in leader.replicas.all() if (entry.replica_id, entry.shown_directory) in keys),
@@ -87,8 +88,8 @@ def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) ->
 
 
 def _listeners_have_names(_quorum: Quorum, _leader: Leader, change: AddVoter | UpdateVoter) -> Refusal | None:
-    """Kafka ends on a record with a listener that has none, at each start anew (``ListenerName.normalised``). Whatever
-    ``String.trim`` of Java removes is no name."""
+    """A record with a nameless listener ends Kafka's process, at each start anew (``ListenerName.normalised``). A name
+    of characters that Java's ``String.trim`` removes counts as none."""
     voter = change.voter
     if all(any(character > " " for character in at.name) for at in voter.endpoints):
         return None
@@ -191,13 +192,13 @@ BEFORE: dict[type, tuple[Rule, ...]] = {
     UpdateVoter: (_listeners_have_names, *ALWAYS, _range_fits, _is_there),
     UpgradeVoters: (_own_epoch_is_committed, _is_static, _names_the_configured, _all_can_change, _nobody_overlooks_it),
 }
-"""What can be said without asking the new voter anything."""
+"""What is checked before the new voter is asked for its versions."""
 AFTER: dict[type, tuple[Rule, ...]] = {AddVoter: (_range_fits, _has_caught_up)}
 """What is checked once the new voter has answered which versions it supports."""
 
 
 def why_not(quorum: Quorum, change: VoterChange) -> Refusal | None:
-    """Why a change is refused, as far as that can be said before the new voter has been asked; None: it is not."""
+    """Why a change is refused, by the checks of `BEFORE`; None when it is not."""
     return _first_refusal(quorum, change, BEFORE[type(change)])
 
 
@@ -234,7 +235,7 @@ def _first_refusal(quorum: Quorum, change: VoterChange, rules: tuple[Rule, ...])
 
 
 def follow_log(quorum: Quorum) -> None:
-    """Take note of the voters that the log names now; the first thing in each step."""
+    """Note the voters that the log names now. Each step begins with this."""
     found = quorum.log.membership()
     if found is quorum.membership:
         return
@@ -244,13 +245,13 @@ def follow_log(quorum: Quorum) -> None:
     if isinstance(state, Leader):
         state.replicas.reconfigure(quorum.voter_set, quorum.node_id, quorum.now)
         state.fetched &= quorum.voters
-        replication.watch_majority(quorum, state)  # a sole voter had nobody to hear from until now
+        replication.watch_majority(quorum, state)  # until now this node was the sole voter, without check quorum
     elif quorum.is_voter and not was_voter and isinstance(state, Follower | Unattached):
         _begin_to_vote(quorum, state)
 
 
 def _begin_to_vote(quorum: Quorum, state: Follower | Unattached) -> None:
-    """What an observer waited for says nothing of how long a voter has to."""
+    """An observer that became a voter begins the wait of a voter: its deadline as an observer means something else."""
     if isinstance(state, Unattached):
         state.election_deadline = quorum.election_deadline()
     else:

@@ -1,4 +1,4 @@
-"""The messages of KRaft's consensus, as values; both transports carry these and nothing else.
+"""The messages of KRaft's consensus, as values. Both transports carry exactly these.
 
 Fields are those of Kafka 3.9's Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot for the one
 partition ``__cluster_metadata-0`` (KIP-595, KIP-630, KIP-853). Epochs are leader epochs, offsets are record
@@ -23,8 +23,8 @@ class EpochOffset:
 
 @value
 class VoteRequest:
-    """``pre_vote``: the answer is no vote, it says whether there would be one (KIP-996); the epoch is the one that the
-    node has."""
+    """``pre_vote``: the answer is no vote, it says whether the voter would vote (KIP-996). ``candidate_epoch`` is then
+    the epoch that the node has, not the next one."""
 
     cluster_id: str | None
     voter_id: int
@@ -39,7 +39,7 @@ class VoteRequest:
 
 @value
 class OwnLog:
-    """What a node says of its own log: where it ends, and whether its disk began empty and has not yet had all that a
+    """What a node says of its own log: its end, and whether its disk began empty and has not yet held everything that a
     leader had committed."""
 
     end: EpochOffset
@@ -48,7 +48,7 @@ class OwnLog:
 
 @value
 class VoteResponse:
-    """``top_error`` concerns the whole request, ``error`` the partition; likewise below. ``own_log`` is in the answers
+    """``top_error`` concerns the whole request, ``error`` the partition, here and below. ``own_log`` is in the answers
     of this program to pre-votes."""
 
     top_error: ErrorCode
@@ -112,8 +112,8 @@ class FetchRequest:
 
 @value
 class FetchResponse:
-    """At most one of ``diverging``, ``snapshot_id`` and a non-empty ``records`` is there. Ours are whole batches; those
-    of a stock leader end anywhere, but hold one whole batch at least."""
+    """At most one of ``diverging``, ``snapshot_id`` and non-empty ``records`` is set. ``records`` of this program are
+    whole batches. Those of a stock leader hold at least one whole batch and may end within another."""
 
     top_error: ErrorCode
     error: ErrorCode

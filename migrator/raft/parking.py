@@ -11,7 +11,7 @@ from migrator.values import value
 
 @value
 class ParkedFetch:
-    """A fetch and when its patience ends, in milliseconds."""
+    """A fetch, and the time in milliseconds at which it has to be answered."""
 
     context: Hashable
     request: FetchRequest
@@ -20,7 +20,7 @@ class ParkedFetch:
 
 @dataclass(slots=True)
 class Parking:
-    """The fetches that wait on a leader, in the order of their coming."""
+    """The fetches that wait at a leader, in the order of their arrival."""
 
     waiting: list[ParkedFetch] = field(default_factory=list)
 
@@ -29,12 +29,12 @@ class Parking:
         self.waiting.append(fetch)
 
     def take_all(self) -> list[ParkedFetch]:
-        """Every waiting fetch, which then waits no more."""
+        """Remove and return every waiting fetch."""
         taken, self.waiting = self.waiting, []
         return taken
 
     def take_due(self, now: int) -> list[ParkedFetch]:
-        """Those whose patience has ended."""
+        """Remove and return the fetches whose time has come."""
         due = [fetch for fetch in self.waiting if fetch.deadline <= now]
         if due:
             self.waiting = [fetch for fetch in self.waiting if fetch.deadline > now]

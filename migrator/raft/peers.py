@@ -1,4 +1,4 @@
-"""Requests to peers: at most one outstanding each, forgotten after a time-out, a short wait after a failure."""
+"""Requests to peers: one outstanding request a peer at most, forgotten after a time-out; a pause after a failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Peer:
 
 
 class Peers:
-    """RequestManager of KafkaRaftClient. Times are milliseconds on the clock of ``step``."""
+    """The counterpart of ``RequestManager`` in Kafka. Times are milliseconds on the clock of ``step``."""
 
     def __init__(self, request_timeout_ms: int, retry_backoff_ms: int) -> None:
         self._request_timeout_ms = request_timeout_ms
@@ -25,7 +25,7 @@ class Peers:
         self._correlations = 0
 
     def ready_at(self, peer: int) -> int:
-        """When a request may be sent to ``peer``: the end of its back-off or of the time-out of what is outstanding."""
+        """When a request may be sent to ``peer``: after its back-off, or when its outstanding request times out."""
         known = self._peers.get(peer)
         if known is None:
             return 0
@@ -48,7 +48,7 @@ class Peers:
         return self._correlations
 
     def answered(self, peer: int, correlation: int) -> bool:
-        """Note an answer; False when it is late, doubled or nobody's."""
+        """Note an answer. False when no request waits for it: it is late, doubled or made up."""
         known = self._peers.get(peer)
         if known is None or known.correlation != correlation:
             return False
@@ -56,26 +56,26 @@ class Peers:
         return True
 
     def failed(self, peer: int, now: int) -> None:
-        """Note that nobody answers there, and leave the peer alone for a moment."""
+        """Note that a request failed, and back off."""
         self.back_off(peer, now)
         self._peers[peer].is_away = True
 
     def is_away(self, peer: int) -> bool:
-        """Whether the last request to it came to nothing."""
+        """Whether the last request to the peer failed."""
         known = self._peers.get(peer)
         return known is not None and known.is_away
 
     def back_off(self, peer: int, now: int, at_least_ms: int = 0) -> None:
-        """Leave a peer alone for a moment."""
+        """Send nothing to a peer for the back-off time, or for ``at_least_ms`` if that is longer."""
         wait_ms = max(self._retry_backoff_ms, at_least_ms)
         self._peers.setdefault(peer, _Peer()).backoff_until = now + wait_ms
 
     def forget_overdue(self, peer: int, now: int) -> None:
-        """Expect no answer any more to a request whose time is over."""
+        """Forget an outstanding request whose time is over."""
         known = self._peers.get(peer)
         if known is not None and known.timeout_at <= now:
             known.correlation = None
 
     def forget_all(self) -> None:
-        """Expect no answer any more and wait for nobody: what was asked belonged to another role or epoch."""
+        """Forget all requests and back-offs: they belonged to another role or epoch."""
         self._peers.clear()

@@ -1,7 +1,7 @@
 """Which change of the voters comes next on the way to a target, one voter at a time (KIP-642 on KIP-853).
 
-Pure: the same view gives the same step. The leader looks again after each step, so that nothing has to be remembered:
-the next leader, or this one after a restart, goes on from what the log says.
+The same view gives the same step. The leader plans anew after each step and remembers nothing: the next leader, or
+this one after a restart, continues from the voters in the log.
 
     current voters, target, who fetches --> `RULES`, the first that has an answer --> one `Step`
 """
@@ -19,15 +19,15 @@ from migrator.records.uuid import ZERO_UUID
 from migrator.values import value
 
 Target = tuple[ReplicaKey, ...]
-"""The wanted voters, in the order of their ids. Without a directory: the node on whichever disk it runs."""
+"""The wanted voters, in the order of their ids. A key without a directory means the node on any disk."""
 
 
 @value
 class Replica:
     """A replica, voter or not, as the leader sees it.
 
-    ``is_live``: it was heard within the fetch time-out. ``is_caught_up``: it has reached an end of the leader's log
-    that was noted less than an election time-out before. ``obstacle``: why it can't become a voter all the same.
+    ``is_live``: it fetched within the fetch time-out. ``is_caught_up``: see `seen`. ``obstacle``: another reason why it
+    cannot become a voter.
     """
 
     key: ReplicaKey
@@ -38,10 +38,10 @@ class Replica:
 
 
 def seen(status: ReplicaStatus, now_ms: int, fetch_timeout_ms: int, election_timeout_ms: int) -> Replica:
-    """A row of the leader's books as the planner takes it.
+    """The planner's view of a replica in the leader's progress table.
 
-    Caught up: the last round, and the one that it is in, took less than the election time-out. So what the replica
-    still lacks would not hold up an election (Raft thesis 4.2.1).
+    It is caught up when its last round, and the one that it is in, took less than the election time-out: the records
+    that it still lacks would not delay an election (Raft thesis 4.2.1).
     """
     is_live = status.heard_ms >= 0 and now_ms - status.heard_ms <= fetch_timeout_ms
     current_ms = now_ms - status.round_began_ms if status.round_began_ms >= 0 else 0
@@ -56,7 +56,7 @@ class PlannerView:
     """What a controller knows when it asks for the next step.
 
     ``voters`` are those in force. ``ours``: ids of the controllers of this program.
-    ``hold``: why the leader may not change the voters now at all.
+    ``hold``: why the leader may make no change of the voters now.
     """
 
     own: ReplicaKey
@@ -77,7 +77,7 @@ class PlannerView:
         return next((replica for replica in self.replicas if replica.key == key), None)
 
     def of(self, node_id: int) -> list[Replica]:
-        """The live replicas of an id: two when a node was given another disk a moment ago."""
+        """The live replicas of an id. There are two for a moment after a node was given another disk."""
         return [replica for replica in self.replicas if replica.key.node_id == node_id and replica.key in self.live]
 
 
@@ -90,7 +90,7 @@ class Idle:
 
 @value
 class Wait:
-    """Something has to happen first. Whole sentences: why, and what a person can do."""
+    """Something has to happen first. The texts are whole sentences: why, and what a person can do."""
 
     reason: str
     remedy: str
@@ -117,7 +117,8 @@ class HandOver:
 class RemoveSelf:
     """Append the voters without this leader, and resign once they are committed.
 
-    ``is_last_of_ours``: nobody who understands a target stays, so the target goes first, in the same turn.
+    ``is_last_of_ours``: only stock controllers remain, which know no target. So the target is removed first, in the
+    same turn.
     """
 
     is_last_of_ours: bool
@@ -133,7 +134,7 @@ Step = Idle | Wait | Add | Remove | HandOver | RemoveSelf | ClearTarget
 
 @value
 class Plan:
-    """A view, and what its target asks for. ``to_remove`` is in the order in which the voters should leave."""
+    """A view, and the changes that its target asks for. ``to_remove`` is in the order in which the voters leave."""
 
     view: PlannerView
     target: Target
@@ -142,7 +143,7 @@ class Plan:
 
     @property
     def others_to_remove(self) -> tuple[ReplicaKey, ...]:
-        """Without this leader."""
+        """The voters to remove, without this leader."""
         return tuple(key for key in self.to_remove if key != self.view.own)
 
 
@@ -150,7 +151,7 @@ class Plan:
 
 
 def _satisfies(view: PlannerView, voter: ReplicaKey, wanted: ReplicaKey) -> bool:
-    """Whether a voter is the one that the target means. A node with a new disk is another replica: its old one goes."""
+    """Whether a voter is the one that the target names. A node with a new disk is another replica."""
     if voter.node_id != wanted.node_id:
         return False
     if wanted.directory_id != ZERO_UUID:
@@ -165,7 +166,7 @@ def _leaving_order(view: PlannerView, key: ReplicaKey) -> tuple[object, ...]:
 
 
 def plan_for(view: PlannerView, target: Target) -> Plan:
-    """What is to be added and removed, the dead and the lagging first, this leader last."""
+    """What to add and what to remove. Dead and lagging voters leave first, this leader last."""
     voters = keys(view.voters)
     to_add = tuple(wanted for wanted in target if not any(_satisfies(view, voter, wanted) for voter in voters))
     leaving = [voter for voter in voters if not any(_satisfies(view, voter, wanted) for wanted in target)]
@@ -177,11 +178,11 @@ def keys(voters: VoterSet) -> Target:
     return tuple(voters.key(voter.voter_id) for voter in voters.voters)
 
 
-# Would the live voters of the next set be a majority of it
+# Whether the live voters of the next set would be a majority of it
 
 
 def with_key(voters: VoterSet, key: ReplicaKey) -> VoterSet:
-    """The set with one more voter; where that one listens does not matter to a plan."""
+    """The set with one more voter. A plan needs no endpoints."""
     return voters.with_voter(DynamicVoter(key.node_id, key.directory_id, (), STATIC_RANGE))
 
 
@@ -207,7 +208,8 @@ def _rest(plan: Plan) -> Step | None:
 
 
 def _hold(plan: Plan) -> Step | None:
-    """A change over an uncommitted one, or before the epoch's first commit, could part the majorities."""
+    """Wait while a change is uncommitted, and until the epoch has committed a record: a change before that could give
+    two voter sets whose majorities share no voter."""
     if plan.view.hold is None:
         return None
     return Wait(
@@ -220,7 +222,7 @@ def _finish(plan: Plan) -> Step | None:
 
 
 def _candidates(plan: Plan) -> Iterable[Replica]:
-    """Who could be added now, the most caught-up first."""
+    """The replicas that could be added now, the most caught-up first."""
     found = [_candidate(plan.view, wanted) for wanted in plan.to_add if wanted.node_id not in plan.view.voters.ids]
     ready = [replica for replica in found if replica and replica.is_caught_up and not replica.obstacle]
     safe = [replica for replica in ready if _is_safe(plan.view, with_key(plan.view.voters, replica.key))]
@@ -241,7 +243,7 @@ def _add_first(plan: Plan) -> Step | None:
 
 
 def _remove_dead(plan: Plan) -> Step | None:
-    """Whoever is gone only makes the majority larger. A new disk joins only after the old one of its id has left."""
+    """Remove a dead voter first: it only makes the majority larger, and a new disk of its id may join only after it."""
     replaced = {wanted.node_id for wanted in plan.to_add if _candidate(plan.view, wanted)}
     gone = (key for key in plan.others_to_remove if key not in plan.view.live or key.node_id in replaced)
     return next((Remove(key) for key in gone if _may_remove(plan.view, key)), None)
@@ -254,7 +256,8 @@ def _remove(plan: Plan) -> Step | None:
 
 
 def _leave(plan: Plan) -> Step | None:
-    """This leader goes last. One of ours continues; without any the last set is appended by the one who leaves."""
+    """This leader leaves last. It hands over to another controller of this program, which removes it. If there is none,
+    it appends the last set itself."""
     view = plan.view
     if plan.to_add or plan.to_remove != (view.own,) or not _may_remove(view, view.own):
         return None
@@ -275,7 +278,7 @@ def _leave(plan: Plan) -> Step | None:
 
 
 def _wait(plan: Plan) -> Step:
-    """Nothing can be done: say what is missing, for each controller that is to join and each that may not go."""
+    """Nothing can be done now: say what is missing, for each controller that cannot join yet or cannot leave yet."""
     waits = [_missing(plan.view, wanted) for wanted in plan.to_add]
     if len(plan.to_add) < len(plan.to_remove):
         waits += [_too_few(plan.view, key) for key in plan.to_remove]
@@ -332,7 +335,7 @@ def _listed(names: Iterable[str]) -> str:
 
 @value
 class Rule:
-    """A line of the table: what it is about, and its step, None when it has none."""
+    """A row of the table: its name, and the function that returns its step, or None when the rule does not apply."""
 
     name: str
     step: Callable[[Plan], Step | None]
@@ -349,7 +352,7 @@ RULES = (
     Rule("this leader goes last", _leave),
     Rule("somebody who is needed is missing", _wait),
 )
-"""Tried in this order; the last one always answers."""
+"""The rules, tried in this order. The last one always returns a step."""
 
 
 def plan(view: PlannerView, rules: tuple[Rule, ...] = RULES) -> Step:
@@ -360,7 +363,7 @@ def plan(view: PlannerView, rules: tuple[Rule, ...] = RULES) -> Step:
     return next(step for rule in rules if (step := rule.step(asked)) is not None)
 
 
-# What is to come
+# The steps to come
 
 
 def after(view: PlannerView, step: Step) -> PlannerView:
@@ -382,7 +385,7 @@ def after(view: PlannerView, step: Step) -> PlannerView:
 
 
 def described(step: Step) -> str:
-    """A step in words, for people."""
+    """A step as a phrase that operators read."""
     match step:
         case Add(key):
             return f"add controller {key}"
@@ -399,11 +402,11 @@ def described(step: Step) -> str:
 
 
 STEPS_MAX = 64
-"""More than any way between two sets that a person would run."""
+"""A bound for `outlook`: more steps than any real change of the voters takes."""
 
 
 def outlook(view: PlannerView) -> tuple[Step, ...]:
-    """The steps from here to the end, if each succeeds and whoever of the target is missing comes and catches up."""
+    """The steps from here to the end, if each succeeds and each missing replica of the target comes and catches up."""
     view = _with_target_ready(view)
     steps: list[Step] = []
     while len(steps) < STEPS_MAX:

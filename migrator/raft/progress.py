@@ -1,4 +1,4 @@
-"""What a leader knows of the other replicas: how far each has fetched, and when."""
+"""What a leader knows of the other replicas: the offset to which each has fetched, and when."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ OBSERVER_SESSION_MS = 300_000
 """An observer that has not been heard for this long is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
 
 OBSERVERS_MAX = 10_000
-"""So many observers are kept apart; more are served, but not listed."""
+"""The leader lists this many observers. It serves more, but does not list them."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """One replica. ``end_offset`` is what it has on disk, as its last valid fetch claimed; -1 is unknown.
+    """One replica. ``end_offset`` is the end of its log on disk, as its last valid fetch claimed; -1 is unknown.
 
-    ``shown_end`` is the longest log that it has claimed to have, also one that is not a part of the leader's.
-    ``shown_directory`` is the one that it fetches for; ``directory_id`` of a configured voter is zero.
-    ``awaited_ms`` is when the leader began to wait for it, ``heard_ms`` when it fetched records or a snapshot last.
+    ``shown_end`` is the largest end that it has claimed, even of a log that differs from the leader's.
+    ``shown_directory`` is the directory that its requests name; ``directory_id`` of a configured voter is zero.
+    ``awaited_ms``: when the leader began to wait for it; ``heard_ms``: when it last fetched records or a snapshot.
     """
 
     replica_id: int
@@ -51,12 +51,12 @@ class Progress:
         return self.heard_ms < 0 or now - self.heard_ms >= OBSERVER_SESSION_MS
 
     def show(self, directory_id: Uuid, offset: int) -> None:
-        """A fetch from ``offset`` on, valid or not."""
+        """Note the offset and directory of a fetch, valid or not."""
         self.shown_directory = directory_id
         self.shown_end = max(self.shown_end, offset)
 
     def fetched(self, offset: int, leader_end: int, now: int) -> None:
-        """A valid fetch from ``offset`` on. Offsets may fall: a replica can be given an empty disk."""
+        """Note a valid fetch. Offsets may fall: a replica may have been given an empty disk."""
         if offset >= leader_end:
             self.last_caught_up_ms = now
         elif 0 < self._leader_end_at_last_fetch <= offset:
@@ -67,9 +67,8 @@ class Progress:
         self._count_round(offset, leader_end, now)
 
     def _count_round(self, offset: int, leader_end: int, now: int) -> None:
-        """A round begins where the leader's log ends now, and lasts until the replica is there (Raft thesis 4.2.1).
-
-        None is under way while nothing is to be fetched: a fetch that waits for news is no sign of slowness.
+        """A round lasts until the replica has reached the end that the leader's log had at its beginning (Raft thesis
+        4.2.1). There is no round while the replica has everything: a fetch that waits for news is not slow.
         """
         if self.round_began_ms < 0:
             self._round_end, self.round_began_ms = leader_end, now
@@ -81,13 +80,13 @@ class Progress:
 
 @value
 class ReplicaStatus:
-    """A row of DescribeQuorum (KIP-836); times on the clock of ``step``, -1 for never.
+    """A row of DescribeQuorum (KIP-836). Times are milliseconds on the clock of ``step``, -1 for never.
 
-    ``shown_directory_id`` is known of configured voters, too, whose ``directory_id`` is zero.
-    ``rounds``: how often it has reached an end of the leader's log that was noted before; ``last_round_ms`` how long
-    that took last, ``round_began_ms`` since when it is on its way to the next one (-1: it lacks nothing).
-    ``heard_ms``: its last fetch of records or of a snapshot; the leader has waited for one since ``awaited_ms``, when
-    it was elected or the replica became a voter.
+    ``shown_directory_id``: as in the replica's requests, also of configured voters, whose ``directory_id`` is zero.
+    ``rounds``: how many rounds it has finished (`Progress`); ``last_round_ms``: how long the last one took;
+    ``round_began_ms``: when the present one began, -1 when the replica lacks nothing.
+    ``heard_ms``: its last fetch of records or of a snapshot; ``awaited_ms``: when the leader began to wait for one,
+    at its election or when the replica became a voter.
     """
 
     replica_id: int
@@ -134,7 +133,8 @@ class Replicas:
         yield from self.observers.values()
 
     def reconfigure(self, voters: VoterSet, own_id: int, now: int) -> None:
-        """Other voters are in force: who was an observer brings along how far it is, and the other way round."""
+        """Follow a change of the voters: an observer that became a voter keeps its progress, and a voter that became an
+        observer, too."""
         for entry in self.voters.values():
             if entry.directory_id == ZERO_UUID:
                 entry.directory_id = entry.shown_directory  # was configured, without a directory (kraft.version 0)
@@ -152,8 +152,8 @@ class Replicas:
         return [entry for entry in self.observers.values() if not entry.is_silent(now)]
 
     def forget_silent(self, now: int, end_offset: int) -> None:
-        """Drop the observers whose session is over, unless they have shown a longer log than the leader has by now: a
-        change of voters asks for that, and a fetch that shows it does not begin a session."""
+        """Drop the observers whose session is over, but keep one that has shown a longer log than the leader's: the
+        rules for changes of voters need that, and such a fetch is invalid, so it begins no session."""
         self.observers = {
             key: entry
             for key, entry in self.observers.items()

@@ -1,6 +1,6 @@
-"""What all parts of the core share: the node's durable and volatile state, its transitions, and the effects of a step.
+"""The state that all parts of the core share: epoch, role, log ends, transitions, and the effects of a step.
 
-`election`, `replication`, `follower` and `snapshot` decide; this keeps the books (QuorumState of Kafka 3.9).
+`election`, `replication`, `follower` and `snapshot` decide; `Quorum` changes the state (``QuorumState`` of Kafka 3.9).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FOLLOWED_THE_LOST = (
 
 
 class Quorum:
-    """State of one node and the only code that changes role, epoch or high watermark."""
+    """The state of one node. Only this class changes role, epoch or high watermark."""
 
     def __init__(self, config: RaftConfig, log: LogView, stored: ElectionState, random: Random, now_ms: int) -> None:
         self.config = config
@@ -74,21 +74,22 @@ class Quorum:
         """A downloaded snapshot that the disk is making durable; it outlives the role."""
         self.is_shutting_down = False
         self.must_fetch_first = config.must_fetch_first
-        """Whether this disk began empty, and has not yet had all that a leader had committed: what it held before may
-        be what others rely on."""
+        """Whether this disk began empty, and has not yet held everything that a leader had committed. It may have lost
+        records that others count as committed because this disk had them."""
         self.census = Census(config.election_timeout_ms)
         self._is_whole = False
         self.departure = Departure()
-        """Of the leader of this epoch."""
+        """The signs that the process of this epoch's leader has died."""
         self.early_again_at = now_ms
-        """No further early election begins before."""
+        """The time before which no further early election begins."""
         self.address_deadline: int | None = None
-        """Until when this node waits, or has waited, for addresses of a majority before it stands for election."""
+        """The time until which this node waits for addresses of a majority before it stands for election."""
         self.epoch = max(stored.epoch, log.last_epoch())
         self.state = self._state_at_boot(stored)
 
     def _state_at_boot(self, stored: ElectionState) -> RoleState:
-        """Continue where the process ended; a leader as resigned, since unsynced records of its epoch may be lost."""
+        """Continue in the role in which the last process ended. A leader continues as resigned: unsynced records of its
+        epoch may be lost, and their offsets must not be written again in the same epoch."""
         deadline = self.election_deadline()
         if stored.epoch < self.epoch:
             return Unattached(deadline)
@@ -100,16 +101,16 @@ class Quorum:
             return Follower(stored.leader_id, self.now + self.config.fetch_timeout_ms)
         return Unattached(deadline, stored.leader_id, stored.voted_id, stored.voted_directory_id)
 
-    # Questions
+    # Properties
 
     @property
     def voter_set(self) -> VoterSet:
-        """Those whose votes and logs count: the last set that the log names, committed or not, else the configured."""
+        """The voters in force: the last set in the log, committed or not; without one, the configured voters."""
         return self._static if self.membership.voters is None else self.membership.voters
 
     @property
     def voters(self) -> frozenset[int]:
-        """Their ids."""
+        """The ids of the voters in force."""
         return self.voter_set.ids
 
     @property
@@ -119,8 +120,8 @@ class Quorum:
 
     @property
     def has_fixed_voters(self) -> bool:
-        """Whether the configuration names the voters, for ever (kraft.version 0). A node with an empty disk and nothing
-        but bootstrap servers knows no voters yet: it hears of them from whoever leads."""
+        """Whether the configuration names the voters (kraft.version 0). A node with an empty disk and only bootstrap
+        servers knows no voters yet: it fetches them from the leader."""
         return not self.is_dynamic and bool(self.config.voters)
 
     @property
@@ -130,8 +131,9 @@ class Quorum:
 
     @property
     def may_be_needed(self) -> bool:
-        """Whether this node stands for election: a voter, or one whose removal is not known to be committed. The others
-        may not have that record, and vote for nobody whose log lacks it (Raft thesis 4.2.2). It never counts itself."""
+        """Whether this node stands for election: it is a voter, or its removal is not known to be committed. Without
+        that record a majority may need this node's log to elect a leader at all (Raft thesis 4.2.2). A removed node
+        does not count its own vote."""
         if self.is_barred:
             return False
         if self.is_voter:
@@ -143,13 +145,13 @@ class Quorum:
 
     @property
     def asks_first(self) -> bool:
-        """Whether this voter, whose disk began empty, asks the others before it takes part in elections."""
+        """Whether this voter must ask the others about their disks first, because its own disk began empty."""
         return self.must_fetch_first and not self.config.takes_part_empty and self.is_voter
 
     @property
     def vote_floor(self) -> EpochOffset | None:
-        """What the log of a candidate has to reach for this node's vote, None while nobody gets it. A voter whose disk
-        began empty votes as the one with the longest log would, and only while all disks began empty."""
+        """The end that a candidate's log has to reach for this node's vote; None while no candidate gets it. A voter
+        whose disk began empty votes only while all disks began empty, and then as the voter with the longest log."""
         if not self.asks_first:
             return self.log_end()
         best, own = self.census.best_end(self.other_voters(), self.now), self.log_end()
@@ -157,12 +159,12 @@ class Quorum:
 
     @property
     def is_barred(self) -> bool:
-        """Whether this node stands for no election, because its disk began empty."""
+        """Whether this node must not stand for election because its disk began empty."""
         return self.asks_first and self.vote_floor != self.log_end()
 
     @property
     def waits_for(self) -> dict[int, Word]:
-        """What the other voters say of their disks, while this one may not take part in elections."""
+        """What the other voters say of their disks, while this node is barred from elections; empty otherwise."""
         return self.census.words(self.other_voters(), self.now) if self.is_barred else {}
 
     @property
@@ -172,17 +174,17 @@ class Quorum:
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of this epoch as far as it is known; a resigned leader still is the epoch's leader."""
+        """The leader of this epoch, None while unknown. A leader that has resigned remains the epoch's leader."""
         return self.state.leader_id
 
     @property
     def log_is_durable(self) -> bool:
-        """Whether everything in the log is on disk, so that its end may be claimed in a fetch."""
+        """Whether the whole log is on disk, so that a fetch may claim its end."""
         return not self.log_changes and self.synced_end == self.log.end_offset()
 
     @property
     def has_leader(self) -> bool:
-        """Whether this node leads, or has heard of its leader within the fetch time-out and not seen its end."""
+        """Whether this node leads, or has heard of its leader within the fetch time-out and has no sign of its end."""
         state = self.state
         if isinstance(state, Follower):
             is_missed = state.leader_ended or state.is_doubted or self.departure.is_evident
@@ -190,12 +192,12 @@ class Quorum:
         return isinstance(state, Leader)
 
     def other_voters(self) -> set[int]:
-        """The voters but this node."""
+        """The ids of the voters without this node."""
         return set(self.voters - {self.node_id})
 
     @property
     def may_not_stand(self) -> bool:
-        """Whether this node begins no election, for now or for ever."""
+        """Whether this node must not begin an election: it stops, epochs are used up, or ``may_stand`` says no."""
         return self.is_shutting_down or self.epochs_are_used_up or not self.config.may_stand()
 
     def log_end(self) -> EpochOffset:
@@ -203,16 +205,16 @@ class Quorum:
         return EpochOffset(self.log.last_epoch(), self.log.end_offset())
 
     def election_deadline(self) -> int:
-        """A new random election time-out, in [t, 2t). Observers do not stand for election."""
+        """The end of a new random election time-out in [t, 2t); NEVER for an observer that cannot become a voter."""
         if not self.is_voter and not self.is_dynamic:
-            return NEVER  # and never will
+            return NEVER
         timeout = self.config.election_timeout_ms
         return self.now + timeout + self.random.randrange(max(1, timeout))
 
     # Effects
 
     def emit(self, effect: fx.Effect) -> None:
-        """Add to what this step does."""
+        """Add an effect to this step."""
         self.effects.append(effect)
 
     def may_hear(self, asker: telling.Asker) -> bool:
@@ -228,7 +230,7 @@ class Quorum:
         self.answer(request, fx.Reply(context, response))
 
     def answer(self, request: RaftRequest, effect: fx.Reply | fx.ReadLog | fx.ReadSnapshot) -> None:
-        """Answer a request: every answer leaves through here, and tells only what its asker may hear."""
+        """Answer a request. Every answer passes here, and a sender that must not learn the epoch gets it from none."""
         asker = telling.asker_of(request)
         if not self.may_hear(asker):
             is_lost = telling.is_given_up(self.config.recovered(), self.epoch, asker)
@@ -241,11 +243,12 @@ class Quorum:
         self.emit(fx.Send(peer, self.peers.sent(peer, self.now), request))
 
     def blame(self, peer: int, reason: str) -> None:
-        """A peer broke the protocol: leave it alone for a moment and report it."""
+        """Report that a peer broke the protocol, and back off from it."""
         self._part_from(peer, f"broke the protocol: {reason}")
 
     def keep_committed(self, peer: int, reason: str) -> None:
-        """A leader wants records removed that this node knows to be committed. Over the leap of a recovery it may."""
+        """Refuse a leader that wants committed records removed. After the recovery of a lost majority that is no fault
+        of the leader: this node followed the replicas that were given up."""
         if telling.may_lack_a_recovery(self.config.recovered(), self.epoch):
             self._part_from(peer, _FOLLOWED_THE_LOST)
         else:
@@ -256,13 +259,13 @@ class Quorum:
         self.emit(fx.BlamePeer(peer, reason))
 
     def append(self, effect: fx.Append | fx.AppendLeaderChange | fx.AppendVoters) -> None:
-        """Write to the log, and ask for the fsync without which nobody counts it."""
+        """Append to the log, and request the fsync: records count only after it."""
         self.log_changes = True
         self.emit(effect)
         self.emit(fx.RequestSync(self.generation))
 
     def rewrite(self, effect: fx.TruncateTo | fx.InstallSnapshot, durable_end: int) -> None:
-        """Cut or replace the log. What earlier fsyncs report counts no more: they were of another log."""
+        """Truncate or replace the log. The reports of earlier fsyncs no longer count: they concern the old log."""
         self.log_changes = True
         self.generation += 1
         self.synced_end = durable_end
@@ -270,39 +273,39 @@ class Quorum:
         self.emit(fx.RequestSync(self.generation))
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Publish what is committed; an offset that is known already changes nothing."""
+        """Raise the high watermark. A lower offset changes nothing."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.emit(fx.AdvanceHighWatermark(offset))
 
     def log_is_whole(self) -> None:
-        """All that a leader has committed is here, and on disk."""
+        """Everything that a leader has committed is on this node's disk."""
         self.must_fetch_first = False
         if not self._is_whole:
             self._is_whole = True
             self.emit(fx.LogIsWhole())
 
     def take_census(self) -> None:
-        """Somebody has said something of a disk. When all are empty, the quorum is new, and nobody has to fetch first;
-        where one has a part of a log, the others look at that for as long as they wait."""
+        """A voter has said something of its disk. When all disks are empty, the quorum is new, and this node need not
+        fetch first."""
         if self.asks_first and self.log_end() == self.census.best_end(self.other_voters(), self.now) == EMPTY_END:
             self.must_fetch_first = False
             self.emit(fx.QuorumIsNew())
 
     def prolong(self, follower: Follower) -> None:
-        """The leader is alive, or our own disk kept us from asking: the fetch time-out begins anew."""
+        """Begin the fetch time-out anew: the leader is alive, or a slow disk here kept this node from fetching."""
         if not follower.leader_ended:
             follower.fetch_deadline = self.now + self.config.fetch_timeout_ms
 
     def leader_answers(self) -> None:
-        """The leader's process is there; what was seen of its end counts no more."""
+        """The leader's process answered, so earlier signs of its end no longer count."""
         self.departure = Departure()
 
     # Transitions
 
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
-        """A higher epoch without a leader to follow. A voter keeps the rest of its election time-out, and a successor
-        its turn. An early election has no time-out of its own."""
+        """Go to an epoch without a leader to follow. A voter keeps its election deadline, so that candidates with
+        higher epochs do not delay it. A successor keeps its place in the order. An early election has no deadline."""
         is_early = isinstance(self.state, Prospective) and self.state.early_of is not None
         if isinstance(self.state, Candidate | Prospective | Unattached) and not is_early:
             deadline = self.state.election_deadline
@@ -313,7 +316,7 @@ class Quorum:
         self._become(epoch, Unattached(deadline, leader_id), ElectionState(epoch, leader_id))
 
     def vote_for(self, candidate_id: int, directory_id: Uuid) -> None:
-        """Give the vote of this epoch; it is durable before anybody learns of it. The time-out begins anew."""
+        """Give the vote of this epoch. It is durable before the answer is sent. The election time-out begins anew."""
         self._become(
             self.epoch,
             Unattached(self.election_deadline(), None, candidate_id, directory_id),
@@ -321,7 +324,7 @@ class Quorum:
         )
 
     def become_prospective(self) -> None:
-        """Ask who would vote for this node. Nothing changes on disk: its epoch, leader and vote stay."""
+        """Begin to ask for pre-votes. Nothing changes on disk: epoch, leader and vote stay."""
         before = self.state
         require(self.may_be_needed, f"node {self.node_id} is no voter and can't stand for election")
         retries = before.retries if isinstance(before, Candidate | Prospective) else 0
@@ -339,7 +342,7 @@ class Quorum:
         self._become(self.epoch, asks, None)
 
     def give_up_prospects(self, before: Prospective) -> None:
-        """Nobody would vote for this node now: go on as before, and look whether the leader is there after all."""
+        """No majority would vote for this node now: return to the state before, and ask the leader again."""
         if before.early_of is not None:
             follower = before.early_of
             follower.download = None
@@ -355,7 +358,8 @@ class Quorum:
         self._become(self.epoch, after, None)
 
     def leave_election(self, before: Prospective | Candidate | Resigned) -> None:
-        """This node knows that it is removed: the others elect, and it asks whom. Its vote stays given."""
+        """End the election of a node that knows that it is removed. It asks the others for the leader. The vote that it
+        gave in this epoch stays given."""
         voted_id: int | None = None
         directory_id = ZERO_UUID
         if isinstance(before, Candidate):
@@ -382,7 +386,8 @@ class Quorum:
         self._become(epoch, follower, ElectionState(epoch, leader_id))
 
     def become_leader(self) -> None:
-        """Elected. Durable before the first record of the epoch, so that a restart can't write the epoch twice."""
+        """Become the elected leader. That is durable before the first record of the epoch, so that this node does not
+        lead the same epoch again after a restart."""
         require(isinstance(self.state, Candidate), "only a candidate becomes leader")
         granting = tuple(sorted(self.state.granted)) if isinstance(self.state, Candidate) else ()
         timeout = self.config.fetch_timeout_ms
@@ -396,13 +401,13 @@ class Quorum:
             begin_deadline=self.now,
         )
         self._become(self.epoch, leader, ElectionState(self.epoch, self.node_id))
-        # The set that a directory was formatted with is in no log yet: the first leader writes it there.
+        # The voter set that the directories were formatted with is not in the log yet: the first leader writes it.
         is_formatted_set = self.is_dynamic and self.membership.offset < 0
         bootstrap = self.membership if is_formatted_set else None
         self.append(fx.AppendLeaderChange(self.epoch, self.node_id, tuple(sorted(self.voters)), granting, bootstrap))
 
     def become_resigned(self, successors: tuple[int, ...]) -> None:
-        """Stop leading within the epoch. Not written: a restart of its leader begins in this role anyway."""
+        """Stop leading within the epoch. Nothing is persisted: after a restart its leader is resigned anyway."""
         self._become(
             self.epoch, Resigned(self.node_id, self.election_deadline(), successors, self.other_voters()), None
         )
@@ -428,6 +433,6 @@ class Quorum:
             self._send_away(before)
 
     def _send_away(self, leader: Leader) -> None:
-        """Fetches that wait at a former leader are answered, so that they are asked elsewhere."""
+        """Answer the waiting fetches of a former leader, so that the replicas ask elsewhere."""
         for fetch in leader.parking.take_all():
             self.reply(fetch.context, fetch.request, responses.fetch(self, ErrorCode.not_leader_or_follower))

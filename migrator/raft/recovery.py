@@ -1,7 +1,7 @@
-"""When the majority of the voters in the log is gone for good: what a lone survivor may do, and whom nobody follows.
+"""The recovery of a single surviving voter when the majority of the voters in the log is gone for good.
 
-Stock Kafka has nothing like it. The survivor's log goes on as it is, with a record that names the survivor as the only
-voter, in an epoch far above any that it knows (docs/adr/0024-a-lost-majority.md).
+Stock Kafka has nothing like it. The survivor's log is kept, and gets a record that names the survivor as the only
+voter, in an epoch far above any epoch that it knows (docs/adr/0024-a-lost-majority.md).
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from migrator.raft.votes import majority
 from migrator.values import value
 
 EPOCH_STEP = 1_000_000
-"""The lost voters may have seen higher epochs than the survivor. An election a second reaches so many in 11 days."""
+"""The recovery adds this to the survivor's epoch, because the lost voters may have seen higher epochs. One election a
+second would need 11 days to use it up."""
 
 
 @value
 class RecoveryPlan:
-    """What to write. ``lost`` are the keys that are refused for ever; ``offset`` is that of the new record."""
+    """What to write. ``lost``: the replicas that are refused for ever; ``offset``: that of the new record."""
 
     before: VoterSet
     after: VoterSet
@@ -32,12 +33,12 @@ class RecoveryPlan:
 def plan_recovery(
     membership: Membership, survivor: ReplicaKey, confirmed: Collection[ReplicaKey], epoch: int, end_offset: int
 ) -> RecoveryPlan:
-    """What makes the survivor the only voter.
+    """The record that makes the survivor the only voter, and the replicas that are refused from then on.
 
-    :param confirmed: the voters of which the operator says that they are wiped.
-    :param epoch: the highest one that the survivor knows, of its log and its election state.
-    :param end_offset: of its log.
-    :raises OperatorError: the voters cannot be recovered so, or need not be.
+    :param confirmed: the voters whose disks are wiped, as the operator says.
+    :param epoch: the highest epoch in the survivor's log and election state.
+    :param end_offset: the end of the survivor's log.
+    :raises OperatorError: a recovery is not possible, or not needed.
     """
     voters = membership.voters
     if membership.kraft_version < DYNAMIC_VERSION or voters is None:

@@ -1,4 +1,4 @@
-"""What recoveries of a lost majority leave behind for ever: replicas that nobody hears, records that nobody takes away.
+"""What recoveries of a lost majority leave behind for ever: replicas that are refused, records that stay in the log.
 
 `migrator.raft.recovery` decides on a recovery; docs/adr/0024-a-lost-majority.md has the reasons.
 """
@@ -16,9 +16,9 @@ EVERY_EPOCH = 2**31 - 1
 
 @value
 class Recovered:
-    """``refused`` are the replicas that were given up. ``epoch`` is that of the last recovery's records, and
-    ``end_offset`` the offset after them; 0 and 0 without any. ``read_epoch`` is that of the last record which was read
-    to learn all this: a recovery in a later one is not among it."""
+    """``refused``: the replicas that were given up. ``epoch``: that of the last recovery's records; ``end_offset``: the
+    offset after them; both are 0 without a recovery. ``read_epoch``: the epoch of the last record that has been read
+    for this value, so it does not know recoveries in later epochs."""
 
     refused: frozenset[ReplicaKey] = frozenset()
     epoch: int = 0
@@ -38,14 +38,14 @@ NOTHING_RECOVERED = Recovered()
 
 
 def nothing_recovered() -> Recovered:
-    """The usual case: the majority was never lost."""
+    """The default of ``RaftConfig.recovered``: the majority was never lost."""
     return NOTHING_RECOVERED
 
 
 def merged(parts: Iterable[Recovered]) -> Recovered:
-    """All that is refused, and the last recovery's place in the log."""
+    """One value for several recoveries: all refused replicas, and the last recovery's place in the log."""
     known = [part for part in parts if part is not NOTHING_RECOVERED]
     if not known:
-        return NOTHING_RECOVERED  # the usual case, asked at each message
+        return NOTHING_RECOVERED  # the usual case, and this is called for each message
     last = max(known, key=lambda part: (part.epoch, part.end_offset))
     return Recovered(frozenset().union(*(part.refused for part in known)), last.epoch, last.end_offset)

@@ -1,4 +1,4 @@
-"""The leader: appends, what replicas' fetches tell, the high watermark, check quorum (KIP-595; Raft 5.3, 5.4)."""
+"""The leader: appends, fetches of replicas, the high watermark, check quorum (KIP-595; Raft 5.3, 5.4)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from migrator.values import value
 
 
 def propose(quorum: Quorum, event: Propose) -> None:
-    """Append the node's batches, unless its leadership has ended meanwhile; `RoleChanged` has told it so, or will in
-    a moment."""
+    """Append the node's batches, unless its leadership has ended or is about to end; `RoleChanged` says so."""
     leader = quorum.state
     if isinstance(leader, Leader) and event.epoch == quorum.epoch and leader.handover is None:
         quorum.append(fx.Append(event.batches, event.epoch))
@@ -49,7 +48,8 @@ def update_high_watermark(quorum: Quorum, leader: Leader) -> None:
 
 
 def _durable_end(quorum: Quorum, leader: Leader, voter: int) -> int | None:
-    """What a voter has on disk. The leader too counts only after its fsync (stock Kafka counts it before)."""
+    """The end offset that a voter has on disk. The leader's own records count only after its fsync, too; stock Kafka
+    counts them before."""
     if voter == quorum.node_id:
         return quorum.synced_end if quorum.is_voter else None
     end = leader.replicas.voters[voter].end_offset
@@ -61,14 +61,14 @@ def _durable_end(quorum: Quorum, leader: Leader, voter: int) -> int | None:
 
 @value
 class FetchPosition:
-    """Where a fetch leads: at most one of the two is set, neither when its position is in our log."""
+    """The result of `locate`: at most one of the two is set, and neither when the position is valid in our log."""
 
     diverging: EpochOffset | None = None
     snapshot_id: EpochOffset | None = None
 
     @property
     def is_valid(self) -> bool:
-        """Whether the replica's log is a prefix of ours, with what we still have following."""
+        """Whether the replica's log is a prefix of ours, and we still have the records that follow."""
         return self.diverging is None and self.snapshot_id is None
 
 
@@ -79,7 +79,7 @@ def locate(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
     :param last_epoch: the epoch of its last record.
     """
     start = log.start_offset()
-    snapshots = [known for known in log.snapshots() if known.offset >= start]  # older ones await their deletion
+    snapshots = [known for known in log.snapshots() if known.offset >= start]  # older ones are about to be deleted
     if snapshots:
         oldest, newest = snapshots[0], snapshots[-1]
         is_before = offset < start or (offset == start and last_epoch != oldest.epoch)
@@ -107,7 +107,7 @@ def leader_error(quorum: Quorum, epoch: int) -> ErrorCode:
 
 
 def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> None:
-    """Answer a replica, an observer or a client, now or when there is something new."""
+    """Answer the fetch of a replica or a client, now or when there are new records."""
     error = _malformation(quorum, request)
     if error == ErrorCode.none:
         error = leader_error(quorum, request.leader_epoch)
@@ -129,13 +129,13 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
 
 
 def progress_of(quorum: Quorum, leader: Leader, request: FetchRequest | FetchSnapshotRequest) -> Progress | None:
-    """What is known of the replica that asks."""
+    """The progress of the replica that sent the request; None for a client."""
     key = request.replica_id, request.replica_directory_id
     return leader.replicas.find(*key, quorum.now, quorum.log.end_offset())
 
 
 def _note_fetch(quorum: Quorum, leader: Leader, progress: Progress, offset: int) -> bool:
-    """Count what a replica has. Returns whether it has yet to hear of the high watermark."""
+    """Note what a replica has on disk. Returns whether the replica does not know the high watermark yet."""
     progress.fetched(offset, quorum.log.end_offset(), quorum.now)
     note_contact(quorum, leader, *progress.key)
     update_high_watermark(quorum, leader)
@@ -172,7 +172,7 @@ def _answer(quorum: Quorum, leader: Leader, context: Hashable, request: FetchReq
 
 
 def answer_parked(quorum: Quorum, leader: Leader) -> None:
-    """There is something new: answer everybody who waits for it."""
+    """Answer every waiting fetch, because there are new records or a new high watermark."""
     _answer_all(quorum, leader, leader.parking.take_all())
 
 
@@ -182,7 +182,7 @@ def _answer_all(quorum: Quorum, leader: Leader, fetches: list[ParkedFetch]) -> N
         progress = progress_of(quorum, leader, request)
         if progress is not None:
             progress.told_high_watermark = _high_watermark(leader)
-        # Retention may have passed the position meanwhile.
+        # Retention may have removed the records at this position while the fetch waited.
         position = locate(quorum.log, request.fetch_offset, request.last_fetched_epoch)
         _answer(quorum, leader, fetch.context, request, position)
 
@@ -191,7 +191,7 @@ def _answer_all(quorum: Quorum, leader: Leader, fetches: list[ParkedFetch]) -> N
 
 
 def note_contact(quorum: Quorum, leader: Leader, replica_id: int, directory_id: Uuid) -> None:
-    """Check quorum: once a majority (this node included, if it votes) has fetched, the leader's time begins anew."""
+    """Check quorum: when a majority (including this node, if it votes) has fetched, the deadline begins anew."""
     if not quorum.voter_set.has(replica_id, directory_id):
         return
     leader.fetched.add(replica_id)
@@ -201,14 +201,14 @@ def note_contact(quorum: Quorum, leader: Leader, replica_id: int, directory_id: 
 
 
 def watch_majority(quorum: Quorum, leader: Leader) -> None:
-    """From now on a majority has so much time to be heard."""
+    """Begin the time anew within which a majority of the voters has to fetch."""
     leader.fetched.clear()
     leader.check_quorum_deadline = quorum.now + int(quorum.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
 
 def hand_over(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None:
-    """Append nothing more, let the successor fetch the rest, and resign: who lacks a record that others have is not
-    elected (Raft thesis 3.10). Under load every voter would lack some."""
+    """Append nothing more, let the successor fetch the rest, and resign (Raft thesis 3.10). A voter that lacks records
+    is not elected, and under load every voter lacks some."""
     if leader.handover is None:
         leader.handover = Handover(preferred, quorum.now + quorum.config.election_timeout_ms // 2)
     elif preferred is not None:
@@ -216,7 +216,7 @@ def hand_over(quorum: Quorum, leader: Leader, preferred: int | None = None) -> N
 
 
 def _has_successor(quorum: Quorum, leader: Leader, handover: Handover) -> bool:
-    """Whether whoever shall lead next has the whole log, or will not in time."""
+    """Whether to resign now: a possible successor has the whole log, or the time for that is over."""
     if quorum.now >= handover.deadline:
         return True
     end, preferred = quorum.log.end_offset(), handover.preferred
@@ -228,7 +228,7 @@ def _has_successor(quorum: Quorum, leader: Leader, handover: Handover) -> bool:
 
 
 def resign(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None:
-    """Resign at once, in favour of ``preferred``, else of the most caught-up voter that may lead."""
+    """Resign at once, in favour of ``preferred``, or of the most caught-up voter that may lead when it is None."""
     ends = [(entry.replica_id, entry.end_offset) for entry in leader.replicas.voters.values()]
     eligible = {voter for voter, _ in ends if quorum.config.may_grant_vote(voter)}
     successors = votes.by_preference(ends, eligible if preferred is None else {preferred})
@@ -236,17 +236,17 @@ def resign(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None
 
 
 def is_cut_off(quorum: Quorum, leader: Leader) -> bool:
-    """Whether a majority has been silent for too long."""
+    """Whether the time of check quorum is over without fetches from a majority."""
     return bool(quorum.other_voters()) and quorum.now >= leader.check_quorum_deadline
 
 
 def is_removed(quorum: Quorum, leader: Leader) -> bool:
-    """Whether the set without this leader is committed; then its work is done (``LeaderState.requestResign``)."""
+    """Whether the voter set without this leader is committed, so that it resigns (``LeaderState.requestResign``)."""
     return not quorum.is_voter and quorum.membership.offset < (leader.high_watermark or 0)
 
 
 def poll_leader(quorum: Quorum, leader: Leader) -> int:
-    """Announce leadership, answer fetches whose patience ends, resign when cut off, or when a successor is ready."""
+    """Announce leadership, answer the fetches that are due, resign when cut off or when a successor is ready."""
     if is_cut_off(quorum, leader) or is_removed(quorum, leader):
         resign(quorum, leader)
         return NEVER
@@ -268,8 +268,8 @@ def poll_leader(quorum: Quorum, leader: Leader) -> int:
 
 
 def _announce(quorum: Quorum, leader: Leader, period: int) -> None:
-    """To every voter that has not fetched for so long: the others know (KAFKA-16926, Kafka 4.2; up to 4.1 all of them
-    are told)."""
+    """Send BeginQuorumEpoch to every voter that has not fetched for ``period`` milliseconds. The others know the leader
+    (KAFKA-16926, Kafka 4.2; up to 4.1 Kafka tells all voters)."""
     for voter in sorted(quorum.other_voters()):
         heard_ms = leader.replicas.voters[voter].heard_ms
         is_silent = heard_ms < 0 or quorum.now - heard_ms >= period

@@ -16,13 +16,13 @@ from migrator.raft.states import Download, Follower, Leader
 from migrator.raft.storage import LogView
 
 CHUNK_BYTES_MAX = 1024 * 1024
-"""A part is written in one turn of the event loop."""
+"""The bytes of one part. The node writes a part in one turn of the event loop."""
 
 # The leader's side
 
 
 def handle_fetch_snapshot(quorum: Quorum, context: Hashable, request: FetchSnapshotRequest) -> None:
-    """Serve a part of a snapshot; that counts as contact for check quorum, as a fetch does."""
+    """Serve a part of a snapshot. The request counts for check quorum, as a fetch does."""
     leader = quorum.state
     error = _snapshot_error(quorum, request)
     if error != ErrorCode.none or not isinstance(leader, Leader):
@@ -51,7 +51,10 @@ def _snapshot_error(quorum: Quorum, request: FetchSnapshotRequest) -> ErrorCode:
 
 
 def begin_download(quorum: Quorum, follower: Follower, snapshot_id: EpochOffset) -> bool:
-    """The leader has no records at our end any more. Returns False when that can't be."""
+    """Begin a download, because the leader no longer has the records at the end of our log.
+
+    :returns: False when the leader's answer cannot be true.
+    """
     if not 0 <= snapshot_id.epoch <= quorum.epoch or snapshot_id.offset >= OFFSET_LIMIT:
         quorum.blame(follower.leader_id, f"sends us to {snapshot_id} in epoch {quorum.epoch}, which can't be")
         return False
@@ -75,7 +78,7 @@ def begin_download(quorum: Quorum, follower: Follower, snapshot_id: EpochOffset)
 
 
 def next_chunk(quorum: Quorum, download: Download) -> FetchSnapshotRequest:
-    """Ask for the part that follows."""
+    """The request for the next part."""
     config = quorum.config
     return FetchSnapshotRequest(
         cluster_id=config.cluster_id,
@@ -111,21 +114,21 @@ def handle_fetch_snapshot_response(quorum: Quorum, peer: int, response: FetchSna
 
 
 def forget_download(quorum: Quorum) -> None:
-    """The leader no longer has the snapshot: ask it anew where to begin."""
+    """The leader no longer has the snapshot. The next fetch asks it for another one."""
     if isinstance(quorum.state, Follower):
         quorum.state.download = None
 
 
 def finished(quorum: Quorum, event: SnapshotFinished) -> None:
-    """Replace the log, if the snapshot is still ahead of it."""
+    """Replace the log by the snapshot, if the snapshot is still ahead of it."""
     _disk_is_done(quorum, event.snapshot_id)
-    is_leader = isinstance(quorum.state, Leader)  # what it lacks is not committed: who told of it was wrong
+    is_leader = isinstance(quorum.state, Leader)  # a leader has all that is committed: it needs no snapshot of others
     if not is_leader and not _contains(quorum.log, event.snapshot_id):
         _install(quorum, event.snapshot_id)
 
 
 def failed(quorum: Quorum, event: SnapshotFailed) -> None:
-    """No room for it: begin anew after a moment."""
+    """The snapshot could not be written: begin anew after the back-off."""
     _disk_is_done(quorum, event.snapshot_id)
     follower = quorum.state
     if isinstance(follower, Follower):

@@ -1,4 +1,4 @@
-"""The roles of a node, what each of them remembers, and which may follow which. Everything about that is here.
+"""The roles of a node, the state of each role, and the transitions between them. All rules about that are here.
 
     Unattached --timeout--> Prospective --majority--> Candidate --majority--> Leader --resign, check quorum--> Resigned
       |  ^  ^                   |  ^ (again)              |                                                       |
@@ -8,8 +8,8 @@
       v  |
       Follower <---- a leader of this or a higher epoch is known (from any role but the leader's own epoch)
 
-A prospective candidate asks who would vote for it before it raises the epoch (KIP-996): a node that was cut off, or was
-removed and does not know, then ends nobody's leadership.
+A prospective candidate asks for pre-votes before it raises the epoch (KIP-996). So a node that was cut off, or that was
+removed and does not know it, unseats no leader.
 
 Source: KafkaRaftClient and QuorumState of Kafka 3.9 and 4.1 (KIP-595, KIP-996).
 """
@@ -47,7 +47,7 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
     Role.LEADER: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED}),
     Role.RESIGNED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
 }
-"""From a role to those that may come next."""
+"""The roles that may follow each role."""
 
 SAME_EPOCH: frozenset[tuple[Role, Role]] = frozenset(
     {
@@ -72,7 +72,7 @@ SAME_EPOCH: frozenset[tuple[Role, Role]] = frozenset(
 
 @value
 class ElectionState:
-    """What ``quorum-state`` keeps: the epoch, and either the leader of it or this node's vote in it."""
+    """The content of ``quorum-state``: the epoch, and either its leader or this node's vote in it."""
 
     epoch: int
     leader_id: int | None = None
@@ -97,11 +97,11 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks for pre-votes in the epoch that it has. ``leader_id`` is that epoch's leader, which it does not hear any
-    more, and the vote that it gave in the epoch stays given. ``retries`` as a candidate's.
+    """Asks for pre-votes in the epoch that it has. ``leader_id``: that epoch's leader, which this node no longer hears.
+    ``voted_id``: the vote that it gave in the epoch stays given. ``retries``: as in `Candidate`.
 
-    ``early_of`` is set in an early election, which comes before the fetch time-out because the leader's process seems
-    to have died. It is the follower that this node was, and goes on as if the others hear the leader."""
+    ``early_of`` is set in an early election, which begins before the fetch time-out because the leader's process seems
+    to have died. It is the state as a follower, to which the node returns if the others still hear the leader."""
 
     role: ClassVar[Role] = Role.PROSPECTIVE
     election_deadline: int
@@ -116,7 +116,7 @@ class Prospective:
 
 @dataclass(slots=True)
 class Candidate:
-    """``retries`` counts elections without a winner in a row; ``backoff_deadline`` is set once this one is lost."""
+    """``retries``: elections in a row without a winner; ``backoff_deadline`` is set once this one is lost."""
 
     role: ClassVar[Role] = Role.CANDIDATE
     election_deadline: int
@@ -133,7 +133,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Download:
-    """A snapshot that a follower fetches, and the bytes that it has so far."""
+    """A snapshot that a follower downloads, and the number of bytes that it has."""
 
     snapshot_id: EpochOffset
     position: int = 0
@@ -141,9 +141,9 @@ class Download:
 
 @dataclass(slots=True)
 class Follower:
-    """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it.
-    ``is_doubted``: since it heard from the leader last, this node has asked for pre-votes after a time-out.
-    ``refusals`` counts how often in a row our log did not take what was fetched for ``refused_end``."""
+    """``leader_ended``: the leader sent EndQuorumEpoch, so its later messages do not begin the fetch time-out anew.
+    ``is_doubted``: this node has asked for pre-votes after a time-out, and not heard from the leader since then.
+    ``refusals``: how often in a row the append of records at ``refused_end`` has failed."""
 
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: int
@@ -158,8 +158,8 @@ class Follower:
 
 @dataclass(slots=True)
 class Handover:
-    """``preferred`` shall lead next, or whoever may and has most when None; the leader waits for that until
-    ``deadline``, and no longer."""
+    """``preferred``: the voter that should lead next, None for the most caught-up voter that may. The leader waits
+    until ``deadline`` for it to have the whole log."""
 
     preferred: int | None
     deadline: int
@@ -167,8 +167,8 @@ class Handover:
 
 @dataclass(slots=True)
 class Leader:
-    """``start_offset`` is the log's end at the election: nothing counts as committed before it is passed.
-    ``handover`` is set once this leader will resign, and appends nothing more."""
+    """``start_offset``: the log's end at the election. Nothing counts as committed before a record there is (Raft
+    5.4.2). ``handover`` is set when this leader is about to resign; it then appends nothing more."""
 
     role: ClassVar[Role] = Role.LEADER
     leader_id: int
@@ -184,7 +184,7 @@ class Leader:
 
 @dataclass(slots=True)
 class Resigned:
-    """A former leader of this epoch (also after a restart): it may write nothing more in it, nor vote."""
+    """A former leader of this epoch, also after a restart. It appends no record and gives no vote in the epoch."""
 
     role: ClassVar[Role] = Role.RESIGNED
     leader_id: int

@@ -1,6 +1,6 @@
-"""What the consensus core may ask of the log. `migrator.log` implements it on disk, the simulator in memory.
+"""What the consensus core reads of the log. `migrator.log` implements it on disk, the simulator in memory.
 
-Only reads: every write is an effect that the core returns, so that the caller decides when it is durable.
+There are only reads here. Every write is an effect, so that the caller decides when it is durable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from migrator.raft.voter_set import Membership
 
 
 class LogView(Protocol):
-    """Offsets and epochs of a log as appended (not: as synced), answered from memory."""
+    """Offsets and epochs of a log, answered from memory. They include records that are appended and not yet synced."""
 
     def start_offset(self) -> int:
         """The first offset that the log still holds; everything before it is in a snapshot."""
@@ -27,7 +27,8 @@ class LogView(Protocol):
     def end_of_epoch(self, epoch: int) -> EpochOffset:
         """The largest epoch <= ``epoch`` that the log knows, and its end offset (exclusive).
 
-        When it knows only larger ones: ``epoch`` itself or that of the snapshot at the log's start, and that start.
+        When the log knows only larger epochs: ``epoch``, or the epoch of the snapshot at the log's start, and the
+        offset of that start.
         """
 
     def epoch_at(self, offset: int) -> int | None:
@@ -44,4 +45,4 @@ class LogView(Protocol):
         """The voters in force at the log's end, as snapshot and log name them; the same object until they change."""
 
     def membership_at(self, end_offset: int) -> Membership:
-        """The voters in force with everything before ``end_offset`` in the log; not below its latest snapshot."""
+        """The voters in force at ``end_offset``, which must not be below the latest snapshot."""

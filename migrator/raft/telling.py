@@ -1,7 +1,7 @@
-"""Who may hear from this node which epoch it knows, and who leads: one rule for every answer to a replica.
+"""Which replicas may learn this node's epoch and leader: one rule for every answer to a replica.
 
-Replicas that were given up when the majority was lost have a majority of the old voters. If one of them heard of our
-epoch, they would elect a leader above it (docs/adr/0024-a-lost-majority.md).
+The replicas that were given up when the majority was lost are a majority of the old voters. If one of them learned our
+epoch, they would elect a leader in a higher one (docs/adr/0024-a-lost-majority.md).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from migrator.values import value
 GIVEN_UP = ErrorCode.inconsistent_voter_set
 """The error for replicas that were given up when the majority was lost (`migrator.raft.refused`)."""
 LEAP = EPOCH_STEP // 2
-"""So far the epoch goes only by a recovery. It seems less than `EPOCH_STEP` to whoever has read records of the lost
-replicas: they go on among themselves, in ever higher epochs of their own."""
+"""Only a recovery raises the epoch by this much at once. It is less than `EPOCH_STEP`, because a node may have read
+records of the lost replicas, which go on electing leaders in higher epochs among themselves."""
 
 
 @value
 class Asker:
-    """Who asks, and the epoch that the request names, which is no news to it. ``directory_id`` is zero where the
-    message has no room for one: then the id may be that of a lost replica, or of the one that came in its place."""
+    """The sender of a request, and the epoch that the request names. ``directory_id`` is zero when the message has no
+    field for it: then the sender may be a lost replica, or its successor with the same id."""
 
     node_id: int
     directory_id: Uuid
@@ -41,7 +41,7 @@ class Asker:
 
 
 def asker_of(request: RaftRequest) -> Asker:
-    """Who has sent a request. A new kind of request needs a case here."""
+    """The sender of a request. A new kind of request needs a case here."""
     match request:
         case VoteRequest():
             return Asker(request.candidate_id, request.candidate_directory_id, request.candidate_epoch)
@@ -54,8 +54,8 @@ def asker_of(request: RaftRequest) -> Asker:
 
 
 def is_given_up(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
-    """Whether the asker was given up when the majority was lost, as far as its message says who it is. Where it names
-    no directory, its id and an epoch from before the recovery tell: a replica on a new disk has a later one."""
+    """Whether the sender was given up when the majority was lost. A message without a directory is judged by its id and
+    its epoch: a successor on a new disk already knows an epoch of after the recovery."""
     is_old = own_epoch - asker.epoch >= LEAP
     without_disk = asker.directory_id == ZERO_UUID and recovered.has_lost(asker.node_id) and is_old
     return without_disk or recovered.refuses(asker.node_id, asker.directory_id)
@@ -64,8 +64,8 @@ def is_given_up(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
 def may_hear(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
     """Whether an answer may tell ``own_epoch`` and its leader.
 
-    Whoever names this epoch knows it. Anybody else must be known to be no lost replica. So a node must have read the
-    log far enough, too.
+    A sender that names this epoch knows it already. Every other sender must be known not to be a lost replica, and for
+    that this node must have read its log up to the last recovery.
     """
     if recovered.refuses(asker.node_id, asker.directory_id):
         return False
@@ -76,5 +76,5 @@ def may_hear(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
 
 
 def may_lack_a_recovery(recovered: Recovered, own_epoch: int) -> bool:
-    """Whether the epoch has made a leap beyond what this node has read: a recovery lies there, as a rule."""
+    """Whether the log may hold a recovery that this node has not read: its epoch is far above the last epoch read."""
     return own_epoch - recovered.read_epoch >= LEAP

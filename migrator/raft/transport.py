@@ -1,6 +1,6 @@
-"""What the consensus core's runner needs of a transport; gRPC and the Kafka protocol both give it.
+"""What the runner of the consensus core needs from a transport. gRPC and the Kafka protocol both implement it.
 
-A transport carries the values of `migrator.raft.messages`, one request in flight per peer, and nothing else.
+A transport carries the values of `migrator.raft.messages`, with one request in flight per peer.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from migrator.raft.messages import RaftRequest, RaftResponse
 
 
 class TransportError(MigratorError):
-    """No answer: the peer is away, too slow, or what it sent was no answer. The request may have been received.
+    """No usable answer came: the peer is away or too slow, or its answer cannot be read. The request may have arrived.
 
-    :param how: what it tells of the peer's process.
+    :param how: what the failure tells of the peer's process.
     """
 
     def __init__(self, message: str, *, how: Failure = Failure.NO_ANSWER) -> None:
@@ -29,7 +29,8 @@ class UnreachableError(TransportError):
 
 
 class WrongVoterError(TransportError):
-    """Somebody else proved to be where the peer should be; no other road leads to the peer either."""
+    """Another node answered at the peer's address, and proved its identity; the other transport does not reach the peer
+    either."""
 
 
 class PeerTimeoutError(TransportError):
@@ -46,12 +47,12 @@ class RaftTransport(Protocol):
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """The peer's answer, which has the type that belongs to the request's.
 
-        :param timeout: seconds for everything, connecting and waiting for the request before included.
-        :raises TransportError: there is none.
+        :param timeout: seconds for the whole call, including connecting and waiting for the request before it.
+        :raises TransportError: no usable answer came.
         """
 
     async def close(self) -> None:
-        """Drop every connection; requests that wait fail with `TransportError`."""
+        """Drop every connection. Requests that wait fail with `TransportError`."""
 
 
 RaftHandler = Callable[[RaftRequest], Awaitable[RaftResponse]]

@@ -1,4 +1,4 @@
-"""What may be asked of a leader about its voters, one voter at a time (KIP-853), and why it may refuse."""
+"""The changes of voters that a leader can be asked for, one voter at a time (KIP-853), and its refusals."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from migrator.values import value
 
 @value
 class AddVoter:
-    """Let a replica vote that has caught up as an observer (AddRaftVoter)."""
+    """Make a voter of an observer that has caught up (AddRaftVoter)."""
 
     voter: DynamicVoter
 
 
 @value
 class RemoveVoter:
-    """Let a voter observe only (RemoveRaftVoter)."""
+    """Make an observer of a voter (RemoveRaftVoter)."""
 
     key: ReplicaKey
 
 
 @value
 class UpdateVoter:
-    """Note other endpoints or kraft.versions of a voter (UpdateRaftVoter)."""
+    """Change the endpoints or the supported kraft.versions of a voter (UpdateRaftVoter)."""
 
     voter: DynamicVoter
 
 
 @value
 class UpgradeVoters:
-    """Take the configured voters into the log, with kraft.version 1: from then on they can change."""
+    """Write the configured voters into the log, with kraft.version 1. From then on they can change."""
 
     voters: VoterSet
 
@@ -45,7 +45,7 @@ VoterChange = AddVoter | RemoveVoter | UpdateVoter | UpgradeVoters
 class Refusal:
     """Kafka's error code, and a sentence for people.
 
-    ``lacking_records``: after so many more records in the leader's log the change may be asked for again.
+    ``lacking_records``: how many more records the leader's log needs before the change can be asked for again.
     """
 
     error: ErrorCode

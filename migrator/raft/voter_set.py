@@ -1,4 +1,4 @@
-"""Who votes, and what the log says of it (KIP-853; ``VoterSet`` of Kafka 3.9)."""
+"""Voter sets as values (KIP-853; ``VoterSet`` of Kafka 3.9)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DYNAMIC_VERSION = 1
 
 @value
 class ReplicaKey:
-    """A replica with the disk that it runs on; an empty disk makes another replica of it."""
+    """A replica: a node id and the id of its metadata directory. A node with a new, empty disk is another replica."""
 
     node_id: int
     directory_id: Uuid = ZERO_UUID
@@ -29,7 +29,7 @@ class ReplicaKey:
 
 @value
 class VoterSet:
-    """Voters in the order of their ids, each id once. ``ids`` follows from them."""
+    """Voters in the order of their ids, each id once. ``ids`` is derived from them."""
 
     voters: tuple[DynamicVoter, ...]
     ids: frozenset[int] = field(init=False, compare=False)
@@ -39,9 +39,9 @@ class VoterSet:
 
     @classmethod
     def of(cls, voters: Iterable[DynamicVoter]) -> VoterSet:
-        """In any order.
+        """Make a set of voters in any order.
 
-        :raises ValueError: an id is there twice.
+        :raises ValueError: two voters have the same id.
         """
         found = cls(tuple(sorted(voters, key=lambda voter: voter.voter_id)))
         if len(found.ids) != len(found.voters):
@@ -50,7 +50,7 @@ class VoterSet:
 
     @classmethod
     def static(cls, ids: Iterable[int]) -> VoterSet:
-        """The voters of ``controller.quorum.voters`` (kraft.version 0): ids alone, on whichever disk."""
+        """The voters of ``controller.quorum.voters`` (kraft.version 0): ids without directories."""
         return cls.of(DynamicVoter(voter_id, ZERO_UUID, (), STATIC_RANGE) for voter_id in ids)
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class VoterSet:
 
     def find(self, voter_id: int) -> DynamicVoter | None:
         """The voter of that id."""
-        for voter in self.voters:  # a few, and asked several times a message
+        for voter in self.voters:  # a loop is fast enough for a few voters, and is called several times a message
             if voter.voter_id == voter_id:
                 return voter
         return None
@@ -69,12 +69,12 @@ class VoterSet:
         return ReplicaKey(voter_id, ZERO_UUID if voter is None else voter.voter_directory_id)
 
     def has(self, node_id: int, directory_id: Uuid) -> bool:
-        """Whether a replica votes: only on the very disk that the set names (``VoterSet.isVoter``)."""
+        """Whether a replica votes. A voter with a directory votes only with that one (``VoterSet.isVoter``)."""
         voter = self.find(node_id)
         return voter is not None and voter.voter_directory_id in (ZERO_UUID, directory_id)
 
     def with_voter(self, voter: DynamicVoter) -> VoterSet:
-        """The set with one more voter, or with another entry for one that it has."""
+        """The set with one more voter, or with a changed entry for a voter that it has."""
         return self.of((*(other for other in self.voters if other.voter_id != voter.voter_id), voter))
 
     def without(self, voter_id: int) -> VoterSet:
@@ -84,10 +84,11 @@ class VoterSet:
 
 @value
 class Membership:
-    """What the control records of snapshot and log say up to some offset.
+    """The voters and kraft.version in the control records of snapshot and log, up to some offset.
 
-    ``voters`` is None while they name none: those of the configuration vote. ``offset`` is that of the record which
-    names the voters, or of the last one that the snapshot holding it stands for; -1 when it is in neither.
+    ``voters`` is None while the records name none: then the configured voters vote. ``offset`` is that of the record
+    that names the voters. If that record is in a snapshot, it is the last offset that the snapshot covers. It is -1
+    when neither snapshot nor log names voters.
     """
 
     kraft_version: int = 0

@@ -8,11 +8,11 @@ from collections.abc import Set as AbstractSet
 from migrator.raft.messages import EpochOffset
 
 RETRIES_MAX = 20
-"""From so many lost elections on the back-off is drawn from the same range."""
+"""After this many lost elections in a row the range of the back-off grows no more."""
 
 
 def majority(voters: int) -> int:
-    """The smallest number of voters of which any two sets share one."""
+    """The smallest number of voters for which any two groups of that size share a voter."""
     return voters // 2 + 1
 
 
@@ -22,12 +22,12 @@ def is_won(voters: AbstractSet[int], granted: AbstractSet[int]) -> bool:
 
 
 def is_lost(voters: AbstractSet[int], rejected: AbstractSet[int]) -> bool:
-    """Whether so many voters refused that no majority is left."""
+    """Whether the voters that have not refused are no majority."""
     return len(voters - rejected) < majority(len(voters))
 
 
 def committed_offset(ends: Collection[int | None]) -> int | None:
-    """The largest offset that a majority of voters has reached; None while a majority has told nothing.
+    """The largest offset that a majority of the voters has reached; None while fewer voters' ends are known.
 
     :param ends: one end offset (exclusive) per voter, None where it is unknown.
     """
@@ -37,7 +37,8 @@ def committed_offset(ends: Collection[int | None]) -> int | None:
 
 
 def is_up_to_date(candidate: EpochOffset, ours: EpochOffset) -> bool:
-    """Raft section 5.4.1: the later last epoch wins, the longer log among equals."""
+    """Whether a candidate's log is at least as good as ours: the later last epoch wins, and between equal epochs the
+    longer log (Raft section 5.4.1)."""
     return (candidate.epoch, candidate.offset) >= (ours.epoch, ours.offset)
 
 
@@ -51,15 +52,16 @@ def by_preference(ends: Iterable[tuple[int, int]], eligible: AbstractSet[int]) -
 
 
 def election_backoff_limit_ms(lost: int, backoff_max_ms: int) -> int:
-    """The longest wait after so many lost elections in a row; it doubles each time. The wait is drawn below that, to
-    the millisecond: candidates that all wait for the maximum, as those of Kafka 3.9, stand together again and again."""
+    """The longest wait in milliseconds after ``lost`` elections in a row; it doubles each time. The caller draws a wait
+    below it. Candidates of Kafka 3.9 all wait for the maximum in the end, and stand together again and again."""
     return min(100 << min(RETRIES_MAX, lost), backoff_max_ms)
 
 
 def successor_backoff_ms(position: int, successors: int, backoff_max_ms: int) -> int:
-    """How long the successor at ``position`` of an EndQuorumEpoch waits before it stands for election.
+    """How many milliseconds the successor at ``position`` of an EndQuorumEpoch waits before it stands for election.
 
-    The first does not wait, each later one twice as long as the one before it, those not listed the longest.
+    The first does not wait. Each later one waits twice as long as the one before it, and a voter that is not listed
+    waits longest.
     """
     if position == 0:
         return 0
