@@ -1,6 +1,6 @@
-"""``bootstrap.checkpoint``: the records with which the first leader of a new quorum begins.
+"""``bootstrap.checkpoint``: the records that the first leader of a new quorum appends.
 
-It is a snapshot of epoch 0 under a name of its own. Source: ``org.apache.kafka.metadata.bootstrap.BootstrapDirectory``.
+The file is a snapshot with its own name. Source: ``org.apache.kafka.metadata.bootstrap.BootstrapDirectory``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE_NAME = f"{_NAME}{SUFFIX}"
 
 
 def bootstrap_records(version: MetadataVersion) -> list[MetadataRecord]:
-    """The records of a quorum that begins at that metadata.version."""
+    """The records of a new quorum with that metadata.version."""
     return [FeatureLevelRecord(FEATURE_NAME, version.level)]
 
 
@@ -36,7 +36,7 @@ def write_bootstrap(directory: Path, records: Sequence[MetadataRecord], *, now_m
 
 
 def read_bootstrap(directory: Path) -> list[MetadataRecord] | None:
-    """The records of the directory's file, None when there is none.
+    """The records in the directory's file; None when there is no file.
 
     :raises StorageError: when it cannot be read or is damaged.
     :raises CorruptRecordsError: when a record in it does not decode.

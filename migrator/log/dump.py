@@ -1,7 +1,7 @@
-"""Segments and checkpoints as people read them, in the words of Kafka's own tool.
+"""Segments and checkpoints as text, in the format of Kafka's own tool.
 
-That tool prints every secret. Here ``(redacted)`` stands for SCRAM credentials, and for values of configurations that
-DescribeConfigs would hide, unless they are asked for.
+Kafka's tool prints secrets. This one prints ``(redacted)`` for SCRAM credentials and for configuration values that
+DescribeConfigs would hide, unless the caller asks for them.
 Source: ``kafka.tools.DumpLogSegments`` with ``--cluster-metadata-decoder``.
 """
 
@@ -53,7 +53,7 @@ class DumpedBatch:
 def dump_file(path: Path, *, secrets: bool = False) -> Iterator[DumpedBatch]:
     """Every batch of a segment or checkpoint, decoded.
 
-    :param secrets: show them.
+    :param secrets: whether to show secrets.
     :raises StorageError: at the first damage, with its byte position, or when the file cannot be read.
     """
     try:
@@ -105,7 +105,7 @@ def _dump_data(raw: RawRecord, *, secrets: bool) -> DumpedRecord:
     content = known = to_json(record, version)
     if not secrets:
         content["data"] |= dict.fromkeys(_secret_fields(record), REDACTED)
-    if isinstance(record, ZkMigrationStateRecord):  # Kafka's tool skips the order to pause, a tagged field of ours
+    if isinstance(record, ZkMigrationStateRecord):  # the order to pause is our tagged field, which Kafka's tool skips
         known = to_json(replace(record, hold=None), version)
     return DumpedRecord(raw, content, f"payload: {json_text(known)}")
 

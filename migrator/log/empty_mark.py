@@ -1,8 +1,8 @@
-"""``must-fetch-first``: this disk was empty when its controller started, and has not yet had all that a leader had.
+"""``must-fetch-first``: the mark of a disk that was empty when its controller started.
 
-It lies beside the log, from before the controller says anything to anybody until it has, on disk, everything up to the
-high watermark of a leader. It also remembers that the quorum was new, once all voters have said so. Stock Kafka knows
-nothing of the file, and leaves it alone. See docs/adr/0033-an-empty-disk.md.
+The file is beside the log. The controller writes it before it sends its first message, and removes it when everything
+up to a leader's high watermark is on disk. The file also notes that the quorum is new, once all voters have said so.
+Stock Kafka ignores the file. See docs/adr/0033-an-empty-disk.md.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Beginning(Enum):
 
 
 class EmptyMark:
-    """The file of one log directory."""
+    """The mark in one log directory."""
 
     def __init__(self, log_directory: Path) -> None:
         self._path = log_directory / FILE_NAME
 
     def read(self) -> Beginning | None:
-        """What it says, None when there is no mark. One that nobody can understand says the least.
+        """What the mark says; None without a mark. A mark that cannot be understood counts as the strictest one.
 
         :raises StorageError: it cannot be read.
         """

@@ -1,4 +1,4 @@
-"""Which leader epoch begins at which offset: the small table that divergence is found with.
+"""The table of leader epochs and the offsets at which they begin. It shows where two logs diverge.
 
 Source: ``org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache``.
 """
@@ -23,7 +23,7 @@ class EpochStart:
 
 
 class EpochTable:
-    """Epochs of a log in order; both columns rise strictly."""
+    """The epochs of a log in order. Epochs and offsets both rise strictly."""
 
     def __init__(self, starts: tuple[EpochStart, ...] = ()) -> None:
         self._epochs = [start.epoch for start in starts]
@@ -35,7 +35,7 @@ class EpochTable:
 
     @property
     def latest(self) -> int | None:
-        """The highest epoch, None when there is none."""
+        """The highest epoch; None when the table is empty."""
         return self._epochs[-1] if self._epochs else None
 
     @property
@@ -43,14 +43,14 @@ class EpochTable:
         return EpochStart(self._epochs[0], self._offsets[0]) if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that a batch of that epoch is appended at that offset; whether the epoch is a new one."""
+        """Note that a batch of that epoch is appended at that offset. Returns whether the epoch is new."""
         if self._epochs and self._epochs[-1] == epoch:
             return False
         require(
             not self._epochs or (epoch > self._epochs[-1] and start_offset >= self._offsets[-1]),
             f"leader epoch {epoch} at offset {start_offset} does not follow {self.starts[-1:]}",
         )
-        self.truncate_from_end(start_offset)  # an epoch without records, left by a log cut from its start to its end
+        self.truncate_from_end(start_offset)  # drop an epoch whose records were all removed from the log's start
         self._epochs.append(epoch)
         self._offsets.append(start_offset)
         return True
@@ -61,7 +61,7 @@ class EpochTable:
             del self._epochs[-1], self._offsets[-1]
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at or below ``start_offset``; the one that spans it now begins there."""
+        """Forget epochs that end at or below ``start_offset``. The epoch that holds it begins there from now on."""
         spanning = bisect_right(self._offsets, start_offset) - 1
         if spanning >= 0:
             del self._epochs[:spanning], self._offsets[:spanning]
@@ -72,14 +72,14 @@ class EpochTable:
         self._offsets.clear()
 
     def epoch_at(self, offset: int) -> int | None:
-        """The epoch that the offset belongs to, None below the first."""
+        """The epoch of the record at the offset; None below the first epoch."""
         index = bisect_right(self._offsets, offset) - 1
         return self._epochs[index] if index >= 0 else None
 
     def end_of(self, epoch: int, end_offset: int) -> EpochStart | None:
         """The largest known epoch <= ``epoch``, with its end offset; None when all are larger.
 
-        :param end_offset: where the log, and so its last epoch, ends.
+        :param end_offset: the end of the log, where its last epoch ends.
         """
         index = bisect_right(self._epochs, epoch) - 1
         if index < 0:

@@ -1,4 +1,4 @@
-"""Errors of the disk, told to the person who looks after it."""
+"""Errors of the disk, as messages for the operator."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from migrator.errors import OperatorError
 
 
 class StorageError(OperatorError):
-    """A file could not be read, written or made durable, or holds what it must not."""
+    """A file could not be read, written or made durable, or its content is wrong."""
 
 
 class NoSpaceError(StorageError):
-    """No room for what was to be written; the file is as it was before."""
+    """The disk is full. The file is as it was before."""
 
 
 _NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -40,13 +40,14 @@ _REMEDIES = {
 def storage_errors(doing: str, path: Path, *, no_space: type[StorageError] = StorageError) -> Iterator[None]:
     """Turn an `OSError` into a `StorageError` that names the file.
 
-    :param doing: what was tried, e.g. "cannot append".
-    :param no_space: what to raise when only room was missing; for a failed fsync that is no lesser evil.
+    :param doing: what failed, for example "cannot append".
+    :param no_space: the error for a full disk. An fsync that fails on a full disk is as fatal as any other, so it
+        keeps the default.
     """
     try:
         yield
     except OSError as error:
         kind = no_space if error.errno in _NO_SPACE else StorageError
         remedy = _REMEDIES.get(error.errno or 0, "")
-        where = error.filename if error.errno == errno.EEXIST and error.filename else path  # perhaps a parent
+        where = error.filename if error.errno == errno.EEXIST and error.filename else path  # it may be a parent of path
         raise kind(f"{doing}: {error.strerror or error}", where=str(where), remedy=remedy) from error

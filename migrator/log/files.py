@@ -1,4 +1,4 @@
-"""Writing files so that they are there after a crash, and reading batches out of them."""
+"""Files that survive a crash, and the batches in them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ log = logging.getLogger(__name__)
 
 TEMPORARY_SUFFIX = ".tmp"
 PRIVATE_FILE = 0o600
-"""Mode of what is written again and again: a log holds credentials. Stock Kafka, as the same user, goes on with it."""
+"""The mode of files that change: a log holds credentials. Stock Kafka can use them if it runs as the same user."""
 PRIVATE_DIRECTORY = 0o700
 FROZEN_FILE = 0o400
-"""Mode of what is never written again."""
+"""The mode of files that never change again."""
 
 
 def sync_file(descriptor: int) -> None:
-    """Make a file's content and size durable. After a failure the kernel may have dropped the pages: never retry."""
+    """Make a file's content and size durable. Never retry a failure: the kernel may have dropped the unwritten pages,
+    and then a second fsync succeeds without them."""
     machine().sync(descriptor)
 
 
 @contextmanager
 def opened(path: Path, flags: int) -> Iterator[int]:
-    """The descriptor of a file while the context lasts."""
+    """Open a file and close it at the end of the context."""
     descriptor = machine().open(path, flags, PRIVATE_FILE)
     try:
         yield descriptor
@@ -54,7 +55,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
-    """Write everything at a position, in as many calls as it takes."""
+    """Write all the data at a position."""
     view = memoryview(data)
     while view:
         written = machine().write(descriptor, view, position)
@@ -62,11 +63,12 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
 
 
 def write_durably(path: Path, data: bytes, *, like: Path | None = None) -> None:
-    """Replace a file by new content: after a crash it holds the old or the new, never a part.
+    """Replace the content of a file. After a crash it holds the old or the new content, never a part.
 
-    :param like: a file whose mode it gets, and whose owner as far as this process may give it; else it is our own.
-    :raises NoSpaceError: when there is no room; the old content is then still there.
-    :raises StorageError: when it could not be written or made durable otherwise.
+    :param like: a file whose mode the new one gets, and whose owner and group if this process may set them. Without it
+        the file is private to this process's user.
+    :raises NoSpaceError: the disk is full; the old content is still there.
+    :raises StorageError: the content could not be written or made durable.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with storage_errors("cannot write", path, no_space=NoSpaceError):
@@ -81,10 +83,10 @@ def write_durably(path: Path, data: bytes, *, like: Path | None = None) -> None:
 
 
 class NewFile:
-    """A private file that is written piece by piece. It is in its place, whole and durable, once `put` was called;
-    without that, leaving the context leaves nothing.
+    """A private file that is written piece by piece. `put` moves it to its place, whole and durable. If the context
+    ends without `put`, the new content is removed.
 
-    :raises StorageError: any of the methods, and what leaves the old file in its place, if there is one.
+    :raises StorageError: from each method. An old file at the place is then unchanged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,13 +103,13 @@ class NewFile:
     def __exit__(self, *_: object) -> None:
         with storage_errors("cannot write", self._path):
             try:
-                with suppress(OSError):  # what is not on the disk yet, or `put` has written it
+                with suppress(OSError):  # nothing may be there yet, or `put` has already renamed it
                     self._out.close()
             finally:
                 self._temporary.unlink(missing_ok=True)
 
     def write(self, data: bytes) -> None:
-        """Add something."""
+        """Append to the content."""
         try:
             self._out.write(data)
         except OSError:
@@ -115,13 +117,13 @@ class NewFile:
                 raise
 
     def restart(self) -> None:
-        """Forget what was written."""
+        """Drop the content so far."""
         with storage_errors("cannot write", self._path):
             self._out.seek(0)
             self._out.truncate()
 
     def put(self) -> None:
-        """Nothing more comes."""
+        """The content is complete: make it durable and move it to its place."""
         with storage_errors("cannot write", self._path):
             self._out.flush()
             sync_file(self._out.fileno())
@@ -145,15 +147,15 @@ def _make_alike(descriptor: int, model: os.stat_result) -> None:
             os.fchown(descriptor, owner, model.st_gid)
             break
         except PermissionError:
-            continue  # only root gives files away, and others only to groups of theirs
+            continue  # only root may change the owner, and other users may set only their own groups
     os.fchmod(descriptor, stat.S_IMODE(model.st_mode))
 
 
 def close_to_others(directory: Path, files: Iterable[Path]) -> None:
-    """Take from everybody but its owner what they may do in a directory and with files; an older release, or stock
-    Kafka, may have made them readable for all. What belongs to another user stays as it is, and is named in the log.
+    """Remove the rights of group and others on a directory and on files: an older release, or stock Kafka, may have
+    made them readable for all. A file of another user stays as it is, and a warning names it.
 
-    :raises StorageError: one can't be looked at.
+    :raises StorageError: the mode of a file cannot be read.
     """
     with storage_errors("cannot look at the rights of others", directory):
         for path in (directory, *files):
@@ -171,7 +173,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory, which is then ours alone, and its parents, all of them durable.
+    """Create a private directory and its parents, durably.
 
     :raises StorageError: when one cannot be made.
     """
@@ -185,7 +187,7 @@ def make_directory(path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file if it is there; the caller makes that durable where it matters.
+    """Remove a file if it exists. The removal is durable only after `sync_directory`.
 
     :raises StorageError: when it cannot be removed.
     """
@@ -194,9 +196,9 @@ def remove_file(path: Path) -> None:
 
 
 def iter_file_batches(path: Path) -> Iterator[tuple[int, Batch]]:
-    """Position and content of each batch in a segment or checkpoint, read one after the other.
+    """Position and content of each batch in a segment or checkpoint, one after the other.
 
-    :raises CorruptRecordsError: at the first that is damaged or cut, with its byte position in the file.
+    :raises CorruptRecordsError: at the first batch that is damaged or cut, with its byte position in the file.
     :raises StorageError: when the file cannot be read.
     """
     with storage_errors("cannot read", path):

@@ -1,4 +1,4 @@
-"""Formatting: a directory becomes that of one node of one cluster, and opening one again.
+"""Formatting: it binds a directory to one node of one cluster. And opening of formatted directories.
 
 Source: ``kafka.tools.StorageTool``, ``org.apache.kafka.metadata.storage.Formatter``.
 """
@@ -26,7 +26,7 @@ from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP, Metad
 from migrator.values import value
 
 DYNAMIC_MINIMUM = 21
-"""Level of 3.9-IV0, from which on the voters may be in the log."""
+"""The level of metadata.version 3.9-IV0, the first one that allows voters in the log (kraft.version 1)."""
 
 
 @value
@@ -34,14 +34,14 @@ class FormatPlan:
     """What to format.
 
     :ivar directories: every log directory of the node; the metadata directory may be one of them.
-    :ivar cluster_id_of: who says that this is the cluster's id, for a person.
-    :ivar ignore_formatted: leave directories that already belong to this very node as they are.
+    :ivar cluster_id_of: where the cluster id comes from, for messages.
+    :ivar ignore_formatted: leave directories as they are that already belong to this node.
     :ivar voters: the first voters of a quorum whose log names them (kraft.version 1); None for voters of the
         configuration, and for a node that joins.
-    :ivar credentials: with which clients can log in from the first moment on.
-    :ivar version_of: who says that this is the version, for a person.
-    :ivar migrates: whether a migration begins in it: the version has to be ``inter.broker.protocol.version`` of the
-        brokers.
+    :ivar credentials: SCRAM credentials that are valid from the first start on.
+    :ivar version_of: where the version comes from, for messages.
+    :ivar migrates: whether a migration begins with this quorum. The version then has to equal the brokers'
+        ``inter.broker.protocol.version``.
     """
 
     directories: tuple[Path, ...]
@@ -58,13 +58,13 @@ class FormatPlan:
 
 
 def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list[Path]:
-    """Format what is not formatted yet; the directories that were, in order.
+    """Format the directories that are not formatted yet, and return these in order.
 
-    Each gets its identity last, so that one whose formatting was interrupted counts as not formatted.
+    ``meta.properties`` is written last, so a directory whose formatting was interrupted counts as not formatted.
 
     :param random: source of directory ids; `random.SystemRandom` outside tests.
-    :raises OperatorError: a directory belongs to a node already, is in use, holds a log without saying whose, or the
-        disk refuses; or the cluster id or the version cannot be.
+    :raises OperatorError: a directory belongs to a node already, is in use, or holds a log without
+        ``meta.properties``; or the cluster id or the version is not possible; or the disk fails.
     """
     _check_cluster_id(plan.cluster_id)
     _check_version(plan.version)
@@ -72,7 +72,7 @@ def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list
         _check_dynamic(plan)
     if plan.credentials:
         _check_scram(plan.version)
-    # The metadata directory last: it alone is looked at when a controller starts.
+    # The metadata directory comes last: a starting controller checks only this one.
     others = [directory for directory in dict.fromkeys(plan.directories) if directory != plan.metadata_directory]
     directories = [*others, plan.metadata_directory]
     with ExitStack() as locks:
@@ -101,7 +101,7 @@ def _listed_id(plan: FormatPlan, directory: Path) -> Uuid | None:
 
 
 def _write_voters(directory: Path, voters: VoterSet, *, now_ms: int) -> None:
-    """The file of offset 0 (``Formatter.writeDynamicQuorumSnapshot``)."""
+    """Write the snapshot of offset 0, which names the voters (``Formatter.writeDynamicQuorumSnapshot``)."""
     folder = directory / DIRECTORY_NAME
     make_directory(folder)
     writer = SnapshotWriter(
@@ -116,18 +116,18 @@ def _write_voters(directory: Path, voters: VoterSet, *, now_ms: int) -> None:
 
 
 def _remove_voters(directory: Path) -> None:
-    """Those of a formatting that was interrupted: this one may be for a quorum that knows nothing of them."""
+    """Remove the voters that an interrupted formatting has written: this one may be for another quorum."""
     folder = directory / DIRECTORY_NAME
     if machine().exists(folder):
         with storage_errors("cannot remove", folder):
             for path in machine().names(folder):
                 remove_file(path)
-            machine().remove_directory(folder)  # an empty one would look like a lost log
+            machine().remove_directory(folder)  # an empty directory would look like a lost log
         sync_directory(directory)
 
 
 def _holds_log(directory: Path) -> bool:
-    """Whether there is more than formatting leaves behind when it is interrupted."""
+    """Whether the directory holds more than an interrupted formatting leaves behind."""
     folder, formatted = directory / DIRECTORY_NAME, snapshot_name(FORMATTED)
     if not machine().exists(folder):
         return False
@@ -162,7 +162,7 @@ def _needs_format(plan: FormatPlan, directory: Path) -> bool:
 
 
 def _check_cluster_id(cluster_id: str) -> None:
-    """Brokers compare it as a text: whoever made the znode may have put any into it (KIP-78)."""
+    """Brokers compare the cluster id as a text, and the znode may hold any text (KIP-78)."""
     if not cluster_id:
         raise OperatorError(
             "the cluster id is empty",
@@ -207,12 +207,12 @@ def _check_scram(version: MetadataVersion) -> None:
 def open_formatted(
     directory: Path, node_id: int, *, random: Random, cluster_ids: Sequence[str] = ()
 ) -> tuple[MetaProperties, DirectoryLock]:
-    """Take a formatted directory into use: its identity, and the lock, which the caller closes at its end.
+    """Open a formatted directory: return its identity and its lock. The caller closes the lock when it ends.
 
-    A directory without id gets one, as Kafka does at boot.
+    A directory without an id gets one, as in Kafka.
 
-    :param cluster_ids: when given, the only ones that are right.
-    :raises OperatorError: not formatted, in use, another node's or another cluster's.
+    :param cluster_ids: when given, the cluster ids that are allowed.
+    :raises OperatorError: the directory is not formatted, in use, or belongs to another node or cluster.
     """
     found = read_meta_properties(directory) if machine().is_directory(directory) else None
     if found is None:

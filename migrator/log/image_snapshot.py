@@ -1,4 +1,4 @@
-"""Writes the snapshot of an image, a batch in each turn of the event loop."""
+"""Writes the snapshot of an image, one batch in each turn of the event loop."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ async def write_snapshot(
     image: MetadataImage,
     membership_at: Callable[[int], Membership] = lambda _end_offset: NO_MEMBERSHIP,
 ) -> EpochOffset:
-    """Write the snapshot of an image to ``__cluster_metadata-0``; durable on return.
+    """Write the snapshot of an image to ``__cluster_metadata-0``; it is durable when this returns.
 
-    :param membership_at: see `MetadataLog.membership_at`; it is asked for the snapshot's end.
-
+    :param membership_at: see `MetadataLog.membership_at`; it is called with the snapshot's end offset.
     :raises StorageError: the disk refuses.
-    :raises InvariantViolation: the image holds what its metadata.version has no record for.
+    :raises InvariantViolation: the image holds something for which its metadata.version has no record.
     """
     provenance, level = image.provenance, image.features.metadata_version
     snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)

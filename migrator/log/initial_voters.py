@@ -19,7 +19,8 @@ def parse_initial_voters(text: str, listener: str) -> VoterSet:
     """``id@host:port:directoryId,...`` -> voters.
 
     :param listener: name of the controllers' listener, the same for all.
-    :raises ValueError: an entry of another form, an id twice or a directory id that cannot be, or no entry at all.
+    :raises ValueError: an entry has another form, an id is there twice, a directory id is invalid, or there is no
+        entry.
     """
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not entries:
@@ -38,12 +39,12 @@ def _parse(entry: str, listener: str) -> DynamicVoter:
 
 
 def initial_voter(node_id: int, directory_id: Uuid, endpoint: VoterEndpoint) -> DynamicVoter:
-    """A voter of a quorum that nobody has led yet."""
+    """A voter of a new quorum."""
     return DynamicVoter(node_id, directory_id, (endpoint,), KRaftVersionRange(0, DYNAMIC_VERSION))
 
 
 def initial_voters_text(voters: VoterSet) -> str:
-    """As `parse_initial_voters` takes them."""
+    """The voters as text that `parse_initial_voters` reads."""
     return ",".join(map(_text, voters.voters))
 
 

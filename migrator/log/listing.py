@@ -1,4 +1,4 @@
-"""Which files a log directory holds, for readers beside the node that owns the directory.
+"""The files of a log directory, for readers in other processes than the node that owns the directory.
 
 A node removes snapshots and segments while it runs, so a listing may name files that are gone when they are read.
 """
@@ -19,27 +19,28 @@ SEGMENT_SUFFIX = ".log"
 
 @value
 class LogListing:
-    """Of one ``__cluster_metadata-0``: snapshots by id, and segments in the order of their offsets."""
+    """The files of one ``__cluster_metadata-0``: snapshots by id, and segments in the order of their offsets."""
 
     snapshots: Mapping[EpochOffset, Path]
     segments: tuple[Path, ...]
 
     def newest_snapshot(self, until: int | None = None) -> EpochOffset | None:
-        """Of those whose last record is at ``until`` or before; None for the newest of all."""
+        """The newest snapshot whose last record is at ``until`` or before; with None, the newest of all."""
         usable = (one for one in self.snapshots if until is None or one.offset <= until + 1)
         return max(usable, key=lambda one: (one.offset, one.epoch), default=None)
 
     def segments_from(self, offset: int) -> tuple[Path, ...]:
-        """The segment that holds this offset, and those that follow."""
+        """The segment that holds this offset, and all later ones."""
         following = [int(segment.stem) for segment in self.segments[1:]]
         ends = [*following, offset + 1]
         return tuple(segment for segment, end in zip(self.segments, ends, strict=False) if end > offset)
 
 
 def list_log(directory: Path) -> LogListing:
-    """What is there now; snapshots of offset 0, such as ``bootstrap.checkpoint``, hold no records of the log.
+    """List the directory. Snapshots of offset 0, such as ``bootstrap.checkpoint``, are left out: they hold no records
+    of the log.
 
-    :raises StorageError: the directory can't be read.
+    :raises StorageError: the directory cannot be read.
     """
     with storage_errors("cannot read", directory):
         files = sorted(machine().names(directory))

@@ -1,6 +1,5 @@
-"""``.lock``: one process a directory. Stock Kafka takes the same lock (``java.nio`` locks are POSIX locks too).
-
-The system drops the lock when the process ends, however it ends.
+"""``.lock``: it keeps a second process from a directory. Stock Kafka takes the same lock: ``java.nio`` locks are POSIX
+locks, too. The system drops the lock when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ _FLOCK = "hhqqi4x"
 
 
 def is_in_use(directory: Path) -> bool:
-    """Whether another process holds the directory's lock. It is not taken: who starts just now is not disturbed.
+    """Whether another process holds the directory's lock. The lock is only queried, so a starting process is not
+    disturbed.
 
-    :raises StorageError: when that can't be found out.
+    :raises StorageError: the lock cannot be queried.
     """
     path = directory / FILE_NAME
     with storage_errors("cannot look at the lock file", path):
@@ -44,10 +44,10 @@ def is_in_use(directory: Path) -> bool:
 
 
 def said_by_holder(directory: Path) -> str:
-    """What the process that holds the lock (`is_in_use`) has said of itself; "" if nothing. Not for that process: POSIX
-    drops its lock when it closes the file that is read here.
+    """The note that the process which holds the lock has written into the file; "" if none. The holder itself must not
+    call this: a POSIX lock ends when its process closes the file, even through another descriptor.
 
-    :raises StorageError: when that can't be found out.
+    :raises StorageError: the file cannot be read.
     """
     path = directory / FILE_NAME
     with storage_errors("cannot read the lock file", path), path.open("rb") as file:
@@ -55,12 +55,12 @@ def said_by_holder(directory: Path) -> str:
 
 
 class DirectoryLock:
-    """Holds the lock of a directory while it is open. POSIX locks do not keep a process from its own."""
+    """Holds the lock of a directory while it is open. A POSIX lock keeps out other processes, not this one."""
 
     def __init__(self, directory: Path, says: str = "") -> None:
         """
-        :param says: for `said_by_holder`; "" leaves the file as it is, which is Kafka's, too.
-        :raises OperatorError: when another process holds it, or the file cannot be made.
+        :param says: the note for `said_by_holder`; "" leaves the file, which is Kafka's, too, as it is.
+        :raises OperatorError: another process holds the lock, or the file cannot be created.
         """
         path = directory / FILE_NAME
         with storage_errors("cannot open the lock file", path):
@@ -75,7 +75,7 @@ class DirectoryLock:
                 remedy=f"Stop this process ('fuser {path}' finds it). Never delete the file while the process runs",
             ) from error
         if says:
-            with suppress(OSError):  # a disk that is full takes no more than this
+            with suppress(OSError):  # the lock holds without the note, for which a full disk has no room
                 machine().truncate(self._descriptor, 0)
                 machine().write(self._descriptor, says.encode()[:SAID_BYTES_MAX], 0)
 

@@ -1,4 +1,4 @@
-"""Looking into a log that no process has open."""
+"""Reads a log that no process has open."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def header_at(metadata_directory: Path, offset: int) -> BatchHeader | None:
             if batch.header.base_offset <= offset < batch.header.next_offset:
                 return batch.header
     except CorruptRecordsError:
-        pass  # a torn end holds nothing
+        pass  # a torn end at the end of the last segment holds no batch
     return None

@@ -1,4 +1,4 @@
-"""``meta.properties``: whose directory this is.
+"""``meta.properties``: the cluster and the node to which a directory belongs.
 
 Source: ``org.apache.kafka.metadata.properties.MetaProperties``.
 """
@@ -18,12 +18,12 @@ from migrator.values import value
 
 FILE_NAME = "meta.properties"
 _ESCAPED = re.compile("[=:#!]")
-"""By Java in values, too, though it need not."""
+"""The characters that Java's ``Properties.store`` escapes in values, too."""
 
 
 @value
 class MetaProperties:
-    """``directory_id`` is None in directories formatted by old releases; Kafka then adds one at boot."""
+    """``directory_id`` is None in directories that old releases have formatted; Kafka then adds one at its start."""
 
     cluster_id: str
     node_id: int
@@ -41,9 +41,9 @@ def encode_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(text: str) -> MetaProperties:
-    """What the file says, in version 0 (which calls the node id ``broker.id``) or 1.
+    """Parse the file's content, in version 0 (which calls the node id ``broker.id``) or 1.
 
-    :raises ValueError: when something is missing or malformed, naming the key.
+    :raises ValueError: a key is missing or its value is malformed; the message names the key.
     """
     found = parse_properties(text)
     version = found.get("version", "0")
@@ -62,7 +62,7 @@ def decode_meta_properties(text: str) -> MetaProperties:
 
 
 def read_meta_properties(directory: Path) -> MetaProperties | None:
-    """What the directory's file says; None when there is no file, so the directory is not formatted.
+    """Read the directory's file; None when there is no file, so the directory is not formatted.
 
     :raises StorageError: when it cannot be read or understood.
     """

@@ -1,8 +1,8 @@
 """The metadata log of one node on its disk: segments, snapshots, epochs.
 
-`append` writes without fsync; `sync` makes durable what was appended before it began and may run in another thread
-beside appends and reads. Everything else happens at once and is durable when it returns. After a failed fsync
-nobody knows what the disk holds: every later call raises, and the process has to stop.
+`append` writes without fsync. `sync` makes durable what was appended before it began; it may run in another thread
+while this one appends and reads. Every other change is durable when its method returns. After a failed fsync the
+content of the disk is unknown: every later call raises, and the process has to stop.
 Source: ``kafka.raft.KafkaMetadataLog``.
 """
 
@@ -64,17 +64,17 @@ class MetadataLog:
         self._voters = VoterHistory()
         self._marked: list[tuple[int, Path]] = []
         self._sync_lock = Lock()
-        """Held by an fsync, and by whatever must not happen during one."""
+        """Held during an fsync, and during every change that must not happen at the same time."""
         self._failure: StorageError | None = None
         self._closed = False
 
     @classmethod
     def open(cls, metadata_directory: Path, limits: LogLimits | None = None) -> MetadataLog:
-        """Open ``__cluster_metadata-0`` below the metadata directory, made if it is not there, and recover it.
+        """Open ``__cluster_metadata-0`` below the metadata directory, create it if necessary, and recover the log.
 
-        Afterwards the log is durable as it is. A snapshot beyond its end has replaced it.
+        Afterwards everything in the log is durable. A snapshot beyond the log's end has replaced the log.
 
-        :raises StorageError: when the directory cannot be used, or holds damage that no crash explains.
+        :raises StorageError: the directory cannot be used, or the log has damage that a crash does not cause.
         """
         directory = metadata_directory / DIRECTORY_NAME
         make_directory(directory)
@@ -95,7 +95,7 @@ class MetadataLog:
             raise
         return log
 
-    # What consensus asks.
+    # Reads of the consensus core (`LogView`).
 
     def start_offset(self) -> int:
         return self._start_offset
@@ -140,19 +140,19 @@ class MetadataLog:
         return self._voters.latest
 
     def membership_at(self, end_offset: int) -> Membership:
-        """What was in force with everything before ``end_offset`` in the log, as a snapshot there has to say it. Not
+        """The voters in force at ``end_offset``, as a snapshot of that offset has to name them. The offset must not be
         below the latest snapshot that the log was opened with."""
         return self._voters.at(end_offset)
 
-    # Writing.
+    # Writes.
 
     def append(self, batches: bytes | BatchRun) -> int:
         """Write whole batches that start at the end offset, and return the new end offset. No fsync.
 
-        :param batches: a run is checked already; of bytes each batch is checked here.
-        :raises CorruptRecordsError: damaged, not following on, or of an older epoch; nothing was written.
-        :raises NoSpaceError: no room; the log ends where it ended before.
-        :raises StorageError: the disk refused otherwise; the log cannot be used any more.
+        :param batches: a `BatchRun` has been checked already; in bytes each batch is checked here.
+        :raises CorruptRecordsError: a batch is damaged, leaves a gap, or has an older epoch; nothing was written.
+        :raises NoSpaceError: the disk is full; the log ends where it ended before.
+        :raises StorageError: another failure of the disk; the log cannot be used any more.
         """
         self._require_usable()
         run = batches if isinstance(batches, BatchRun) else check_run(batches, self.end_offset())
@@ -171,13 +171,13 @@ class MetadataLog:
         return self.end_offset()
 
     def sync(self) -> int:
-        """Make durable what was appended before this began, and return the end offset of that. For any thread.
+        """Make durable what was appended before this began, and return its end offset. Any thread may call this.
 
-        :raises StorageError: when that fails; it is never tried again.
+        :raises StorageError: the fsync failed; it is never tried again.
         """
         with self._sync_lock, self._fatal():
             self._require_usable()
-            # In this order: a segment that gets a successor in between was fsynced for it.
+            # In this order: if a new segment begins in between, the old one was fsynced for that.
             end_offset = self.end_offset()
             self._segments[-1].sync()
             if self._epochs_dirty:
@@ -210,7 +210,7 @@ class MetadataLog:
         with self._sync_lock, self._fatal():
             self._require_usable()
             membership = self.store.membership(snapshot_id)
-            # From the end, so that a crash leaves a log without gaps, which the snapshot then still replaces.
+            # Segments go from the end: after a crash in between the log has no gap, and the snapshot replaces the rest.
             while self._segments:
                 self._drop_last_segment()
             self._epochs.clear()
@@ -220,10 +220,10 @@ class MetadataLog:
             self._forget_before(snapshot_id, now_ms=0)
 
     def close(self) -> None:
-        """Make everything durable, unless the disk has failed, note that in `SyncedEnd`, and close the files; twice
-        does no harm.
+        """Make everything durable, unless the disk has failed, note the end in `SyncedEnd`, and close the files. A
+        second call does nothing.
 
-        :raises StorageError: when the last fsync fails; the files are closed all the same.
+        :raises StorageError: the last fsync failed; the files are closed nevertheless.
         """
         if self._closed:
             return
@@ -235,7 +235,7 @@ class MetadataLog:
             with self._sync_lock:
                 close_all(self._segments)
 
-    # Reading.
+    # Reads.
 
     def read(self, offset: int, max_bytes: int, up_to: int | None = None) -> bytes:
         """Whole batches from the one that holds ``offset``, of one segment: at most ``max_bytes``, at least one batch.
@@ -246,7 +246,7 @@ class MetadataLog:
         return self._read(offset, max_bytes, self.end_offset() if up_to is None else min(up_to, self.end_offset()))[0]
 
     def size_of_read(self, offset: int, max_bytes: int) -> int:
-        """How many bytes `read` would give; errors as there."""
+        """The number of bytes that `read` would return; errors as there."""
         require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
         end = self.end_offset()
         return 0 if offset >= end else self._segment_of(offset).size_of_read(offset, max_bytes, end)
@@ -265,7 +265,7 @@ class MetadataLog:
         return next((start.start_offset for start in self._epochs.starts if start.epoch == epoch), None)
 
     def chunks(self, offset: int, up_to: int, max_bytes: int = READ_BYTES) -> Iterator[bytes]:
-        """The log from the batch that holds ``offset`` up to an offset, in parts as `read` gives them."""
+        """The log from the batch that holds ``offset`` up to the offset ``up_to``, in parts as `read` returns them."""
         while True:
             data, offset = self._read(offset, max_bytes, min(up_to, self.end_offset()))
             if not data:
@@ -273,7 +273,7 @@ class MetadataLog:
             yield data
 
     def _read(self, offset: int, max_bytes: int, end: int) -> tuple[bytes, int]:
-        """As `read`; also gives the offset behind what was read."""
+        """As `read`; also returns the offset after the last batch read."""
         require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
         if offset >= end:
             return b"", offset
@@ -294,13 +294,13 @@ class MetadataLog:
         later = sum(segment.size for segment in self._segments if segment.base_offset > first.base_offset)
         return first.size - first.position_of(offset) + later
 
-    # Cleaning.
+    # Retention.
 
     def clean(self, retention: Retention, now_ms: int, needed_from: int | None = None) -> Iterator[EpochOffset]:
-        """Drop the oldest snapshot beyond the limits, and the segments that only it needed, one a step: each takes
-        fsyncs. Yields the dropped ids.
+        """Drop the oldest snapshots beyond the limits, and the segments that only they needed. Each step of the
+        iterator drops one snapshot, because each takes fsyncs, and yields its id.
 
-        :param now_ms: wall clock, as records are stamped with.
+        :param now_ms: milliseconds of the wall clock, as in the timestamps of records.
         :param needed_from: see `oldest_may_go`.
         :raises StorageError: the disk refused.
         """
@@ -310,11 +310,11 @@ class MetadataLog:
             yield oldest
 
     def is_due(self, retention: Retention, now_ms: int) -> bool:
-        """Whether `clean` would drop anything that nobody needs. Errors likewise."""
+        """Whether `clean` without ``needed_from`` would drop anything; errors as there."""
         return oldest_may_go(self.store, self.size(), retention, now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the files that `clean` gave up a minute ago or earlier. For any thread, one at a time.
+        """Remove the files that `clean` renamed a minute ago or earlier. Any thread may call this, one at a time.
 
         :raises StorageError: the disk refused.
         """
@@ -322,12 +322,12 @@ class MetadataLog:
             remove_file(entry[1])
             self._marked.remove(entry)
 
-    # Within.
+    # Internals.
 
     def _settle(self, found: list[tuple[int, VotersRecord]]) -> None:
-        """What `open` does behind the recovery of the segments: snapshot and log have to fit.
+        """The last part of `open`: make snapshots and recovered segments consistent.
 
-        :param found: the records that say who votes, as the segments hold them.
+        :param found: the voters records in the segments, with their offsets.
         """
         latest = self.store.latest()
         if latest is not None and (latest.epoch, latest.offset) > (self._epochs.latest or 0, self._end_or_zero()):
@@ -350,7 +350,7 @@ class MetadataLog:
         self._voters = voter_history(self.store, found)
 
     def _write_epochs(self) -> None:
-        """Write ``leader-epoch-checkpoint``. All make it anew from the log, so a full disk is no reason to stop."""
+        """Write ``leader-epoch-checkpoint``. Every start makes it anew from the log, so a full disk is no failure."""
         self._epochs_dirty = False
         try:
             write_durably(self.directory / CHECKPOINT_FILE, self._epochs.to_text().encode())
@@ -369,7 +369,7 @@ class MetadataLog:
             and run.base_timestamp - first_ms < self._limits.segment_ms
         ):
             return last
-        with self._sync_lock:  # Linux tells an error of an fsync once, and the thread that syncs may have been told
+        with self._sync_lock:  # Linux reports an fsync error once, and another thread's fsync may get that report
             self._require_usable()
             last.sync()
         self._add_segment(last.next_offset)
@@ -390,9 +390,9 @@ class MetadataLog:
         sync_directory(self.directory)
 
     def _forget_before(self, snapshot_id: EpochOffset, now_ms: int) -> None:
-        """Let the log start at a snapshot: older snapshots and segments wholly before it are given up."""
+        """Let the log begin at a snapshot: drop older snapshots, and segments that end before it."""
         self._start_offset = max(self._start_offset, snapshot_id.offset)
-        # Oldest first, each durably, so that a crash leaves no gap.
+        # The oldest goes first, each durably, so that a crash leaves no gap.
         while len(self._segments) > 1 and self._segments[1].base_offset <= self._start_offset:
             segment = self._segments.pop(0)
             segment.close()
@@ -418,7 +418,7 @@ class MetadataLog:
 
     @contextmanager
     def _fatal(self, *, but: type[StorageError] | None = None) -> Iterator[None]:
-        """A failing disk inside ends all use of the log, except for one kind of failure."""
+        """A `StorageError` within the context makes the log unusable, except for an error of the class ``but``."""
         try:
             yield
         except StorageError as error:

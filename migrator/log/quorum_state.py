@@ -1,4 +1,4 @@
-"""``quorum-state``: the epoch that this node has seen, its vote in it, and its leader. One line of JSON.
+"""``quorum-state``: the highest epoch that this node knows, its vote in it, and its leader. One line of JSON.
 
 Version 0 belongs to static voters (kraft.version 0) and names them, version 1 to voters in the log.
 Source: ``org.apache.kafka.raft.FileQuorumStateStore``, ``QuorumStateData.json``.
@@ -48,9 +48,9 @@ def encode_quorum_state(state: ElectionState, voters: Sequence[int] | None) -> b
 
 
 def decode_quorum_state(data: bytes) -> tuple[ElectionState, int]:
-    """What the file says, and its version.
+    """The election state in the file, and the file's version.
 
-    :raises ValueError: when it is not such a file.
+    :raises ValueError: the content is not that of such a file.
     """
     fields = orjson.loads(data)
     if not isinstance(fields, dict) or fields.get("data_version") not in _VERSIONS:
@@ -76,13 +76,13 @@ def _node(fields: Mapping[str, Any], name: str) -> int | None:
 
 
 class QuorumStateFile:
-    """The file of one node; it lies in the log's directory.
+    """The file of one node, in the log's directory.
 
-    Each write is of the version that suits the log at that moment, as Kafka does it: the file of a quorum that has gone
-    over to kraft.version 1 stays as it is up to the next vote or leader. Both are read at any time.
+    A write uses the version that fits the log at that moment, as in Kafka: after the change to kraft.version 1 the file
+    keeps version 0 up to the next vote or leader. Both versions can always be read.
 
-    :param voters: ids of the voters that the configuration names, which count while the log names none.
-    :param log: says whether it names them; None for one that never does.
+    :param voters: the ids of the configured voters, which count while the log names none.
+    :param log: the log that may name the voters; None when it never does.
     """
 
     def __init__(self, log_directory: Path, voters: Sequence[int], log: LogView | None = None) -> None:
@@ -91,10 +91,10 @@ class QuorumStateFile:
         self._log = log
 
     def read(self) -> ElectionState | None:
-        """What was written last; None when nothing ever was.
+        """The last election state written; None when there is no file.
 
-        :raises StorageError: when it cannot be read or understood (starting without it could mean to vote twice), or
-            the log that belongs to it and names the voters is lost.
+        :raises StorageError: the file cannot be read or understood (without it this node could vote twice in an epoch),
+            or the log that belongs to the file and names the voters is lost.
         """
         with storage_errors("cannot read", self._path):
             if not machine().exists(self._path):
@@ -114,8 +114,8 @@ class QuorumStateFile:
         return state
 
     def _is_log_empty(self) -> bool:
-        """Also of the voters that a quorum is formatted with. A log with records that names none is one that was cut
-        before the change to kraft.version 1 was committed."""
+        """Whether the log has neither records nor the voters that a quorum is formatted with. A log with records that
+        names no voters is not lost: its change to kraft.version 1 was truncated before it was committed."""
         log = self._log
         if log is None:
             return True
@@ -124,7 +124,7 @@ class QuorumStateFile:
     def write(self, state: ElectionState) -> None:
         """Replace the file; durable when this returns.
 
-        :raises StorageError: when that fails. The vote must then not leave this node.
+        :raises StorageError: the write failed. The vote must then not be sent.
         """
         dynamic = self._log is not None and self._log.membership().kraft_version >= DYNAMIC_VERSION
         write_durably(self._path, encode_quorum_state(state, None if dynamic else self._voters))

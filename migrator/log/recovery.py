@@ -1,11 +1,11 @@
-"""Opening a log after a crash: what is whole stays, a torn end is cut, anything else is refused.
+"""Opening a log after a crash: whole batches stay, a torn end is cut off, any other damage is refused.
 
-A segment is fsynced before its successor is created, so only the last one can have a torn end. Damage before that is
-no crash's doing: cutting there would silently drop what this voter has acknowledged. Nor is anything torn after a
-clean stop (`migrator.log.synced_end`).
+A segment is fsynced before its successor is created, so a crash can tear only the end of the last segment. Damage
+elsewhere has another cause, and cutting there would silently drop records that this voter has acknowledged. After a
+clean stop no end can be torn (`migrator.log.synced_end`).
 
-Without a clean stop, an fsync of the last segment may have failed. What can be read may then be in memory only, so that
-segment is written again before anybody counts it as durable.
+Without a clean stop, an fsync of the last segment may have failed. Then a batch that can be read may be in the page
+cache only. So the last segment is written and fsynced again before its records count as durable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _REMEDY = (
 
 @value
 class Recovery:
-    """What opening the log had to do. ``cut_bytes`` were behind the last whole batch, for the reason given."""
+    """What opening the log has changed: ``cut_bytes`` bytes after the last whole batch were cut off, with the
+    reason."""
 
     cut_bytes: int = 0
     cut_reason: str = ""
@@ -47,8 +48,7 @@ class Recovery:
 
 @value
 class RecoveredLog:
-    """Segments oldest first, perhaps none; what was found in them: the epochs, and the records that say who votes,
-    with their offsets."""
+    """The segments, oldest first, and their content: the epochs, and the voters records with their offsets."""
 
     segments: list[Segment]
     epochs: EpochTable
@@ -57,16 +57,16 @@ class RecoveredLog:
 
 
 def recover(directory: Path) -> RecoveredLog:
-    """Read every batch of every segment and cut the torn end of the last one, durably.
+    """Read every batch of every segment and cut off the torn end of the last one, durably.
 
-    Afterwards the directory no longer says that its last process ended in order.
+    Afterwards the note of a clean stop is gone.
 
     :raises StorageError: damage that is not a torn end, a gap between segments, or a disk that refuses.
     """
     synced_end = SyncedEnd(directory)
     synced = synced_end.read()
     if synced is None:
-        synced_end.remove()  # before the traces of whoever made it worthless
+        synced_end.remove()  # first: the index files that `remove_leftovers` removes show that the note is outdated
     remove_leftovers(directory)
     bases = sorted(int(match[1]) for path in machine().names(directory) if (match := _SEGMENT.fullmatch(path.name)))
     log = RecoveredLog([], EpochTable(), [], Recovery())
@@ -85,7 +85,7 @@ def recover(directory: Path) -> RecoveredLog:
 
 
 def _check_end(log: RecoveredLog, directory: Path, synced: int) -> None:
-    """Whole batches may be missing, too, or a whole segment."""
+    """Refuse a log that ends below the noted end: whole batches, or a whole segment, are missing."""
     end_offset = log.segments[-1].next_offset if log.segments else 0
     if end_offset < synced:
         reason = (
@@ -96,7 +96,7 @@ def _check_end(log: RecoveredLog, directory: Path, synced: int) -> None:
 
 
 def _add_segment(log: RecoveredLog, directory: Path, base_offset: int, synced: int | None) -> RecoveredLog:
-    """:param synced: below this offset nothing may be cut; None where nothing may be cut at all."""
+    """:param synced: nothing may be cut off below this offset; None when nothing may be cut off at all."""
     if log.segments and log.segments[-1].next_offset != base_offset:
         reason = f"the log has a gap from offset {log.segments[-1].next_offset} to {base_offset}"
         raise StorageError(reason, where=str(directory), remedy=_REMEDY)
@@ -108,8 +108,8 @@ def _add_segment(log: RecoveredLog, directory: Path, base_offset: int, synced: i
 
 
 def voter_history(store: SnapshotStore, found: Iterable[tuple[int, VotersRecord]]) -> VoterHistory:
-    """Who voted when, as snapshots and log say. The latest snapshot holds what the log said up to there, and takes the
-    place of the voters that a new quorum was formatted with.
+    """The voter sets by offset, from snapshots and log. The latest snapshot stands for the log before it, and replaces
+    the voters that the quorum was formatted with.
 
     :raises StorageError: the latest snapshot, or without one the file of offset 0, cannot be read or is damaged.
     """
@@ -126,7 +126,7 @@ def voter_history(store: SnapshotStore, found: Iterable[tuple[int, VotersRecord]
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove unfinished and deleted files, and the index files of stock Kafka, which it makes anew at each boot.
+    """Remove unfinished and deleted files, and the index files of stock Kafka, which Kafka makes anew at each start.
 
     :raises StorageError: when that fails.
     """
@@ -140,7 +140,7 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def _scan(segment: Segment, log: RecoveredLog) -> CorruptRecordsError | None:
-    """Note every batch; the first fault, its position being where the good part ends."""
+    """Note every whole batch of a segment. Returns the first fault; its position is the end of the good part."""
     try:
         for position, batch in iter_file_batches(segment.path):
             header = batch.header
@@ -159,7 +159,8 @@ def _scan(segment: Segment, log: RecoveredLog) -> CorruptRecordsError | None:
 
 
 def _voters(segment: Segment, batch: Batch) -> list[tuple[int, VotersRecord]]:
-    """The checksum holds, so a fault here is what some program wrote, and no torn end."""
+    """The voters records in a batch. The batch's checksum is right, so a fault in a record was written so by a program,
+    and is no torn end."""
     try:
         return voters_records(batch)
     except CorruptRecordsError as error:

@@ -1,7 +1,7 @@
-"""``quorum-recovery``: the recoveries of a lost majority that this directory has seen, the last one perhaps half done.
+"""``quorum-recovery``: the recoveries of a lost majority in this directory. The last one may be unfinished.
 
-It lies beside the log and is written before the log is. An entry counts once its records are in the log: until then
-everything is as it was. Stock Kafka knows nothing of the file. See docs/adr/0024-a-lost-majority.md.
+The file is beside the log, and is written before the log is. An entry counts once its records are in the log; until
+then nothing has changed. Stock Kafka ignores the file. See docs/adr/0024-a-lost-majority.md.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _DATA_VERSION = 0
 
 @value
 class RecoveryEntry:
-    """``offset`` is where its records begin in the log, ``end_offset`` where they end; all are of ``epoch``.
+    """Its records are in the log from ``offset`` to ``end_offset``, all in ``epoch``.
 
-    ``is_done``: the election state and the journal know of the recovery, too.
+    ``is_done``: the election state and the journal have been written, too.
     """
 
     epoch: int
@@ -40,21 +40,21 @@ class RecoveryEntry:
     is_done: bool = False
 
     def counts(self, log: LogView) -> bool:
-        """Whether its records are in the log, or in a snapshot at its start."""
+        """Whether its records are in the log, or in a snapshot at the log's start."""
         is_there = log.epoch_at(self.offset) in {None, self.epoch}
         return is_there and log.last_epoch() >= self.epoch and log.end_offset() >= self.end_offset
 
 
 class RecoveryFile:
-    """The file of one log directory; without a recovery there is none."""
+    """The file of one log directory. Without a recovery there is no file."""
 
     def __init__(self, log_directory: Path) -> None:
         self._path = log_directory / FILE_NAME
 
     def read(self) -> tuple[RecoveryEntry, ...]:
-        """In the order of their epochs.
+        """The entries in the order of their epochs.
 
-        :raises StorageError: it cannot be read or understood; without it, lost controllers could come back.
+        :raises StorageError: the file cannot be read or understood. Without it, lost controllers could come back.
         """
         with storage_errors("cannot read", self._path):
             if not machine().exists(self._path):
@@ -79,7 +79,7 @@ class RecoveryFile:
 
 
 def recovered(entries: Sequence[RecoveryEntry], log: LogView) -> Recovered:
-    """What those that count have left behind."""
+    """The refused replicas and the place in the log, of the entries that count."""
     return merged(
         Recovered(frozenset(entry.lost), entry.epoch, entry.end_offset) for entry in entries if entry.counts(log)
     )

@@ -1,4 +1,4 @@
-"""When the oldest snapshot, and the log that only it needs, may go.
+"""The rule by which the oldest snapshot, and the log that only it needs, is removed.
 
 Source: ``kafka.raft.KafkaMetadataLog.maybeClean``, KIP-630.
 """
@@ -11,14 +11,15 @@ from migrator.values import value
 
 @value
 class Retention:
-    """metadata.max.retention.bytes and metadata.max.retention.ms; negative is without limit."""
+    """metadata.max.retention.bytes and metadata.max.retention.ms. A negative value means no limit."""
 
     max_bytes: int = 100 * 1024 * 1024
     max_ms: int = 7 * 24 * 3600 * 1000
 
 
 HELD_BACK = 10
-"""What somebody needs is kept beyond the limits until it takes so many times ``max_bytes``: a full disk is worse."""
+"""Records that are still needed are kept beyond the limits, up to this many times ``max_bytes``: a full disk would be
+worse than losing them."""
 
 
 def oldest_may_go(
@@ -26,8 +27,8 @@ def oldest_may_go(
 ) -> bool:
     """Whether the oldest snapshot is beyond a limit and not the only one.
 
-    :param needed_from: the log has to hold this offset and what follows, up to `HELD_BACK`; None: nobody needs it.
-    :raises StorageError: when a snapshot cannot be looked at.
+    :param needed_from: the log is to keep this offset and everything after it, up to `HELD_BACK`; None for no offset.
+    :raises StorageError: a snapshot cannot be read.
     """
     ids = store.ids()
     if len(ids) < 2:

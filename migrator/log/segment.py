@@ -1,7 +1,7 @@
-"""One file of the log: whole batches one behind the other, named after the first offset.
+"""One file of the log: whole batches one after the other. The file's name is the first offset.
 
-Next to the file there is only a sparse index in memory; the index files that Kafka keeps are rebuilt by it at each
-boot, so we write none. Source: ``org.apache.kafka.storage.internals.log.LogSegment``.
+A sparse index is kept in memory. Kafka rebuilds its index files at each start, so this program writes none.
+Source: ``org.apache.kafka.storage.internals.log.LogSegment``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from migrator.records.runs import INDEX_INTERVAL_BYTES, BatchRun
 SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
 WINDOW_BYTES = INDEX_INTERVAL_BYTES + HEADER_SIZE
-"""How much of the file one search for a batch reads at once."""
+"""The bytes that a search for a batch reads at once."""
 COMPANION_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 """Disposable files that stock Kafka keeps beside a segment."""
 RECENT = 64
-"""Of at least so many appends, the place is known exactly: followers fetch there, and images are applied from there."""
+"""The exact position of at least this many last appends is kept: followers and the image read there."""
 
 
 def segment_name(base_offset: int) -> str:
@@ -35,7 +35,7 @@ def segment_name(base_offset: int) -> str:
 
 
 class Segment:
-    """An open segment. Not thread-safe, but for `sync`, which may run beside appends and reads."""
+    """An open segment. Not thread-safe, except `sync`, which may run in another thread during appends and reads."""
 
     def __init__(self, directory: Path, base_offset: int, descriptor: int) -> None:
         self.path = directory / segment_name(base_offset)
@@ -47,11 +47,11 @@ class Segment:
         self._offsets = array("q")
         self._positions = array("q")
         self._recent: list[tuple[int, int]] = []
-        """Offset and position of what was appended last."""
+        """Offset and position of each of the last appends."""
 
     @classmethod
     def open(cls, directory: Path, base_offset: int) -> Segment:
-        """Open or create the file. What it already holds is not looked at: `note` and `cut_at` do that.
+        """Open or create the file. Its content is not read; the caller reads it and calls `note` and `cut_at`.
 
         :raises StorageError: when it cannot be opened for writing.
         """
@@ -60,7 +60,7 @@ class Segment:
             return cls(directory, base_offset, machine().open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
 
     def note(self, header: BatchHeader) -> None:
-        """Take a batch that the file holds at ``size`` into the books."""
+        """Note a batch that the file already holds at the position ``size``."""
         if not self._positions or self.size - self._positions[-1] > INDEX_INTERVAL_BYTES:
             self._offsets.append(header.base_offset)
             self._positions.append(self.size)
@@ -70,10 +70,10 @@ class Segment:
         self.next_offset = header.next_offset
 
     def append(self, run: BatchRun) -> None:
-        """Write batches behind the last one, without fsync.
+        """Write batches after the last one, without fsync.
 
-        :raises NoSpaceError: when there is no room; the file then ends where it ended before.
-        :raises StorageError: when writing failed otherwise, or the half-written batch could not be cut.
+        :raises NoSpaceError: the disk is full; the file ends where it ended before.
+        :raises StorageError: another failure, or the half-written batch could not be cut off.
         """
         try:
             with storage_errors("cannot append", self.path, no_space=NoSpaceError):
@@ -91,14 +91,15 @@ class Segment:
         self.next_offset = run.next_offset
 
     def _index(self, run: BatchRun) -> None:
-        """Only a run's first mark can be too close to the last one that is here."""
+        """Add the index marks of a run. Its marks have the right distance from each other, so only its first one may be
+        too close to the last mark here, and is then left out."""
         offsets, positions = run.marks
         first = int(bool(self._positions) and self.size - self._positions[-1] <= INDEX_INTERVAL_BYTES)
         self._offsets.extend(offsets[first:])
         self._positions.extend(self.size + position for position in positions[first:])
 
     def cut_at(self, size: int) -> None:
-        """Make the file that short, nothing else.
+        """Set the file's size, without a change of the index.
 
         :raises StorageError: when that fails.
         """
@@ -122,7 +123,7 @@ class Segment:
         self.next_offset = self._end_offset()
 
     def write_again(self) -> None:
-        """As `migrator.machine.write_again`: an fsync may have failed for whoever wrote to the file before.
+        """As `migrator.machine.write_again`: an fsync of the process that wrote the file may have failed.
 
         :raises StorageError: when that fails.
         """
@@ -138,7 +139,7 @@ class Segment:
             sync_file(self._descriptor)
 
     def position_of(self, offset: int) -> int:
-        """Byte position of the batch that holds an offset; the size for the end offset."""
+        """The byte position of the batch that holds an offset; the file's size for the end offset."""
         if offset >= self.next_offset:
             return self.size
         first, known = self._known_before(offset)
@@ -150,7 +151,7 @@ class Segment:
         return self.size
 
     def _known_before(self, offset: int) -> tuple[int, int]:
-        """First offset and position of the last batch before an offset, or at it, whose place is known."""
+        """First offset and position of the last batch at or before an offset whose position is in the index."""
         index = bisect_right(self._offsets, offset) - 1
         marked = (self._offsets[index], self._positions[index]) if index >= 0 else (self.base_offset, 0)
         index = bisect_right(self._recent, (offset, self.size)) - 1
@@ -159,7 +160,7 @@ class Segment:
     def header_of(self, offset: int) -> BatchHeader:
         """The header of the batch that holds an offset of this segment.
 
-        :raises StorageError: when the file cannot be read, or does not hold what was written.
+        :raises StorageError: the file cannot be read, or its content has changed.
         """
         try:
             return self._header_at(self.position_of(offset))
@@ -167,23 +168,23 @@ class Segment:
             raise _changed(self.path, error) from error
 
     def read_batches(self, offset: int, max_bytes: int, end_offset: int) -> tuple[bytes, int]:
-        """Whole batches from the one that holds an offset, and the offset behind them: at most so many bytes, but at
-        least one batch, and none that reaches beyond ``end_offset``. The index spares a look at every header.
+        """Whole batches from the one that holds an offset, and the offset after them: at most ``max_bytes`` bytes, but
+        at least one batch, and none that reaches beyond ``end_offset``.
 
-        :raises StorageError: when the file cannot be read, or does not hold what was written.
+        :raises StorageError: the file cannot be read, or its content has changed.
         """
         try:
             start = self.position_of(offset)
             stop, next_offset = self._stop_of(start, offset, start + max_bytes, end_offset)
             data = self._read_all(start, stop - start)
             if data:
-                read_header(data)  # the books know the place, and not that the file still holds what was written
+                read_header(data)  # the position came from the index: check that the file still has a batch there
         except CorruptRecordsError as error:
             raise _changed(self.path, error) from error
         return data, next_offset
 
     def size_of_read(self, offset: int, max_bytes: int, end_offset: int) -> int:
-        """How many bytes `read_batches` would give; errors as there."""
+        """The number of bytes that `read_batches` would return; errors as there."""
         try:
             start = self.position_of(offset)
             return self._stop_of(start, offset, start + max_bytes, end_offset)[0] - start
@@ -191,7 +192,7 @@ class Segment:
             raise _changed(self.path, error) from error
 
     def _stop_of(self, start: int, offset: int, limit: int, end_offset: int) -> tuple[int, int]:
-        """Position and offset behind the last whole batch from ``start`` on that stays within both bounds."""
+        """Position and offset after the last whole batch from ``start`` on that stays within both bounds."""
         if limit >= self.size and end_offset >= self.next_offset:
             return self.size, self.next_offset
         index = min(bisect_right(self._positions, limit), bisect_right(self._offsets, end_offset)) - 1
@@ -216,7 +217,7 @@ class Segment:
             return machine().read(self._descriptor, min(size, self.size - position), position)
 
     def mark_deleted(self) -> Path:
-        """Rename the file, to be removed later by whoever gets its new path; not yet durable.
+        """Rename the file and return its new path; the caller removes it later. The rename is not durable yet.
 
         :raises StorageError: when that fails.
         """
@@ -226,7 +227,7 @@ class Segment:
         return marked
 
     def close(self) -> None:
-        """Close the file; twice does no harm."""
+        """Close the file. A second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             machine().close(descriptor)
@@ -235,8 +236,8 @@ class Segment:
         return read_header(self._read(position, HEADER_SIZE))
 
     def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Every header from a batch's position on, with its own position. One read serves all batches up to about the
-        next mark of the index: those of a controller are small, and a read for each header was 26 a look-up."""
+        """Every header from a batch's position on, with its position. One read covers many headers, up to about the
+        next index mark: a controller's batches are small, and a read for each header took 26 reads for one search."""
         begun, window = position, b""
         while position < self.size:
             if position - begun + HEADER_SIZE > len(window):
@@ -246,7 +247,7 @@ class Segment:
             position += header.size
 
     def _end_offset(self) -> int:
-        """The offset behind the last batch."""
+        """The offset after the last batch."""
         end = self.base_offset
         for _, header in self._headers(self._positions[-1] if self._positions else 0):
             end = header.next_offset
@@ -262,6 +263,6 @@ def _changed(path: Path, error: CorruptRecordsError) -> StorageError:
 
 
 def close_all(segments: Iterable[Segment]) -> None:
-    """Close every one of them."""
+    """Close all segments."""
     for segment in segments:
         segment.close()

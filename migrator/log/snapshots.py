@@ -1,7 +1,7 @@
-"""Snapshots: checkpoint files named after the end offset and epoch that they stand for.
+"""Snapshots: checkpoint files named after the end offset and the epoch of the log that they replace.
 
-A snapshot is written to a ``.part`` file, fsynced, made read-only and renamed; what has the final name is whole. One
-that is no longer needed is renamed to ``.deleted`` and removed later, so that who reads it can finish.
+A snapshot is written to a ``.part`` file, fsynced, made read-only and renamed: a file with the final name is whole. A
+snapshot that is no longer needed is renamed to ``.deleted`` and removed later, so that its readers can finish.
 Source: ``org.apache.kafka.snapshot``, KIP-630.
 """
 
@@ -41,7 +41,7 @@ PART_SUFFIX = ".checkpoint.part"
 DELETED_SUFFIX = ".checkpoint.deleted"
 BATCH_RECORDS_MAX = 1024
 FORMATTED = EpochOffset(0, 0)
-"""Id of the file that only names the voters of a fresh quorum; no replica ever fetches it."""
+"""The id of the file that only names the voters of a new quorum. No replica fetches it."""
 _NAME = re.compile(r"(\d{20})-(\d{10})(-\w+)?\.checkpoint(\.part|\.deleted)?")
 
 
@@ -51,16 +51,16 @@ def snapshot_name(snapshot_id: EpochOffset) -> str:
 
 
 def snapshot_id_of(path: Path) -> EpochOffset | None:
-    """The id in a checkpoint's name, also of a part or a deleted one; None when it is no such name."""
+    """The id in the name of a checkpoint, finished, unfinished or deleted; None for any other name."""
     match = _NAME.fullmatch(path.name)
     return EpochOffset(int(match[2]), int(match[1])) if match else None
 
 
 def iter_snapshot(path: Path) -> Iterator[Batch]:
-    """Every batch of a snapshot, control batches included, after checks of what makes one: header first, footer last,
+    """Every batch of a snapshot, control batches included. Checks the form on the way: header first, footer last,
     offsets from 0 without a gap.
 
-    :raises StorageError: when it cannot be read, or is damaged or cut short.
+    :raises StorageError: the file cannot be read, is damaged, or is incomplete.
     """
     expected, ended = 0, False
     try:
@@ -75,7 +75,7 @@ def iter_snapshot(path: Path) -> Iterator[Batch]:
 
 
 def _check_place(batch: Batch, position: int, *, expected: int, ended: bool) -> bool:
-    """Whether the batch may stand there in a snapshot; says whether it is the footer."""
+    """Check that the batch may be at this position of a snapshot. Returns whether it is the footer."""
     kinds = [type(record) for record, _ in control_records(batch)] if batch.header.is_control else []
     if batch.header.base_offset != expected or ended:
         raise CorruptRecordsError("its batches do not follow on", position)
@@ -85,10 +85,10 @@ def _check_place(batch: Batch, position: int, *, expected: int, ended: bool) -> 
 
 
 def snapshot_membership(path: Path) -> Membership:
-    """What a snapshot says of the voters: its control records, which precede all others. ``offset`` is that of the
-    last record that the snapshot stands for, -1 in the file of offset 0.
+    """The voters in a snapshot's control records, which precede all others. ``offset`` is that of the last record
+    before the snapshot's end, -1 in the file of offset 0.
 
-    :raises StorageError: when it cannot be read or is damaged, or no quorum could go by it.
+    :raises StorageError: the file cannot be read or is damaged, or its voters are not a possible set.
     """
     snapshot_id, found = snapshot_id_of(path), NO_MEMBERSHIP
     try:
@@ -115,9 +115,9 @@ def _damaged(path: Path, reason: str) -> StorageError:
 
 
 class _PartFile:
-    """A snapshot on its way: bytes behind one another in a file that has no final name yet.
+    """An unfinished snapshot: a file without its final name.
 
-    Ending it takes fsyncs, so it may be ended in a thread; `abort` then waits for that.
+    Finishing it takes fsyncs, so another thread may do that; `abort` then waits for it.
     """
 
     def __init__(self, directory: Path, snapshot_id: EpochOffset, name: str = "") -> None:
@@ -136,7 +136,7 @@ class _PartFile:
         self.size += len(data)
 
     def _publish(self) -> Path:
-        """Make it durable, read-only, and give it its name."""
+        """Make the file durable and read-only, and give it its final name."""
         with self._ending, storage_errors("cannot finish the snapshot", self.path):
             require(self._open, f"{self.path} was given up")
             sync_file(self._descriptor)
@@ -152,7 +152,7 @@ class _PartFile:
             machine().close(self._descriptor)
 
     def abort(self) -> None:
-        """Drop what was written; nothing happens after a successful end."""
+        """Remove the unfinished file. After a successful end this does nothing."""
         with self._ending:
             self._close()
             remove_file(self.path)
@@ -165,12 +165,12 @@ class _PartFile:
 
 
 class SnapshotWriter(_PartFile):
-    """Writes a snapshot of values already encoded; leaving the context without `freeze` drops it.
+    """Writes a snapshot of encoded values. If the context ends without `freeze`, the file is removed.
 
-    :param last_contained_log_timestamp_ms: append time of the last record that the snapshot stands for.
-    :param now_ms: time stamped on the header.
-    :param name: file name without suffix, when it is not that of the id.
-    :param membership: what was in force at the snapshot's end; named in it from kraft.version 1 on.
+    :param last_contained_log_timestamp_ms: append time of the last record before the snapshot's end.
+    :param now_ms: the timestamp of the header.
+    :param name: file name without suffix, if it is not the id's.
+    :param membership: the voters in force at the snapshot's end; written from kraft.version 1 on.
     :raises StorageError: from every method, when the disk refuses.
     """
 
@@ -195,17 +195,17 @@ class SnapshotWriter(_PartFile):
         try:
             self._add(header, len(records))
         except StorageError:
-            self.abort()  # nobody has entered the context yet
+            self.abort()  # the context has not begun, so its end cannot do this
             raise
 
     def append(self, values: Sequence[bytes], *, now_ms: int) -> None:
-        """Add records, in as many batches as it takes."""
+        """Add records, as one batch or several."""
         for group in split_values(values, records_max=BATCH_RECORDS_MAX):
             offset, epoch = self._next_offset, self.snapshot_id.epoch
             self._add(build_batch(group, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch), len(group))
 
     def freeze(self, *, now_ms: int) -> Path:
-        """Add the footer and give the file its name; it is durable when this returns."""
+        """Add the footer and give the file its final name; it is durable when this returns."""
         epoch = self.snapshot_id.epoch
         footer = [SnapshotFooter()]
         self._add(
@@ -219,7 +219,7 @@ class SnapshotWriter(_PartFile):
 
 
 class SnapshotReceiver(_PartFile):
-    """Takes the parts of a snapshot that a leader sends."""
+    """Writes the parts of a snapshot that a leader sends."""
 
     def write(self, position: int, data: bytes) -> None:
         """Add the next part.
@@ -230,9 +230,9 @@ class SnapshotReceiver(_PartFile):
         self._write(data)
 
     def finish(self) -> Path:
-        """Check all of it and give it its name; it is durable when this returns.
+        """Check the whole file and give it its final name; it is durable when this returns.
 
-        :raises StorageError: when the disk refuses, or what was received is no whole snapshot.
+        :raises StorageError: the disk refuses, or the file is not a whole snapshot.
         """
         for batch in iter_snapshot(self.path):
             if batch.header.leader_epoch != self.snapshot_id.epoch:
@@ -263,22 +263,22 @@ class SnapshotStore:
                 self.add(snapshot_id)
 
     def ids(self) -> list[EpochOffset]:
-        """Their ids; `FORMATTED` is not among them."""
+        """The ids, without `FORMATTED`."""
         return [EpochOffset(epoch, offset) for offset, epoch in self._ids]
 
     def latest(self) -> EpochOffset | None:
-        """The newest, None when there is none."""
+        """The newest id; None without a snapshot."""
         ids = self.ids()
         return ids[-1] if ids else None
 
     def add(self, snapshot_id: EpochOffset) -> None:
-        """Take a snapshot into the books whose file has its final name."""
+        """Add a snapshot whose file has its final name."""
         key = (snapshot_id.offset, snapshot_id.epoch)
         if snapshot_id.offset > 0 and key not in self._ids:
             insort(self._ids, key)
 
     def path(self, snapshot_id: EpochOffset) -> Path:
-        """Where that snapshot is, or would be."""
+        """The path of a snapshot, whether it exists or not."""
         return self._directory / f"{snapshot_name(snapshot_id)}{SUFFIX}"
 
     def size(self, snapshot_id: EpochOffset) -> int:
@@ -291,7 +291,7 @@ class SnapshotStore:
             return machine().file_size(path)
 
     def last_contained_log_timestamp_ms(self, snapshot_id: EpochOffset) -> int:
-        """Append time of the last record that a snapshot stands for.
+        """Append time of the last record before the snapshot's end.
 
         :raises StorageError: when it cannot be read.
         """
@@ -300,18 +300,18 @@ class SnapshotStore:
         return header.last_contained_log_timestamp if isinstance(header, SnapshotHeader) else -1
 
     def membership(self, snapshot_id: EpochOffset) -> Membership:
-        """See `snapshot_membership`; errors likewise."""
+        """See `snapshot_membership`."""
         return snapshot_membership(self.path(snapshot_id))
 
     def bootstrap_membership(self) -> Membership:
-        """What the file of offset 0 says that a new quorum is formatted with, if there is one; errors likewise."""
+        """The voters that a new quorum was formatted with, in the file of offset 0; errors as `snapshot_membership`."""
         path = self.path(FORMATTED)
         return snapshot_membership(path) if machine().exists(path) else NO_MEMBERSHIP
 
     def read(self, snapshot_id: EpochOffset, position: int, max_bytes: int) -> tuple[bytes, int]:
         """A part of a snapshot's bytes, and the size of the whole.
 
-        :raises StorageError: when it is not there (any more) or cannot be read.
+        :raises StorageError: the snapshot does not exist (any more) or cannot be read.
         """
         path = self.path(snapshot_id)
         with storage_errors("cannot read the snapshot", path), opened(path, os.O_RDONLY) as descriptor:
@@ -319,9 +319,9 @@ class SnapshotStore:
             return machine().read(descriptor, max_bytes, position) if position < size else b"", size
 
     def mark_deleted(self, snapshot_id: EpochOffset) -> Path:
-        """Take a snapshot out of the books; its renamed file is returned, to be removed later.
+        """Drop a snapshot: rename its file and return the new path. The caller removes the file later.
 
-        :raises StorageError: when it cannot be renamed.
+        :raises StorageError: the file cannot be renamed.
         """
         path = self.path(snapshot_id)
         marked = path.with_name(f"{snapshot_name(snapshot_id)}{DELETED_SUFFIX}")

@@ -1,11 +1,11 @@
-"""``synced-end``: the offset up to which a log was durable when its process ended in order.
+"""``synced-end``: the end of the durable log at a clean stop.
 
-A crash tears the end of the last segment, and cutting that is in order. After a clean stop nothing is torn: what does
-not verify below this offset was damaged later, and this voter has acknowledged it. So the file is written after the
-last fsync and is gone, durably, before the log is changed again.
+A crash may tear the end of the last segment, and recovery may cut that off. After a clean stop no end is torn: a batch
+below this offset that fails its check was damaged later, and this voter has acknowledged it. So the file is written
+after the last fsync, and removed, durably, before the log changes again.
 
-Stock Kafka knows nothing of the file. When a stock controller ran in between, it may have cut and replaced records; it
-leaves index files beside the segments, which this program removes at each start and never writes.
+Stock Kafka ignores the file. A stock controller that ran in between may have truncated and replaced records. Its index
+files beside the segments show that: this program never writes such files and removes them at each start.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _DATA_VERSION = 0
 
 
 class SyncedEnd:
-    """The file of one log directory."""
+    """The note in one log directory."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
 
     def read(self) -> int | None:
-        """The offset below which nothing may be missing; None when nobody can say: the last process did not end in
-        order, another program wrote to the log since, or the file is none of ours.
+        """The offset below which nothing may be missing; None when it is unknown: the last stop was not clean, another
+        program has written to the log since, or this program has not written the file.
 
         :raises StorageError: the disk refuses.
         """
@@ -41,7 +41,7 @@ class SyncedEnd:
             return _decode(machine().content(self._path))
 
     def write(self, end_offset: int) -> None:
-        """The log is durable up to there and not changed any more. A full disk is no reason to fail a stop.
+        """Note that the log is durable up to ``end_offset`` and will not change any more. A full disk is no failure.
 
         :raises StorageError: the disk refuses otherwise.
         """
@@ -51,7 +51,7 @@ class SyncedEnd:
             self.remove()
 
     def remove(self) -> None:
-        """Gone durably when this returns.
+        """Remove the file; durable when this returns.
 
         :raises StorageError: the disk refuses.
         """
