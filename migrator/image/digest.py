@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, TypeVar
 
-from migrator.image.model import EMPTY_IMAGE, MetadataImage, TopicImage
+from migrator.image.model import MetadataImage, TopicImage
 from migrator.image.security import acl_record, scram_record, token_record
 from migrator.image.snapshot import (
     broker_record,
@@ -61,11 +61,6 @@ def digest_steps(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
                 yield total
                 total = 0
     yield total
-
-
-def digest(image: MetadataImage) -> int:
-    """Of a whole image, at once."""
-    return sum(digest_steps(EMPTY_IMAGE, image)) % MODULUS
 
 
 def _differing(before: MetadataImage, after: MetadataImage) -> Iterator[_Differing]:

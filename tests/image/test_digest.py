@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.image.digest import MODULUS, digest, digest_steps
+from migrator.image.digest import MODULUS, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.image.snapshot import load_snapshot
@@ -19,6 +19,11 @@ from tests.image.support.rows import image_rows
 from tests.image.support.snapshots import snapshot_records
 from tests.image.support.strategies import image_of, images, record_sequences, small_uuid, transactional_sequences
 from tests.image.test_snapshot import at_level
+
+
+def digest(image: MetadataImage) -> int:
+    """Of a whole image, at once."""
+    return sum(digest_steps(EMPTY_IMAGE, image)) % MODULUS
 
 
 @given(transactional_sequences(), st.lists(st.integers(1, 6), min_size=1), st.data())

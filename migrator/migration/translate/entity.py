@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from enum import Enum
 
 from migrator.errors import InvariantViolation
@@ -56,15 +54,6 @@ class EntityWrite:
         return self.effect not in {Effect.CREATE, Effect.CHANGE}
 
 
-@value
-class EntityTally:
-    """How many entities a set of writes creates, changes and deletes; a replaced one counts as deleted and created."""
-
-    created: int
-    changed: int
-    deleted: int
-
-
 def entity_name(kind: EntityKind, name: str = "") -> str:
     """The name of an entity, for people and for `parse_entity`."""
     return f"{kind.value} {name}" if name else kind.value
@@ -79,13 +68,3 @@ def parse_entity(entity: str) -> tuple[EntityKind, str]:
         if entity == kind.value or entity.startswith(f"{kind.value} "):
             return kind, entity[len(kind.value) + 1 :]
     raise InvariantViolation(f"{entity!r} names no entity")
-
-
-def tally(writes: Iterable[EntityWrite]) -> EntityTally:
-    """Count what writes do. Finishing ZooKeeper's own deletions is a change."""
-    counts = Counter(write.effect for write in writes)
-    return EntityTally(
-        created=counts[Effect.CREATE] + counts[Effect.REPLACE],
-        changed=counts[Effect.CHANGE] + counts[Effect.FINISH_DELETION],
-        deleted=counts[Effect.DELETE] + counts[Effect.REPLACE],
-    )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.image.model import ImageDelta, MetadataImage
-from migrator.migration.translate.entity import Effect, tally
+from migrator.migration.translate.entity import Effect
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.translate.touched import touched
@@ -140,5 +140,3 @@ def test_effects_tell_what_is_lost(before: MetadataImage, after: MetadataImage) 
         assert topic.name in left["topics"]
     assert {acl.resource_name for acl in before.acls.values()} <= {acl.resource_name for acl in left["acls"]}
     assert set(before.tokens) <= left["tokens"].keys()
-    counted = tally(writes)
-    assert counted.created + counted.changed + counted.deleted >= len(writes)
