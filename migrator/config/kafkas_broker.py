@@ -12,17 +12,20 @@ from contextlib import suppress
 from migrator.config.checks import Problem
 from migrator.config.endpoints import PROTOCOL_NAMES, parse_bootstrap_servers, parse_protocol_map, parse_voters
 from migrator.config.kafka_rules import PLACEHOLDER, listener_entries, refused_everywhere
-from migrator.config.keys import FLAG, ROLES
+from migrator.config.keys import (
+    BETWEEN,
+    CONTROL_PLANE,
+    CONTROLLERS,
+    FLAG,
+    PROTOCOLS,
+    ROLES,
+    SERVERS,
+    VOTERS,
+)
 from migrator.config.reading import is_on, is_set, listener_names, number_of, text_of
 from migrator.config.types import split_list
 
-CONTROLLERS, PROTOCOLS = "controller.listener.names", "listener.security.protocol.map"
-CONTROL_PLANE, BETWEEN, BY_PROTOCOL = (
-    "control.plane.listener.name",
-    "inter.broker.listener.name",
-    "security.inter.broker.protocol",
-)
-VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
+BY_PROTOCOL = "security.inter.broker.protocol"
 GENERATION, RESERVED = "broker.id.generation.enable", "reserved.broker.max.id"
 MECHANISM = "sasl.mechanism.controller.protocol"
 OTHER_NAME = (

@@ -17,8 +17,15 @@ class Key:
     doc: str = ""
 
 
+# Kafka's keys that several rooms read or write.
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
-"""Kafka's: whether a node takes part in a migration, and what it is in KRaft mode."""
+"""Whether a node takes part in a migration, and what it is in KRaft mode."""
+NODE_ID, BROKER_ID = "node.id", "broker.id"
+CONNECT, AUTHORIZER = "zookeeper.connect", "authorizer.class.name"
+VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
+CONTROLLERS, PROTOCOLS = "controller.listener.names", "listener.security.protocol.map"
+CONTROL_PLANE, BETWEEN = "control.plane.listener.name", "inter.broker.listener.name"
+IBP = "inter.broker.protocol.version"
 OWN_KEYS: tuple[Key, ...] = (
     Key(
         "migrator.grpc.listener",

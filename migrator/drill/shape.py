@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from migrator.config.keys import PROTOCOLS
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.observe.printable import number_of
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.nodes import Node
-from migrator.rollout.plan.listeners import DEFAULT_PROTOCOLS, PROTOCOLS
+from migrator.rollout.plan.listeners import DEFAULT_PROTOCOLS
 from migrator.values import value
 
 BROKERS_MAX, CONTROLLERS_MAX = 30, 7
 BROKER_BYTES, CONTROLLER_BYTES, OTHERS_BYTES = 550 << 20, 160 << 20, 2 << 30
 """What one node takes at its peak; and ZooKeeper, clients and Spark together."""
 PROTOCOL_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-BETWEEN_BROKERS, BETWEEN_PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
+BETWEEN, BETWEEN_PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 OWN_MECHANISM = "SCRAM-SHA-512"
 
@@ -104,7 +105,7 @@ def shape_of(inventory: Inventory, access: Mapping[str, str], source: str) -> Sh
     names = split_list(access.get("controller.listener.names", "") or settings.get("controller.listener.names", ""))
     of_controllers = {name.strip().upper() for name in names}
     for_controllers = _listener(names[0] if names else "CONTROLLER", protocols, inventory.brokers.controller_protocol)
-    between = _listener(access.get(BETWEEN_BROKERS) or access.get(BETWEEN_PROTOCOL) or "PLAINTEXT", protocols)
+    between = _listener(access.get(BETWEEN) or access.get(BETWEEN_PROTOCOL) or "PLAINTEXT", protocols)
     others = [name for name in protocols if name not in {*of_controllers, for_controllers.name, between.name}]
     given = bool(access.get(PROTOCOLS) or settings.get(PROTOCOLS))
     shape = Shape(

@@ -12,6 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.config.endpoints import parse_bootstrap_servers, parse_voters
+from migrator.config.keys import SERVERS, VOTERS
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.controller.kraft_upgrade import reads_voters
@@ -25,20 +26,19 @@ from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey, VoterSet
 from migrator.records.control import DynamicVoter
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.seeing.quorum import QuorumEyes, QuorumLook
+from migrator.wire.broker_settings import BROKER
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_settings import broker_security
-from migrator.wire.schemas import build, request_type
+from migrator.wire.schemas import ADD_RAFT_VOTER, DESCRIBE_CONFIGS, REMOVE_RAFT_VOTER, build, request_type
 
 ASK_SECONDS = 5.0
 CHANGE_SECONDS = 10.0
 """The leader answers a change of voters once it is committed."""
-ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, DESCRIBE_CONFIGS = 80, 81, 32
-BROKER_RESOURCE = 4
 FINAL = frozenset(
     {ErrorCode.unsupported_version, ErrorCode.cluster_authorization_failed, ErrorCode.inconsistent_cluster_id}
 )
 """Asking again would not help."""
-WHERE_CONTROLLERS_ARE = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
+WHERE_CONTROLLERS_ARE = (SERVERS, VOTERS)
 
 HostPort = tuple[str, int]
 
@@ -155,7 +155,7 @@ class MembersSurvey:
             trouble = f"it has no listener {name}" if at is None else f"listener {name}: {where}"
             return ObservedBroker(registration.broker_id, reads, frozenset(), trouble)
         resource = {
-            "resource_type": BROKER_RESOURCE,
+            "resource_type": BROKER,
             "resource_name": str(registration.broker_id),
             "configuration_keys": WHERE_CONTROLLERS_ARE,
         }

@@ -30,12 +30,10 @@ from migrator.wire.principal import ANONYMOUS
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.requests import REQUEST, RequestContext
-from migrator.wire.schemas import ENVELOPE
+from migrator.wire.schemas import BROKER_REGISTRATION, ENVELOPE, LIST_PARTITION_REASSIGNMENTS
 
 log = logging.getLogger(__name__)
 
-LIST_PARTITION_REASSIGNMENTS = 46
-BROKER_REGISTRATION = 62
 RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
 ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
 """Reads that need what only an active controller keeps."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from migrator.migration.translate.source import TopicReading
 from migrator.preflight.evidence import EXAMPLES_MAX, Sample, TopicFacts
 from migrator.preflight.lost_states import Lost
-from migrator.records.metadata import MetadataRecord, PartitionRecord
+from migrator.records.metadata import NO_LEADER, MetadataRecord, PartitionRecord
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
 
@@ -24,7 +24,6 @@ PARTITION_EPOCH_BYTES = 4
 TOPIC_BYTES = 24
 """Id, length of the name, number of partitions, tags; at most."""
 REQUEST_BYTES = 64
-NO_LEADER = -1
 
 _Shape = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Replicas, in-sync replicas, adding, removing: a cluster has few of them."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from migrator.records.metadata import NO_LEADER
 from migrator.values import value
 from migrator.zookeeper.ops import Create, Op, SetData
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.partition_state import PartitionState, encode_partition_state
 
-NO_LEADER = -1
 UNDER_WAY = b"migrator is restoring this state"
 """What a znode holds until its last write: no JSON, which a ZooKeeper controller takes for no state."""
 

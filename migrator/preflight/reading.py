@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
+from migrator.config.keys import PROTOCOLS
 from migrator.errors import OperatorError
 from migrator.image.tracked import Interner
 from migrator.migration.copying.permissions import entities, wanted
@@ -18,7 +19,6 @@ from migrator.migration.translate import source
 from migrator.migration.translate.to_records import NO_TOPIC_ID, RecordReader
 from migrator.preflight.census import Tally, TopicCensus, sample_of
 from migrator.preflight.checks.broker_threads import thread_counts
-from migrator.preflight.checks.dynamic_maps import PROTOCOLS
 from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
 from migrator.preflight.permissions import look_at_permissions
 from migrator.preflight.spellings import look_at_spellings

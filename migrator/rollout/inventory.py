@@ -17,7 +17,7 @@ from typing import Any
 
 import fastjsonschema
 
-from migrator.config.keys import FLAG, ROLES
+from migrator.config.keys import BROKER_ID, CONNECT, FLAG, NODE_ID, ROLES, SERVERS, VOTERS
 from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.rollout.inventory_yaml import Trouble, load, said_of
@@ -29,7 +29,7 @@ from migrator.values import value
 SCHEMA_FILE = "inventory.schema.json"
 BYTES_MAX = 1 << 20
 DEFAULT_EXECUTOR = "default"
-OWN_KEYS = (FLAG, "zookeeper.connect", ROLES, "node.id", "broker.id")
+OWN_KEYS = (FLAG, CONNECT, ROLES, NODE_ID, BROKER_ID)
 """Of a broker's file: what it says decides in which mode the broker runs, and who it is."""
 KAFKA_FORMAT = (
     *("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}"),
@@ -40,7 +40,7 @@ SECRET_NAME = re.compile(
 )
 PLACES = ("_file", "_path", "_dir", "_directory", "_name")
 """How the name of a variable ends that says where a secret is."""
-FIND_QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+FIND_QUORUM = (VOTERS, SERVERS)
 
 
 class ControllerKind(Enum):

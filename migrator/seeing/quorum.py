@@ -29,7 +29,14 @@ from migrator.wire.observer import Observer
 from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.remote_image import RemoteImage
-from migrator.wire.schemas import DESCRIBE_QUORUM, UNREGISTER_BROKER, VersionRange, build, request_type
+from migrator.wire.schemas import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
+    UNREGISTER_BROKER,
+    VersionRange,
+    build,
+    request_type,
+)
 from migrator.wire.voters import VoterAnswer, VoterSignals
 
 ASK_SECONDS = 3.0
@@ -43,7 +50,6 @@ CATCH_UP_SECONDS = 600.0
 """For all that is committed: as long as a gate waits, unless the inventory says otherwise."""
 DESCRIBE_VERSIONS = VersionRange(0, 2)
 CLIENT_ID = "migrator-rollout"
-DESCRIBE_CLUSTER = 60
 CONTROLLERS = 2
 """DescribeCluster's endpoint type (KIP-919)."""
 NODE_ID = -1

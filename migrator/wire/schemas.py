@@ -21,23 +21,30 @@ from migrator.wire.decode import decode_entity
 from migrator.wire.encode import Chunks, encode_entity
 from migrator.wire.shapes import Shape, default_of, shapes_of
 
+PRODUCE = 0
 FETCH = 1
 METADATA = 3
 LEADER_AND_ISR = 4
 STOP_REPLICA = 5
 UPDATE_METADATA = 6
+OFFSET_FETCH = 9
 SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 DESCRIBE_CONFIGS = 32
 SASL_AUTHENTICATE = 36
+LIST_PARTITION_REASSIGNMENTS = 46
 VOTE = 52
 BEGIN_QUORUM_EPOCH = 53
 END_QUORUM_EPOCH = 54
 DESCRIBE_QUORUM = 55
-UNREGISTER_BROKER = 64
+ALTER_PARTITION = 56
 ENVELOPE = 58
 FETCH_SNAPSHOT = 59
-
+DESCRIBE_CLUSTER = 60
+BROKER_REGISTRATION = 62
+BROKER_HEARTBEAT = 63
+UNREGISTER_BROKER = 64
+ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER = 80, 81, 82
 
 HEADER_TAGS_MAX = 1_000
 """Tagged fields in the head of a request. Kafka 3.9 has none; each costs time, and heads are read in the event loop."""

@@ -20,7 +20,6 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import wall_ms
 from migrator.drill.cluster import ControllerProcess, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.light.broker import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.migration.machine.states import State
 from migrator.parts.kafka import StockKafka
@@ -30,7 +29,7 @@ from migrator.records.metadata import Endpoint
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import parse_version, record_version
 from migrator.values import value
-from migrator.wire.schemas import build, request_type
+from migrator.wire.schemas import BROKER_HEARTBEAT, BROKER_REGISTRATION, build, request_type
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker
 from tests.conftest import ZooKeeperSpace

@@ -8,12 +8,12 @@ import pytest
 from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
+from migrator.config.keys import PROTOCOLS
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.cluster import KafkaBrokerMode
 from migrator.errors import OperatorError
 from migrator.parts.kafka import StockKafka
 from migrator.rollout.opening.refusals import refuse_dynamic_maps
-from migrator.rollout.plan.listeners import PROTOCOLS
 from migrator.rollout.ports import Gate, GateQuestion
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

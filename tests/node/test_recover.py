@@ -24,7 +24,7 @@ from migrator.log.errors import StorageError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.recovery_file import FILE_NAME
 from migrator.node.core import NodeCore, OpenedDirectory
-from migrator.node.quorum.voter_change_apis import UPDATE_RAFT_VOTER, VoterChangeApis
+from migrator.node.quorum.voter_change_apis import VoterChangeApis
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.survivor import JOURNAL_KIND, Survivor
 from migrator.observe.journal import Journal
@@ -40,6 +40,7 @@ from migrator.records.control import DynamicVoter
 from migrator.records.metadata import BeginTransactionRecord, ClientQuotaRecord, MetadataRecord, QuotaEntity
 from migrator.records.uuid import Uuid
 from migrator.verify.kraft.files import membership_of, read_image
+from migrator.wire.schemas import UPDATE_RAFT_VOTER
 from tests.apis.support.asking import call
 from tests.node.support.cluster import FOLLOWS, IMPATIENT, until
 from tests.node.support.dynamic import DynamicCluster, dynamic

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.config.keys import ROLES
+from migrator.config.keys import CONNECT, ROLES
 from migrator.migration.machine.states import PublicState
 from migrator.observe.status import ImagesStatus
 from migrator.rollout.gates.excuses import excused
@@ -14,7 +14,6 @@ from migrator.rollout.gates.gatekeeper import said_of
 from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.gates.placements import Placements
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.modes import CONNECT
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 from kazoo.client import KazooClient
 
+from migrator.config.keys import CONNECT
 from migrator.config.load import typed_settings
 from migrator.config.properties import parse_properties
 from migrator.drill.cluster import CLUSTER_ID, MIGRATOR
@@ -19,7 +20,7 @@ from migrator.migration.machine.states import PublicState
 from migrator.parts.kafka import StockKafka
 from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.inventory import parse_inventory
-from migrator.rollout.plan.modes import CONNECT, watched_keys
+from migrator.rollout.plan.modes import watched_keys
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation
 from migrator.rollout.world import World, open_world
 from migrator.seeing.controllers import ControllerProgram

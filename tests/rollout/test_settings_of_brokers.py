@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.config.keys import CONNECT
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
-from migrator.rollout.plan.modes import CONNECT
 from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory, with_level

@@ -34,6 +34,8 @@ from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import (
     API_VERSIONS,
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
     DESCRIBE_CONFIGS,
     DESCRIBE_QUORUM,
     LEADER_AND_ISR,
@@ -51,8 +53,6 @@ from migrator.zookeeper.session import SessionOptions
 
 log = logging.getLogger(__name__)
 
-BROKER_REGISTRATION = 62
-BROKER_HEARTBEAT = 63
 BUSY_HEARTBEAT_SECONDS = 0.05
 RETRY_SECONDS = 0.2
 CATCH_UP_SECONDS = 0.3

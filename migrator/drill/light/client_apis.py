@@ -14,13 +14,19 @@ from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.drill.light.metadata_cache import CachedPartition
 from migrator.wire.broker_settings import BROKER, STATIC_BROKER_CONFIG
 from migrator.wire.requests import RequestContext
-from migrator.wire.schemas import DESCRIBE_CONFIGS, METADATA, VersionRange, build, response_type
+from migrator.wire.schemas import (
+    DESCRIBE_CONFIGS,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+    VersionRange,
+    build,
+    response_type,
+)
 
-LIST_REASSIGNMENTS = 46
 CLIENT_APIS = {
     METADATA: VersionRange(7, 7),
     DESCRIBE_CONFIGS: VersionRange(1, 4),
-    LIST_REASSIGNMENTS: VersionRange(0, 0),
+    LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
 }
 
 
@@ -74,4 +80,4 @@ def _partition(number: int, it: CachedPartition) -> dict[str, Any]:
 
 def reassignments(context: RequestContext) -> Any:
     """ListPartitionReassignments: a light broker is asked for none."""
-    return build(response_type(LIST_REASSIGNMENTS, context.api_version), error_code=ErrorCode.none)
+    return build(response_type(LIST_PARTITION_REASSIGNMENTS, context.api_version), error_code=ErrorCode.none)

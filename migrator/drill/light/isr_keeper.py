@@ -11,9 +11,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.light.replicas import HostedReplicas, Key, Replica
-from migrator.wire.schemas import build, request_type
-
-ALTER_PARTITION = 56
+from migrator.wire.schemas import ALTER_PARTITION, build, request_type
 
 
 class IsrKeeper:

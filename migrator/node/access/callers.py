@@ -14,6 +14,7 @@ from migrator.wire.aside import INLINE_BYTES
 from migrator.wire.book import Caller, Part, Share
 from migrator.wire.callers import MAX_REQUEST_ELEMENTS
 from migrator.wire.principal import ANONYMOUS, Principal
+from migrator.wire.schemas import ALTER_PARTITION
 
 MAX_READ_WITHOUT_RIGHTS: Final = 100_000
 """Elements of one request of a caller without rights on the cluster. An owner of many topics may ask for as many."""
@@ -21,7 +22,6 @@ MAX_WRITTEN_WITHOUT_RIGHTS: Final = 15_000
 """The same of a request that writes. While it is decided, all other writers wait, heartbeats of brokers too: 0.4 s with
 55,000 elements, all of them refused. Kafka refuses more than 10,000 records of one request
 (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
-ALTER_PARTITION: Final = 56
 ALTER_PARTITION_ELEMENT_BYTES: Final = 13
 """A broker of an ISR with its epoch, the smallest element since version 3."""
 BEYOND_THEIR_SIZE: Final = frozenset({19, 29, 31, 32, 33, 37, 43, 44, 46})

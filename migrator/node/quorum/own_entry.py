@@ -15,13 +15,12 @@ from migrator.config.settings import Settings
 from migrator.errors import PeerError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
-from migrator.node.quorum.voter_change_apis import UPDATE_RAFT_VOTER
 from migrator.node.quorum.voter_changes import VoterChanges
 from migrator.raft.states import Role
 from migrator.raft.transport import TransportError
 from migrator.raft.voter_changes import VotersNotChangedError
 from migrator.wire.peer_clients import PeerClients
-from migrator.wire.schemas import build, request_type
+from migrator.wire.schemas import UPDATE_RAFT_VOTER, build, request_type
 
 log = logging.getLogger(__name__)
 

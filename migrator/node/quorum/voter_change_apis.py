@@ -25,10 +25,8 @@ from migrator.raft.voter_changes import Refusal, VotersNotChangedError
 from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
 from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.wire.schemas import ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER
 
-ADD_RAFT_VOTER: Final = 80
-REMOVE_RAFT_VOTER: Final = 81
-UPDATE_RAFT_VOTER: Final = 82
 _NAMES: Final = {ADD_RAFT_VOTER: "Add", REMOVE_RAFT_VOTER: "Remove", UPDATE_RAFT_VOTER: "Update"}
 VOTER_CHANGE_APIS: Final = frozenset({ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER})
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.config.kafkas_broker import (
-    CONTROLLERS,
     MECHANISM,
     OTHER_NAME,
     controllers_protocol,
@@ -16,6 +15,7 @@ from migrator.config.kafkas_broker import (
     shared_listener,
     shared_names,
 )
+from migrator.config.keys import CONTROLLERS
 from migrator.config.reading import listener_names
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Found, PreflightCheck

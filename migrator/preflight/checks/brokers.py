@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from migrator.config.endpoints import ZooKeeperAddress, parse_zookeeper_connect
 from migrator.config.kafkas_broker import controllers_protocol
 from migrator.config.key_uses import misspelt_in
-from migrator.config.keys import FLAG
+from migrator.config.keys import CONNECT, FLAG, IBP, SERVERS, VOTERS
 from migrator.config.reading import listener_names, log_directories, means_the_same
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
@@ -31,10 +31,8 @@ DEFAULTS_OF_THE_CONTROLLER = (
     "auto.leader.rebalance.enable",
 )
 ZOOKEEPER_KEYS = ("zookeeper.set.acl", "zookeeper.ssl.client.enable")
-QUORUM_KEYS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+QUORUM_KEYS = (VOTERS, SERVERS)
 """Either tells a broker where the controllers are."""
-_IBP = "inter.broker.protocol.version"
-_CONNECT = "zookeeper.connect"
 
 
 @of_zookeeper
@@ -116,18 +114,18 @@ def control_plane_in_kraft(evidence: Evidence) -> Iterator[Found]:
 
 def old_protocol_version(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
-        unknown = broker.level is None and broker.file.sets(_IBP)
+        unknown = broker.level is None and broker.file.sets(IBP)
         if unknown or (broker.level is not None and broker.level < MinLevel.TRANSACTIONS):
             doubt = ", before 3.0 or unknown" if unknown else ""
-            what = f"it has {broker.file.get(_IBP)}{doubt}: a migration needs 3.6-IV1"
-            yield Found(broker.file.at(_IBP), what, hosts=(broker.who,))
+            what = f"it has {broker.file.get(IBP)}{doubt}: a migration needs 3.6-IV1"
+            yield Found(broker.file.at(IBP), what, hosts=(broker.who,))
 
 
 def unpinned_protocol_version(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
-        if not broker.file.sets(_IBP):
+        if not broker.file.sets(IBP):
             what = "it does not set the key: that of its own release counts then"
-            yield Found(broker.file.at(_IBP), what, hosts=(broker.who,))
+            yield Found(broker.file.at(IBP), what, hosts=(broker.who,))
 
 
 def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
@@ -136,8 +134,8 @@ def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
     for broker in known[1:]:
         if broker.level != known[0].level:
             yield Found(
-                broker.file.at(_IBP),
-                f"it has {broker.file.get(_IBP)}, {known[0].who} {known[0].file.get(_IBP)}",
+                broker.file.at(IBP),
+                f"it has {broker.file.get(IBP)}, {known[0].who} {known[0].file.get(IBP)}",
                 hosts=(broker.who,),
             )
     for controller in evidence.controllers:
@@ -145,8 +143,8 @@ def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
         for broker in known:
             if level is not None and level != broker.level:
                 yield Found(
-                    broker.file.at(_IBP),
-                    f"brokers have {broker.file.get(_IBP)}, but controllers were formatted with metadata.version "
+                    broker.file.at(IBP),
+                    f"brokers have {broker.file.get(IBP)}, but controllers were formatted with metadata.version "
                     f"{version_at(level).name}",
                     hosts=(broker.who, controller.who),
                 )
@@ -155,10 +153,10 @@ def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
 def several_directories(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
         directories = log_directories(broker.file.values)
-        if len(directories) > 1 and (broker.level or 0) < MinLevel.DIRECTORY_ASSIGNMENT and broker.file.sets(_IBP):
+        if len(directories) > 1 and (broker.level or 0) < MinLevel.DIRECTORY_ASSIGNMENT and broker.file.sets(IBP):
             yield Found(
                 broker.file.at("log.dirs"),
-                f"it has {len(directories)} log directories with {_IBP} {broker.file.get(_IBP)}",
+                f"it has {len(directories)} log directories with {IBP} {broker.file.get(IBP)}",
                 hosts=(broker.who,),
             )
 
@@ -266,21 +264,21 @@ def differing_defaults(evidence: Evidence) -> Iterator[Found]:
 def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
     """Another chroot is another cluster."""
     for it in _connected(evidence):
-        text = it.file.get(_CONNECT)
+        text = it.file.get(CONNECT)
         if evidence.zookeeper is not None and _address(text).chroot != _address(evidence.zookeeper.hosts).chroot:
             what = f"it has {text}, but preflight read {evidence.zookeeper.hosts}"
-            yield Found(it.file.at(_CONNECT), what, hosts=(it.who,))
+            yield Found(it.file.at(CONNECT), what, hosts=(it.who,))
 
 
 def other_servers(evidence: Evidence) -> Iterator[Found]:
     for it in _connected(evidence):
-        text = it.file.get(_CONNECT)
+        text = it.file.get(CONNECT)
         if evidence.zookeeper is None:
             continue
         here, there = _address(text), _address(evidence.zookeeper.hosts)
         if here.chroot == there.chroot and not {*here.servers} & {*there.servers}:
             what = f"it has {text}, but preflight read {evidence.zookeeper.hosts}"
-            yield Found(it.file.at(_CONNECT), what, hosts=(it.who,))
+            yield Found(it.file.at(CONNECT), what, hosts=(it.who,))
 
 
 def differing_zookeeper_settings(evidence: Evidence) -> Iterator[Found]:
@@ -361,7 +359,7 @@ def differs(key: str, controller: ControllerFile, one: str, broker: BrokerFile, 
 
 def _connected(evidence: Evidence) -> Iterator[ControllerFile | BrokerFile]:
     """Whose files have a zookeeper.connect."""
-    return (it for it in evidence.nodes if it.file.get(_CONNECT))
+    return (it for it in evidence.nodes if it.file.get(CONNECT))
 
 
 def _address(text: str) -> ZooKeeperAddress:

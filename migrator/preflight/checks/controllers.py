@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.key_uses import concerns_this_program_only
-from migrator.config.keys import FLAG
+from migrator.config.keys import AUTHORIZER, FLAG
 from migrator.config.reading import means_the_same
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck
@@ -17,7 +17,7 @@ from migrator.records.versions import LATEST_SUPPORTED, MinLevel, version_at
 JAVA_CLASS_KEYS = (
     "create.topic.policy.class.name",
     "alter.config.policy.class.name",
-    "authorizer.class.name",
+    AUTHORIZER,
     "principal.builder.class",
 )
 """Refused by our controllers only: `security` names those."""

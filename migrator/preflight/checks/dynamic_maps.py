@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from migrator.config.keys import CONTROLLERS, PROTOCOLS
 from migrator.config.reading import listener_names
 from migrator.config.types import entries_of
 from migrator.migration.machine.readiness import Severity
@@ -16,18 +17,16 @@ from migrator.preflight.evidence import Evidence
 from migrator.records.metadata import SecurityProtocol
 from migrator.zookeeper.znodes import paths
 
-PROTOCOLS = "listener.security.protocol.map"
-
 
 def without_controllers(evidence: Evidence) -> Iterator[Found]:
     """By each broker's own dynamic configuration: Kafka ignores one for all brokers (``DynamicBrokerConfig``)."""
     if evidence.zookeeper is None:
         return
-    ours = [controller.file.get("controller.listener.names") for controller in evidence.controllers]
+    ours = [controller.file.get(CONTROLLERS) for controller in evidence.controllers]
     own = {str(broker.broker_id): broker for broker in evidence.brokers}
     for broker, text in sorted(evidence.zookeeper.dynamic_maps.items()):
         file = own[broker].file if broker in own else None
-        told = (file.get("controller.listener.names") if file is not None else "") or next(iter(ours), "")
+        told = (file.get(CONTROLLERS) if file is not None else "") or next(iter(ours), "")
         name = next(iter(listener_names(told)), "").upper()
         known = {entry.rpartition(":")[0].strip().upper() for entry in entries_of(text)}
         if name and name not in {*known, *SecurityProtocol.__members__}:

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
 from migrator.config.key_uses import concerns_this_program_only
+from migrator.config.keys import AUTHORIZER
 from migrator.config.reading import super_users_of
 from migrator.config.super_users import KEY as SUPER_USERS
 from migrator.config.super_users import nobodies_of
@@ -18,7 +19,6 @@ from migrator.preflight.checks.controllers import JAVA_CLASS_KEYS
 from migrator.preflight.evidence import BrokerFile, ControllerFile, Evidence, PropertyFile, ZooKeeperFacts
 from migrator.zookeeper.znodes import paths
 
-AUTHORIZER = "authorizer.class.name"
 ACL_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 POLICIES = ("create.topic.policy.class.name", "alter.config.policy.class.name")
 BUILDER = "principal.builder.class"

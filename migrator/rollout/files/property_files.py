@@ -9,10 +9,11 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeVar
 
+from migrator.config.keys import CONNECT
 from migrator.config.properties import decoded
 from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node
-from migrator.rollout.plan.modes import CONNECT, FileMode, digest, file_mode, parsed
+from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import Executor, ExecutorError
 

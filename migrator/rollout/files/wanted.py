@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.config.kafkas_controller import refused_by_kafka
+from migrator.config.keys import CONNECT, CONTROL_PLANE, PROTOCOLS
 from migrator.config.properties import decoded, encoded
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import earlier_of
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan.listeners import CONTROL_PLANE, PROTOCOLS
 from migrator.rollout.plan.modes import (
-    CONNECT,
     FileMode,
     ModeSettings,
     file_mode,

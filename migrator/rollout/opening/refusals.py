@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from migrator.config.keys import PROTOCOLS
 from migrator.errors import OperatorError
 from migrator.rollout.engine.decisions import ahead_of_copy, may_be_ahead
 from migrator.rollout.gates.gates import DOES_THE_REST, FINISHED, FORWARD_AGAIN, ONLY_A_BACKUP
 from migrator.rollout.inventory import FIND_QUORUM, ControllerKind, Inventory
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.listeners import PROTOCOLS, lacks_controllers
+from migrator.rollout.plan.listeners import lacks_controllers
 from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, parsed, refuse_unstartable, rewritten
 from migrator.rollout.ports import BrokerMode, Observation
 

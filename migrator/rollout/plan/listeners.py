@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from migrator.config.keys import CONTROL_PLANE, CONTROLLERS, PROTOCOLS
 from migrator.config.reading import text_of
 from migrator.config.types import entries_of, trimmed
 
-PROTOCOLS, CONTROL_PLANE = "listener.security.protocol.map", "control.plane.listener.name"
-CONTROLLER_LISTENERS = "controller.listener.names"
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 
@@ -23,7 +22,7 @@ def with_controllers(properties: Mapping[str, str], for_brokers: Mapping[str, st
     text = properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS
     own = _entries(text)
     entries = list(own)
-    of_controllers = [f"{name}:{protocol}" for name in _entries(for_brokers[CONTROLLER_LISTENERS])]
+    of_controllers = [f"{name}:{protocol}" for name in _entries(for_brokers[CONTROLLERS])]
     for entry in (*_entries(for_brokers.get(PROTOCOLS, "")), *of_controllers):
         if _name(entry) not in _names(entries):
             entries.append(entry)
@@ -51,7 +50,7 @@ def lacks_controllers(text: str, for_brokers: Mapping[str, str]) -> str:
 
     :param for_brokers: what the inventory gives each broker.
     """
-    first = next(iter(_entries(for_brokers[CONTROLLER_LISTENERS])), "").upper()
+    first = next(iter(_entries(for_brokers[CONTROLLERS])), "").upper()
     return "" if first in {*_names(_entries(text)), *_names(_entries(DEFAULT_PROTOCOLS))} else first
 
 
@@ -63,7 +62,7 @@ def has_control_plane(properties: Mapping[str, str], was: Mapping[str, str]) -> 
 
 def foreign_listeners(properties: Mapping[str, str], for_brokers: Mapping[str, str]) -> set[str]:
     """Names of the controllers' listeners, in capitals, but for those that the broker itself has."""
-    return _names(_entries(for_brokers[CONTROLLER_LISTENERS])) - _own(properties)
+    return _names(_entries(for_brokers[CONTROLLERS])) - _own(properties)
 
 
 def _own(properties: Mapping[str, str]) -> set[str]:

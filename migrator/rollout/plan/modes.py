@@ -15,7 +15,19 @@ from typing import overload
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.config.kafkas_broker import refused_broker
-from migrator.config.keys import FLAG, ROLES
+from migrator.config.keys import (
+    AUTHORIZER,
+    BETWEEN,
+    BROKER_ID,
+    CONNECT,
+    CONTROL_PLANE,
+    CONTROLLERS,
+    FLAG,
+    IBP,
+    NODE_ID,
+    PROTOCOLS,
+    ROLES,
+)
 from migrator.config.properties import BLANKS, LINE_END, parse_properties, shown
 from migrator.config.property_edits import Edit, edited, original, settled, without_keys
 from migrator.config.reading import is_on, is_set, means_the_same, number_of, text_of
@@ -23,9 +35,6 @@ from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.listeners import (
-    CONTROL_PLANE,
-    CONTROLLER_LISTENERS,
-    PROTOCOLS,
     foreign_listeners,
     has_control_plane,
     with_controllers,
@@ -35,23 +44,20 @@ from migrator.rollout.ports import BrokerMode
 from migrator.rollout.target_release import TargetRelease
 from migrator.values import value
 
-CONNECT, BROKER_ID, NODE_ID = "zookeeper.connect", "broker.id", "node.id"
-AUTHORIZER = "authorizer.class.name"
 GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.max.id"
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 SESSION_TIMEOUTS = (SESSION_TIMEOUT, "broker.session.timeout.ms")
 SESSION_DEFAULTS = (SESSION_TIMEOUT_MS, _) = (18_000, 9_000)
 """Kafka's, with ZooKeeper and with a quorum; in ms."""
-BETWEEN_BROKERS = "inter.broker.protocol.version"
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
-ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, CONTROL_PLANE)
+ONLY_WITH_ZOOKEEPER = (IBP, CONTROL_PLANE)
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
 OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))
-COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, "inter.broker.listener.name")
+COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, BETWEEN)
 """How keys begin that a file has lost in its last mode."""
-ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name", CONTROL_PLANE)
+ENDED_CONTROLLER = (FLAG, CONNECT, BETWEEN, CONTROL_PLANE)
 """What a controller needs only while it talks to ZooKeeper and to brokers that know it."""
-OF_QUORUM = (CONTROLLER_LISTENERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
+OF_QUORUM = (CONTROLLERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
 """How keys begin that mean something to a broker only while it knows a quorum."""
 
 
@@ -190,7 +196,7 @@ def _ask(node: Node, text: str, settings: ModeSettings) -> None:
 
     :raises OperatorError: there are comments that can be either.
     """
-    known = {(CONNECT, settings.zookeeper_connect), (BETWEEN_BROKERS, settings.release_version)}
+    known = {(CONNECT, settings.zookeeper_connect), (IBP, settings.release_version)}
     doubts = [f"line {number}: {key}" for number, key, value in _commented(text) if (key, value) not in known]
     if doubts:
         raise OperatorError(
@@ -320,8 +326,8 @@ def _with_zookeeper(
         lost = [key for key in was if key.startswith("zookeeper.")]
         lost += [key for key in ONLY_WITH_ZOOKEEPER if key != CONTROL_PLANE or has_control_plane(properties, was)]
         yield from _lost(properties, was, lost)
-        if BETWEEN_BROKERS not in {*was, *properties} and settings.release_version:
-            yield BETWEEN_BROKERS, settings.release_version
+        if IBP not in {*was, *properties} and settings.release_version:
+            yield IBP, settings.release_version
         yield from _authorizer(properties, STANDARD_AUTHORIZER, ACL_AUTHORIZER)
         yield CONNECT, properties.get(CONNECT) or was.get(CONNECT) or _known(node, settings)
         yield from _own_id(node, properties)
@@ -334,7 +340,7 @@ def _with_zookeeper(
     else:
         yield FLAG, None
         yield from ((key, was.get(key)) for key in settings.for_brokers)
-        yield CONTROLLER_LISTENERS, None
+        yield CONTROLLERS, None
         yield PROTOCOLS, without_controllers(properties, settings.for_brokers, settings.controller_protocol, was)
 
 
@@ -350,7 +356,7 @@ def _supposed(properties: Mapping[str, str], was: Mapping[str, str], for_brokers
 def _is_refused(node: Node, properties: Mapping[str, str]) -> bool:
     """``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig.validateValues``)."""
     mode = file_mode(node.role, properties)
-    return mode is FileMode.BROKER_ZOOKEEPER and is_set(properties, CONTROLLER_LISTENERS)
+    return mode is FileMode.BROKER_ZOOKEEPER and is_set(properties, CONTROLLERS)
 
 
 def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -11,32 +11,39 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from migrator.config.keys import FLAG, ROLES
+from migrator.config.keys import CONTROLLERS, FLAG, IBP, PROTOCOLS, ROLES
 from migrator.config.settings import Settings
 from migrator.errors import MigratorError, PeerError
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import Endpoint
 from migrator.rollout.gates.placements import Placements
-from migrator.rollout.plan.listeners import PROTOCOLS
 from migrator.rollout.plan.modes import SESSION_TIMEOUT
 from migrator.rollout.ports import PartitionsSeen
+from migrator.seeing.quorum import CLIENT_ID
 from migrator.values import value
 from migrator.wire.broker_settings import TOPIC, BrokerConfigs, Refused, describe_broker
 from migrator.wire.client import KafkaConnection
 from migrator.wire.encode import encode_entity
 from migrator.wire.listener_settings import broker_security
-from migrator.wire.schemas import FETCH, METADATA, VersionRange, build, request_type
+from migrator.wire.schemas import (
+    FETCH,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+    OFFSET_FETCH,
+    PRODUCE,
+    VersionRange,
+    build,
+    request_type,
+)
 
 ASK_SECONDS = 4.0
 ASKED_AT_ONCE = 32
 """Brokers; each has the time above from its turn on."""
 MAX_RESPONSE_BYTES = 1 << 29
-CLIENT_ID = "migrator-rollout"
-PRODUCE, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 46, 9
 METADATA_VERSION = 7
 MIN_ISR = "min.insync.replicas"
 DIGITS_MAX = 10
-ASKED_KEYS = (FLAG, ROLES, MIN_ISR, "inter.broker.protocol.version", "controller.listener.names", SESSION_TIMEOUT)
+ASKED_KEYS = (FLAG, ROLES, MIN_ISR, IBP, CONTROLLERS, SESSION_TIMEOUT)
 """Of a broker's settings in force; none of them is a secret."""
 RELEASES: Mapping[tuple[int, int, int], str] = {
     (9, 13, 8): "3.4",
@@ -222,7 +229,9 @@ def _behind_text(frame: bytes | bytearray, at: int) -> int:
 
 async def _reassigning(connection: KafkaConnection) -> int:
     """A broker that is not the controller, and forwards nothing, refuses: its controller is asked first."""
-    request = build(request_type(LIST_REASSIGNMENTS, 0), timeout=dt.timedelta(seconds=ASK_SECONDS), topics=None)
+    request = build(
+        request_type(LIST_PARTITION_REASSIGNMENTS, 0), timeout=dt.timedelta(seconds=ASK_SECONDS), topics=None
+    )
     answer = await connection.request(request)
     if answer.error_code is not ErrorCode.none:
         raise PeerError(f"reassignments are unknown: {answer.error_code.name}")

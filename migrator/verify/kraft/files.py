@@ -43,10 +43,10 @@ ATTEMPTS = 3
 """A running controller may remove a file after it was listed."""
 
 _REMEDY = "Give the metadata directory of a controller: metadata.log.dir, or the first directory of log.dirs"
-_COMPARE = "Compare with another controller's directory"
+COMPARE = "Compare with another controller's directory"
 _TORN = (
     f"If this controller crashed, the end of its log is incomplete: start the controller once, which cuts the "
-    f"incomplete end, and stop it with SIGTERM. Otherwise: {_COMPARE.lower()}"
+    f"incomplete end, and stop it with SIGTERM. Otherwise: {COMPARE.lower()}"
 )
 _UNKNOWN = "If the controller is newer than this tool, use a newer tool. Otherwise the log is damaged"
 
@@ -134,7 +134,7 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
         start = loader.end_offset
         if segments and int(segments[0].stem) > start:
             what = f"the log begins at offset {int(segments[0].stem)}, and no snapshot holds what was before"
-            raise OperatorError(what, where=str(log_directory), remedy=_COMPARE)
+            raise OperatorError(what, where=str(log_directory), remedy=COMPARE)
         for path, batch in _batches(segments, start):
             if until is not None and batch.header.base_offset > until:
                 break
@@ -143,7 +143,7 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
         loader.apply()
         loader.commit(max(loader.end_offset, loader.published.provenance.offset + 1))
     except InvariantViolation as error:
-        raise OperatorError(str(error), where=str(log_directory), remedy=_COMPARE) from error
+        raise OperatorError(str(error), where=str(log_directory), remedy=COMPARE) from error
     image = loader.published
     if image.provenance.offset < 0:
         raise EmptyLogError("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
@@ -210,7 +210,7 @@ def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch
             if header.base_offset != expected or header.leader_epoch < epoch:
                 place = f"a batch of offset {header.base_offset} and epoch {header.leader_epoch}"
                 what = f"{place} follows offset {expected - 1} of epoch {epoch}"
-                raise OperatorError(what, where=str(path), remedy=_COMPARE)
+                raise OperatorError(what, where=str(path), remedy=COMPARE)
             expected, epoch = header.next_offset, header.leader_epoch
             if header.base_offset >= start:
                 yield path, batch
@@ -225,7 +225,7 @@ def _segment(path: Path, *, is_last: bool) -> Iterator[Batch]:
     except CorruptRecordsError as error:
         cut = error.position is not None and _is_cut(path, error.position)
         if not (cut and is_last and goes_on(path, since)):
-            raise damaged(path, error, _TORN if cut and is_last else _COMPARE) from error
+            raise damaged(path, error, _TORN if cut and is_last else COMPARE) from error
 
 
 def _is_cut(path: Path, position: int) -> bool:
@@ -250,6 +250,6 @@ def _decoded(path: Path, decode: Decode) -> Decode:
     return decoded
 
 
-def damaged(path: Path, error: CorruptRecordsError, remedy: str = _COMPARE) -> OperatorError:
+def damaged(path: Path, error: CorruptRecordsError, remedy: str = COMPARE) -> OperatorError:
     """The error for a segment that does not decode."""
     return OperatorError(str(error), where=str(path), remedy=remedy)

@@ -17,12 +17,10 @@ from migrator.records.batch import HEADER_SIZE, Batch
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import checked_batches
 from migrator.values import value
-from migrator.verify.kraft.files import read_image
+from migrator.verify.kraft.files import COMPARE, read_image
 
 RESTARTS_MAX = 5
 """Times in a row that a file may vanish while it is read: a snapshot took the place of what was before it."""
-
-_COMPARE = "Compare with another controller's directory"
 
 
 @value
@@ -117,7 +115,7 @@ class LogTail:
         try:
             batches = checked_batches(content, next_offset=expected, partial_tail=is_last)
         except CorruptRecordsError as error:
-            raise OperatorError(str(error), where=str(path), remedy=_COMPARE) from error
+            raise OperatorError(str(error), where=str(path), remedy=COMPARE) from error
         for batch in batches:
             if self._until is not None and batch.header.last_offset > self._until:
                 return
@@ -132,4 +130,4 @@ class LogTail:
         try:
             replay(self._loader, batch)
         except (CorruptRecordsError, InvariantViolation) as error:
-            raise OperatorError(str(error), where=str(path), remedy=_COMPARE) from error
+            raise OperatorError(str(error), where=str(path), remedy=COMPARE) from error

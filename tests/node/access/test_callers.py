@@ -11,12 +11,7 @@ from migrator.controller.acl_index import AclIndex
 from migrator.controller.acls import CLUSTER_NAME
 from migrator.controller.decision import RefusedError
 from migrator.image.model import Acl
-from migrator.node.access.callers import (
-    ALTER_PARTITION,
-    MAX_READ_WITHOUT_RIGHTS,
-    MAX_WRITTEN_WITHOUT_RIGHTS,
-    ClusterCallers,
-)
+from migrator.node.access.callers import MAX_READ_WITHOUT_RIGHTS, MAX_WRITTEN_WITHOUT_RIGHTS, ClusterCallers
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.records.uuid import Uuid
 from migrator.wire.aside import INLINE_BYTES
@@ -25,6 +20,7 @@ from migrator.wire.callers import MAX_REQUEST_ELEMENTS
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import ANONYMOUS, Principal
 from migrator.wire.schemas import (
+    ALTER_PARTITION,
     CONTROLLER_APIS,
     build,
     request_type,

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from migrator.config.keys import IBP
 from migrator.config.properties import decoded, parse_properties
 from migrator.records.versions import parse_version
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.modes import BETWEEN_BROKERS, FileMode, watched_keys
+from migrator.rollout.plan.modes import FileMode, watched_keys
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -449,11 +450,11 @@ class ModelCluster(ModelHosts):
         if process is None:
             return BrokerSeen(node.node_id, None, kraft_in_log=node.node_id in self.kraft_in_log)
         stamp, rack = str(process.incarnation), self.racks[node.name]
-        mode, level = self._mode(node), process.properties.get(BETWEEN_BROKERS, "3.9-IV0")
+        mode, level = self._mode(node), process.properties.get(IBP, "3.9-IV0")
         refused = (
             mode is BrokerMode.MIGRATING and bool(self.level) and parse_version(level) != parse_version(self.level)
         )
-        settings = {BETWEEN_BROKERS: level}
+        settings = {IBP: level}
         in_log, dynamic = node.node_id in self.kraft_in_log, self.dynamic_maps.get(node.name, "")
         seen = BrokerSeen(
             node.node_id,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from migrator.config.keys import CONTROL_PLANE
 from migrator.config.types import split_list
 from migrator.rollout.nodes import Node
-from migrator.rollout.plan.listeners import CONTROL_PLANE
 from migrator.rollout.plan.modes import FileMode, file_mode
 
 CONTROLLERS = "controller.listener.names"
