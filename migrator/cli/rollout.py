@@ -103,11 +103,11 @@ async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
     entries = read_journal(site.state)
     progress = progress_of(entries)
     direction = Direction.BACK if back or progress.goes_back else Direction.FORWARD
-    async with Meanwhile(_say_aside, _ASKS) as meanwhile, parts_at(site, _say_aside) as (parts, world):
+    async with Meanwhile(_say_aside, _ASKS) as meanwhile, parts_at(site, _say_aside) as (parts, zookeeper):
         meanwhile.what = _LOOKS
         seen = await parts.observer.observe(partitions=False)
-        unknown = await check_address(world.zookeeper, seen)
-        away = "" if seen.zookeeper_answers or not world.zookeeper_connect else ". ZooKeeper does not answer"
+        unknown = await check_address(zookeeper, seen)
+        away = "" if seen.zookeeper_answers or not parts.zookeeper_connect else ". ZooKeeper does not answer"
         meanwhile.what = f"reads the property files of the nodes, and looks at the cluster again{away}"
         shown = await _previews(parts, progress, direction, canary)
         meanwhile.what = f"asks where the lock is, and ends its connections{away}"
@@ -123,7 +123,7 @@ async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
         local = False
         with suppress(OperatorError):  # nobody can tell yet: `apply` says so
             local = await parts.lock.is_local()
-        for line in plan_lines(site, world, shown, entries, lock_is_local=local):
+        for line in plan_lines(site, parts.zookeeper_connect, shown, entries, lock_is_local=local):
             say(line)
 
 
@@ -265,9 +265,9 @@ def _run(
             return yes or ask(*finish_question(site.inventory, left))
 
     async def work(journal: RolloutJournal) -> Ending:
-        async with parts_at(site, _say_with_time) as (parts, world):
+        async with parts_at(site, _say_with_time) as (parts, zookeeper):
             async with Meanwhile(_say_with_time, _LOOKS):
-                await check_address(world.zookeeper, await parts.observer.observe(partitions=False))
+                await check_address(zookeeper, await parts.observer.observe(partitions=False))
                 await refuse_without(parts, journal)
                 await refuse_with(parts, journal)
             ended = await begin(parts, journal)
@@ -436,15 +436,15 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
     site = site_of(inventory)
 
     async def work() -> None:
-        async with parts_at(site, _say_aside) as (parts, world):
+        async with parts_at(site, _say_aside) as (parts, zookeeper):
             refuse_removal(await parts.observer.observe(partitions=False))
-            where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
+            where = f"{site.inventory.cluster} ({parts.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
             with at_a_question():
                 typed = cluster or ask_for(question)
             refuse_name(typed, site.inventory.cluster, is_option=bool(cluster))
             refuse_removal(await parts.observer.observe(partitions=False))  # the question may have stood for hours
-            await keep_and_remove(world.zookeeper, site.state, parts.tell)
+            await keep_and_remove(zookeeper, site.state, parts.tell)
 
     with _journal(site):
         asyncio.run(work())

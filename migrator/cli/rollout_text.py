@@ -17,7 +17,6 @@ from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Act, Direction, Phase
 from migrator.rollout.ports import LockHolder
 from migrator.rollout.site import Site
-from migrator.rollout.world import World
 
 DOES = {
     Act.CONFIRM: "asks you",
@@ -47,14 +46,14 @@ NEXT = {
 
 
 def plan_lines(
-    site: Site, world: World, shown: Sequence[StepPreview], entries: Sequence[Entry], *, lock_is_local: bool
+    site: Site, zookeeper: str, shown: Sequence[StepPreview], entries: Sequence[Entry], *, lock_is_local: bool
 ) -> Iterator[str]:
     """All steps.
 
     :param lock_is_local: whether only this host knows of the lock.
     """
     inventory = site.inventory
-    yield from _head(inventory, world, entries, lock_is_local=lock_is_local)
+    yield from _head(inventory, zookeeper, entries, lock_is_local=lock_is_local)
     if any(one.step.phase is Phase.STOP_QUORUM for one in shown):
         yield from way_back(shown)
     yield from step_lines(shown, inventory)
@@ -66,7 +65,7 @@ def step_lines(shown: Sequence[StepPreview], inventory: Inventory) -> Iterator[s
         yield from _step(number, one, inventory)
 
 
-def _head(inventory: Inventory, world: World, entries: Sequence[Entry], *, lock_is_local: bool) -> Iterator[str]:
+def _head(inventory: Inventory, zookeeper: str, entries: Sequence[Entry], *, lock_is_local: bool) -> Iterator[str]:
     controllers, brokers = inventory.controllers, inventory.brokers
     whose = "Kafka's" if controllers.kind is ControllerKind.STOCK else "of this program"
     roll = "one rack at a time" if brokers.roll is Roll.RACK else "one at a time"
@@ -82,7 +81,8 @@ def _head(inventory: Inventory, world: World, entries: Sequence[Entry], *, lock_
         yield "once ZooKeeper is gone, the lock is on this host only"
     elif inventory.handover is not None:
         yield "once Kafka's controllers have taken over and ZooKeeper is gone, the lock is on this host only"
-    yield from world.notes
+    if not zookeeper:
+        yield "'access' names no ZooKeeper: it has no lock, and brokers are seen through the quorum only"
     forecast = forecast_of(entries)
     yield f"forecast: {forecast}" if forecast is not None else "forecast: none yet; the step 'rehearse' makes one"
 

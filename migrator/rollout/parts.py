@@ -8,7 +8,7 @@ from pathlib import Path
 
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.plan.modes import ModeSettings
-from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
+from migrator.rollout.ports import Clock, Executor, Lock, Observer
 from migrator.values import value
 
 
@@ -21,7 +21,6 @@ class RolloutParts:
     inventory: Inventory
     executor: Executor
     observer: Observer
-    judge: Judge
     lock: Lock
     clock: Clock
     show: Callable[[str], None]

@@ -335,13 +335,6 @@ class Waiting:
     for_ever: bool = False
 
 
-class Judge(Protocol):
-    """`gates.judge`: pure."""
-
-    def __call__(self, question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
-        """Empty when the gate is open."""
-
-
 @value
 class LockHolder:
     """``rollout``: its id, which its journal has too. ``since_ms``: of the wall clock."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from migrator.errors import OperatorError
@@ -12,10 +11,10 @@ from migrator.log.files import PRIVATE_DIRECTORY, sync_directory
 from migrator.rollout.inventory import BYTES_MAX, Inventory, parse_inventory, refuse_large
 from migrator.rollout.journal.journal import read_journal
 from migrator.rollout.journal.progress import progress_of
-from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.world import World, open_world
+from migrator.rollout.world import open_world
 from migrator.values import value
+from migrator.zookeeper.session import ZooKeeperSession
 
 STATE_SUFFIX = ".rollout"
 
@@ -78,25 +77,8 @@ def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> S
     return Site(path, inventory.without((*(left_out.keys() & known - returned), *gone)), state)
 
 
-@asynccontextmanager
-async def parts_at(site: Site, tell: Callable[[str], None]) -> AsyncIterator[tuple[RolloutParts, World]]:
-    """
-    :param tell: hears what is done and waited for.
-    :raises OperatorError: an executor is wrong, or ``access`` is.
-    """
-    async with open_world(site.inventory, site.path, site.state, tell) as world:
-        yield (
-            RolloutParts(
-                site.inventory,
-                world.executor,
-                world.observer,
-                world.judge,
-                world.lock,
-                world.clock,
-                tell,
-                partial(keep, world.zookeeper),
-                world.unregister,
-                world.zookeeper_connect,
-            ),
-            world,
-        )
+def parts_at(
+    site: Site, tell: Callable[[str], None]
+) -> AbstractAsyncContextManager[tuple[RolloutParts, ZooKeeperSession | None]]:
+    """As `open_world`."""
+    return open_world(site.inventory, site.path, site.state, tell)

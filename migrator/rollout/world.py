@@ -1,9 +1,9 @@
-"""The world of one rollout, put together from its inventory: executor, observer, lock and clock."""
+"""The parts of one rollout, put together from its inventory: executor, observer, lock and clock."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,40 +14,21 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.rollout.executors.executors import NodeExecutor, refuse_elsewhere
 from migrator.rollout.executors.presets import PRESETS
-from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
+from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.lock.lock import RolloutLock
 from migrator.rollout.lock.places import FilePlace, ZooKeeperPlace
 from migrator.rollout.lock.quorum import LeaderLock, QuorumPlace, our_leader
 from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import watched_keys
-from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
+from migrator.rollout.ports import Executor
 from migrator.rollout.seeing.brokers import BrokerEyes
 from migrator.rollout.seeing.leader_says import LeaderSays, by_command
 from migrator.rollout.seeing.observer import ClusterObserver
 from migrator.rollout.seeing.zookeeper import ZooKeeperEyes
 from migrator.seeing.quorum import QuorumEyes
-from migrator.values import value
 from migrator.zookeeper.session import ZooKeeperSession, options_from
-
-NO_ZOOKEEPER = "'access' names no ZooKeeper: it has no lock, and brokers are seen through the quorum only"
-
-
-@value
-class World:
-    """``notes``: what cannot be seen, for the operator.
-    ``unregister``: as `RolloutParts` has it. ``zookeeper``: a session, maybe not connected; None where 'access' names
-    no ZooKeeper."""
-
-    executor: Executor
-    observer: Observer
-    judge: Judge
-    lock: Lock
-    clock: Clock
-    zookeeper_connect: str
-    notes: tuple[str, ...]
-    unregister: Callable[[int], Awaitable[str]]
-    zookeeper: ZooKeeperSession | None = None
 
 
 class SystemClock:
@@ -73,11 +54,12 @@ class SystemClock:
 @asynccontextmanager
 async def open_world(
     inventory: Inventory, inventory_path: Path, state: Path, tell: Callable[[str], None]
-) -> AsyncIterator[World]:
-    """
+) -> AsyncIterator[tuple[RolloutParts, ZooKeeperSession | None]]:
+    """The parts, and a session, maybe not connected; None where 'access' names no ZooKeeper.
+
     :param inventory_path: where it was read from; ``access`` is relative to its directory.
     :param state: the rollout's directory, which exists.
-    :param tell: hears how far the metadata log is read, if that takes long.
+    :param tell: hears what is done and waited for.
     :raises OperatorError: the inventory or its access file cannot be used. Whatever does not answer is no error.
     """
     executor = _executor(inventory)
@@ -113,16 +95,10 @@ async def open_world(
         session.start_in_background()
     try:
         await quorum.catch_up(tell)  # commands that look only once have to see the brokers, too
-        yield World(
-            executor,
-            observer,
-            judge,
-            lock,
-            clock,
-            settings.zookeeper_connect or "",
-            notes=() if session is not None else (NO_ZOOKEEPER,),
-            unregister=quorum.unregister,
-            zookeeper=session,
+        keeps, connect = partial(keep, session), settings.zookeeper_connect or ""
+        yield (
+            RolloutParts(inventory, executor, observer, lock, clock, tell, keeps, quorum.unregister, connect),
+            session,
         )
     finally:
         await observer.close()

@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,11 @@ from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout import site
 from migrator.rollout.engine.context import ABORT_FILE
-from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import Inventory
+from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import BrokerMode, LockHolder, Observation
-from migrator.rollout.world import World
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import SECRET, inventory_text, model_inventory
@@ -83,22 +84,17 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     desk = Desk(tmp_path)
 
     @asynccontextmanager
-    async def world(inventory: Inventory, path: Path, state: Path, tell: Callable[[str], None]) -> AsyncIterator[World]:
+    async def world(
+        inventory: Inventory, path: Path, state: Path, tell: Callable[[str], None]
+    ) -> AsyncIterator[tuple[RolloutParts, None]]:
         assert path == desk.inventory
         assert state == desk.state
         desk.cluster.inventory = inventory
         if desk.reading:
             tell(desk.reading)
-        yield World(
-            executor=desk.cluster,
-            observer=desk.cluster,
-            judge=judge,
-            lock=desk.lock,
-            clock=desk.clock,
-            zookeeper_connect=desk.zookeeper_connect,
-            notes=(),
-            unregister=desk.cluster.unregister,
-        )
+        cluster = desk.cluster
+        hands = (cluster, cluster, desk.lock, desk.clock, tell, partial(keep, None), cluster.unregister)
+        yield RolloutParts(inventory, *hands, desk.zookeeper_connect), None
 
     monkeypatch.setattr(site, "open_world", world)
     yield desk

@@ -22,7 +22,7 @@ from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.inventory import parse_inventory
 from migrator.rollout.plan.modes import watched_keys
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation
-from migrator.rollout.world import World, open_world
+from migrator.rollout.world import open_world
 from migrator.seeing.controllers import ControllerProgram
 from migrator.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.zookeeper.znodes import paths
@@ -76,7 +76,7 @@ class Eyes:
         self._state.mkdir()
         self._runner = asyncio.Runner()
         self._opened = open_world(self.inventory, self._path, self._state, pytest.fail)
-        self.world: World = self.run(self._opened.__aenter__())
+        self.parts, _ = self.run(self._opened.__aenter__())
 
     def run(self, work: Awaitable[T]) -> T:
         async def wait() -> T:
@@ -85,7 +85,7 @@ class Eyes:
         return self._runner.run(wait())
 
     def look(self) -> Observation:
-        return self.run(self.world.observer.observe())
+        return self.run(self.parts.observer.observe())
 
     def until(self, *questions: GateQuestion) -> Observation:
         """Look again and again until all gates are open."""
@@ -97,7 +97,7 @@ class Eyes:
             try:
                 async with asyncio.timeout(3 * PATIENCE_SECONDS):
                     while True:
-                        seen = await self.world.observer.observe()
+                        seen = await self.parts.observer.observe()
                         if condition(seen):
                             return seen
             except TimeoutError:
@@ -152,7 +152,7 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     eyes.until(KEEPS_UP)
     assert (seen.controller_broker, seen.unknown) == (None, ())
     _found_by_one_server(cluster, eyes)
-    eyes.world.observer._askers.clear()  # type: ignore[attr-defined]  # as where gRPC does not reach the controllers
+    eyes.parts.observer._askers.clear()  # type: ignore[attr-defined]  # as where gRPC does not reach the controllers
     eyes.until(in_mode(MIGRATING), in_state(PublicState.DUAL_WRITE), QUORUM, WRITTEN, ALONE)
     _with_a_foreign_write(eyes, zookeeper_client)
 
@@ -163,7 +163,7 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     _reads_its_file(cluster, eyes, zookeeper=False)
     assert seen.brokers[2].release == "3.9"
     _without_a_broker(cluster, eyes, seen.brokers[2])
-    assert eyes.run(eyes.world.unregister(77)) == "", "nobody has that id"
+    assert eyes.run(eyes.parts.unregister(77)) == "", "nobody has that id"
     cluster.finish_migration()
     seen = eyes.until(in_state(PublicState.FINISHED), QUORUM, in_mode(KRAFT), HEALTHY)
     assert seen.quorum is not None
@@ -177,7 +177,7 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     _found_by_one_server(cluster, eyes)
     cluster.brokers[2].stop()
     eyes.until(GateQuestion(Gate.BROKER_GONE, eyes.inventory.brokers.nodes[1]))
-    assert eyes.run(eyes.world.unregister(2)) == ""
+    assert eyes.run(eyes.parts.unregister(2)) == ""
     eyes.wait_for(lambda seen: seen.brokers is not None and set(seen.brokers) == {1})
 
 

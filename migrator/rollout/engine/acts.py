@@ -17,6 +17,7 @@ from migrator.rollout.files.old_metadata_log import remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
 from migrator.rollout.files.wanted import wanted_file
 from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
+from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import StepProgress, restart_begun
 from migrator.rollout.nodes import Node
@@ -183,7 +184,7 @@ class StepActs:
         """
         question = GateQuestion(Gate.BROKERS_SEEN)
         while not may_be_ahead(node, seen := await self._parts.observer.observe(partitions=False)):
-            if not self._parts.judge(question, seen):
+            if not judge(question, seen):
                 raise ahead_of_copy(node)
             await self._step_gates.wait_for(step, question)
 

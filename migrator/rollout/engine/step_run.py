@@ -13,6 +13,7 @@ from migrator.rollout.engine.questions import leaves_rack
 from migrator.rollout.engine.step_gates import StepGates
 from migrator.rollout.gates.excuses import refuse_end_with
 from migrator.rollout.gates.gatekeeper import Gatekeeper
+from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Act, Step
@@ -80,7 +81,7 @@ class StepRun:
                 self._run.parts.tell(f"{step.name}: {step.rules.why}")
                 return True
             question = needed.before_leaving_out(sight)
-            if question is None or not self._run.parts.judge(question, seen):
+            if question is None or not judge(question, seen):
                 break
             await self.gates.wait_for(step, question)
             seen = await self._run.parts.observer.observe(partitions=False)

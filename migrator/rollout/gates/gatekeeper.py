@@ -9,7 +9,7 @@ from migrator.config.types import trimmed
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
-from migrator.rollout.gates.gates import unseen
+from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.nodes import Node
@@ -170,7 +170,7 @@ class Gatekeeper:
         while True:
             seen = await self._parts.observer.observe(partitions=False)
             self._session_ms = max(self._session_ms, _session_ms(seen))
-            waiting = self._parts.judge(GateQuestion(Gate.BROKER_GONE, node), seen)
+            waiting = judge(GateQuestion(Gate.BROKER_GONE, node), seen)
             if not waiting or await self._runs(node):
                 return
             passed_ms, shown = clock.monotonic_ms() - began_ms, said_of(waiting)
@@ -226,7 +226,7 @@ class Gatekeeper:
         found: list[Waiting] = []
         for question in questions:
             known = {each.who for each in found} & {*names.values()}
-            for each in self._parts.judge(question, as_judged(question.gate, seen, gone, baseline)):
+            for each in judge(question, as_judged(question.gate, seen, gone, baseline)):
                 waiting = replace(each, who=names.get(each.who, each.who))
                 if waiting.who not in known or question.gate is not Gate.PARTITIONS_HEALTHY:
                     found.append(waiting)

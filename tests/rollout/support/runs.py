@@ -12,7 +12,6 @@ import pytest
 
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt
-from migrator.rollout.gates.gates import judge
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import Detail, Entry, Event, read_journal
 from migrator.rollout.journal.progress import progress_of
@@ -101,7 +100,6 @@ class Operator:
             (self.inventory or self.cluster.inventory).without((*(left_out.keys() - {*self.back}), *self.gone)),
             self.cluster,
             self.cluster,
-            judge,
             self.lock,
             self.clock,
             self.hears,
