@@ -11,12 +11,12 @@ from migrator.cli.options import Command, Seconds
 from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
 from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
-from migrator.handover.members import ObservedMembers, next_step, refusals
+from migrator.handover.members import ObservedMembers, refusals
 from migrator.handover.members_run import MembersRun
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import Action, Handover, Way
 from migrator.observe.printable import printable
-from migrator.raft.planner import ClearTarget, Wait, described, outlook
+from migrator.raft.planner import ClearTarget, Wait, described, outlook, plan
 from migrator.rollout.target_release import parse_target
 
 CHECK_SECONDS = 10.0
@@ -175,7 +175,7 @@ def _check_members(run: MembersRun) -> None:
     refused = list(refusals(seen))
     for refusal in refused:
         say(printable(f"refused: {refusal.reason} {refusal.remedy}"))
-    if isinstance(step := next_step(seen), Wait) and not refused:
+    if isinstance(step := plan(seen.planner), Wait) and not refused:
         say(printable(f"waits: {step.reason} {step.remedy}"))
     blocked = bool(refused) or isinstance(step, Wait)
     raise click.exceptions.Exit(ExitCode.DIFFERENT if blocked else ExitCode.OK)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,14 +140,8 @@ class HandoverRun:
 
         :raises OperatorError: it is refused, somebody else does it, or what was waited for did not come.
         """
-        folder = next(iter(self.sites.values())).file.ours.with_suffix(".handover")
-        make_directory(folder)
-        with DirectoryLock(folder):
-            journal = Journal(folder, JOURNAL_BYTES, file_name=COMMAND_FILE)
-            try:
-                await self._run(journal)
-            finally:
-                journal.close()
+        with journal_beside(next(iter(self.sites.values())).file.ours) as journal:
+            await self._run(journal)
 
     async def _run(self, journal: Journal) -> None:
         loop = asyncio.get_running_loop()
@@ -222,6 +217,18 @@ class HandoverRun:
 
     def _names(self) -> str:
         return ", ".join(f"controller {node_id}" for node_id in sorted(self.sites))
+
+
+@contextmanager
+def journal_beside(property_file: Path) -> Iterator[Journal]:
+    """The journal of a hand-over, in a directory beside the file of its controller, where nobody else hands over.
+
+    :raises OperatorError: somebody else does, or the journal can't be written.
+    """
+    folder = property_file.with_suffix(".handover")
+    make_directory(folder)
+    with DirectoryLock(folder), closing(Journal(folder, JOURNAL_BYTES, file_name=COMMAND_FILE)) as journal:
+        yield journal
 
 
 class Survey:

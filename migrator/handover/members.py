@@ -1,7 +1,7 @@
 """Handing over by membership (KIP-853): controllers with ids of their own join, the others leave, nothing is copied.
 
-Pure: what is seen -> why it may not begin, or the planner's next step. The voters change by Kafka's own requests, so it
-goes on whichever program leads, and in both directions.
+Pure: what is seen -> why it may not begin, or what the planner plans with. The voters change by Kafka's own requests,
+so it goes on whichever program leads, and in both directions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from migrator.controller.kraft_upgrade import MINIMUM_METADATA_VERSION
-from migrator.raft.planner import ClearTarget, PlannerView, Replica, Step, Wait, plan
+from migrator.raft.planner import PlannerView, Replica, Wait
 from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.records.versions import version_at
 from migrator.seeing.controllers import CANCEL_REASSIGNMENT
@@ -113,11 +113,6 @@ def _knows(broker: ObservedBroker, at: Addresses) -> bool:
     return bool(broker.controllers & at)
 
 
-def next_step(seen: ObservedMembers) -> Step:
-    """What to do now; `ClearTarget` says that the voters are the wanted ones."""
-    return plan(seen.planner)
-
-
 def with_obstacles(view: PlannerView, controllers: Mapping[int, Addresses]) -> PlannerView:
     """Whoever shall join has to be registered: from there the voters learn where it is."""
     return replace(view, replicas=tuple(_with_obstacle(view, replica, controllers) for replica in view.replicas))
@@ -128,8 +123,3 @@ def _with_obstacle(view: PlannerView, replica: Replica, controllers: Mapping[int
     if node_id in view.voters.ids or node_id in controllers:
         return replica
     return replace(replica, obstacle="it has not registered as a controller")
-
-
-def is_done(step: Step) -> bool:
-    """Whether the voters are the wanted ones."""
-    return isinstance(step, ClearTarget)

@@ -13,19 +13,11 @@ from typing import Protocol
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
-from migrator.handover.execute import (
-    BEGUN,
-    JOURNAL_BYTES,
-    PATIENCE_SECONDS,
-    POLL_SECONDS,
-    SEEN,
-)
-from migrator.handover.members import ObservedMembers, is_done, next_step, refusals
+from migrator.handover.execute import BEGUN, PATIENCE_SECONDS, POLL_SECONDS, SEEN, journal_beside
+from migrator.handover.members import ObservedMembers, refusals
 from migrator.handover.members_survey import MembersSurvey
-from migrator.log.files import make_directory
-from migrator.log.lock import DirectoryLock
-from migrator.observe.journal import COMMAND_FILE, Journal
-from migrator.raft.planner import Add, Remove, RemoveSelf, Step, Wait, described
+from migrator.observe.journal import Journal
+from migrator.raft.planner import Add, ClearTarget, Remove, RemoveSelf, Step, Wait, described, plan
 from migrator.raft.voter_set import ReplicaKey
 
 NOBODY_LEADS = Wait("No controller leads, or none of them answers.", "See 'migrator status'.")
@@ -91,14 +83,8 @@ class MembersRun:
 
         :raises OperatorError: it is refused, somebody else does it, or what was waited for did not come.
         """
-        folder = self._file.with_suffix(".handover")
-        make_directory(folder)
-        with DirectoryLock(folder):
-            journal = Journal(folder, JOURNAL_BYTES, file_name=COMMAND_FILE)
-            try:
-                await self._run(journal)
-            finally:
-                journal.close()
+        with journal_beside(self._file) as journal:
+            await self._run(journal)
 
     async def _run(self, journal: Journal) -> None:
         loop = asyncio.get_running_loop()
@@ -108,8 +94,8 @@ class MembersRun:
             seen = await self.look()
             for refusal in refusals(seen):
                 raise OperatorError(refusal.reason.rstrip("."), where="--voters", remedy=refusal.remedy)
-            step = next_step(seen)
-            if is_done(step):
+            step = plan(seen.planner)
+            if isinstance(step, ClearTarget):  # the voters are the wanted ones
                 self._tell(f"The voters are {', '.join(map(str, seen.wanted))}. Stop the other controllers now")
                 return
             waited = step if isinstance(step, Wait) else await self._take(journal, step, seen)
