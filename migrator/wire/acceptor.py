@@ -1,7 +1,7 @@
-"""Where connections come in: sockets, quotas and the TLS handshake, before anything of a peer is believed.
+"""Accepts connections: sockets, quotas and the TLS handshake.
 
-Nothing that a peer does, or leaves undone, stops the accepting for longer than the quotas say.
-Source of the rules: ``Acceptor`` and ``Processor`` of ``SocketServer``.
+No peer can stop a listener from accepting for longer than the quotas say. Source of the rules: ``Acceptor`` and
+``Processor`` of ``SocketServer``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ACCEPTOR = TaskKind("listener-acceptor", OnError.RESTART)
 CONNECTION = TaskKind("listener-connection", OnError.DROP)
 HELD = TaskKind("listener-held-socket", OnError.DROP)
 MAX_HELD = 100
-"""Sockets of addresses that connect too often, which are held for a while before they are closed."""
+"""How many sockets of addresses that connect too often are held at the same time. They are closed after a while."""
 ACCEPTS_A_TURN = 8
-"""Of the event loop: a flood of connections shares it with consensus."""
+"""Accepted connections in one turn of the event loop, so that a flood of them does not delay consensus."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 EXHAUSTED_PAUSE_SECONDS = 0.5
 EXHAUSTED_LOG_SECONDS = 60.0
@@ -48,11 +48,11 @@ TLS_REASONS = {
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept this listener's certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept this listener's certificate",
 }
-"""OpenSSL's words for what an operator has to know."""
+"""OpenSSL's reasons, and the same in words for an operator."""
 
 
 class Acceptor:
-    """Takes in the connections of one listener.
+    """Accepts the connections of one listener.
 
     :param serve: called with each connection's socket and address once it is admitted; runs until its end.
     """
@@ -77,10 +77,11 @@ class Acceptor:
         self.refused = 0
 
     async def start(self, host: str, port: int, backlog: int) -> int:
-        """Bind and accept; gives the port.
+        """Bind and accept.
 
+        :returns: the port.
         :raises OSError: the address cannot be bound.
-        :raises OperatorError: this release of Python is not known.
+        :raises OperatorError: this release of Python is not supported (`alerting_tls`).
         """
         use_in_asyncio()
         self._sockets = await bind(host, port, backlog)
@@ -91,7 +92,7 @@ class Acceptor:
         return bound
 
     def free(self) -> None:
-        """A connection has ended: there may be room for another."""
+        """A connection has ended, so another one may be accepted."""
         self._free.set()
 
     async def stop(self) -> None:
@@ -104,7 +105,7 @@ class Acceptor:
         self._held.clear()
 
     async def close(self) -> None:
-        """Accept no more, and end the connections that stand."""
+        """Accept no more, and end the open connections."""
         await self.stop()
         await self._supervisor.close()
 
@@ -123,7 +124,7 @@ class Acceptor:
                     await asyncio.sleep(EXHAUSTED_PAUSE_SECONDS)
                 elif not isinstance(error, ConnectionError):
                     raise
-                continue  # else: it was gone before we looked
+                continue  # no connection: the peer closed it before it was accepted
             seconds = self._quotas.throttle(self._name, loop.time())
             self._admit(sock, peer_host(address[0], *address[3:]), loop.time())
             if seconds > 0 or number % ACCEPTS_A_TURN == 0:
@@ -146,14 +147,14 @@ class Acceptor:
         try:
             await self._serve(sock, host)
         except asyncio.CancelledError as error:
-            # The task keeps it with all frames that it has passed, and one of these holds the task: the buffers of who
-            # was cut off in its handshake stayed until the collector of cycles came.
+            # Drop the traceback: its frames refer to the task, and the task to the exception. That cycle kept the
+            # buffers of a failed handshake in memory until the garbage collector ran.
             raise error.with_traceback(None) from None
         finally:
             self._quotas.release(self._name, host)
 
     def _hold(self, sock: socket.socket, seconds: float) -> None:
-        """Close it only later: its peer would be here again at once."""
+        """Close the socket later: after an immediate close the peer would connect again at once."""
         if len(self._held) >= MAX_HELD:
             sock.close()
             return
@@ -186,7 +187,7 @@ class Acceptor:
 async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
     """Listening sockets: one for each address of ``host``, or one for every interface when it is empty.
 
-    :raises OSError: one cannot be bound.
+    :raises OSError: an address cannot be bound.
     """
     if not host:
         return [machine().listen((host, port), socket.AF_UNSPEC, backlog)]

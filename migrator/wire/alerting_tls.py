@@ -1,6 +1,6 @@
-"""What asyncio's TLS lacks, and gives no public means to add. Every use of its private names is in this file.
+"""Additions to asyncio's TLS for which it has no public interface. Every use of its private names is in this file.
 
-It serves the releases of Python that the tests run with; on a later one a controller does not start.
+It works with the releases of Python that the tests run with. On a later release a controller does not start.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from migrator.errors import OperatorError
 
 LAST_TESTED = (3, 13)
 TLS_BUFFER_BYTES = 32_768
-"""What each TLS connection has for what it reads, two records' worth. Asyncio's own 256 KiB would be 256 MiB for the
-strangers that may be in a handshake at once."""
+"""The read buffer of each TLS connection: two TLS records. With asyncio's own 256 KiB, the thousand connections that
+may be in a handshake at once would take 256 MiB."""
 
 
 class AlertingProtocol(sslproto.SSLProtocol):
-    """Asyncio's TLS, which also tells the peer why a handshake failed, and counts what the socket has not taken.
+    """Asyncio's TLS, which also sends the alert of a failed handshake, and counts encrypted bytes that are not sent
+    yet.
 
-    OpenSSL has the alert ready, and asyncio closes without sending it. Kafka's clients give up at an alert; connections
-    that merely end they make again until their time is over, and their users never hear of certificates.
+    OpenSSL prepares the alert, but asyncio closes without sending it. A Kafka client gives up at an alert and reports
+    the certificate. When a connection just ends, it tries again until its time-out, and its users never learn why.
 
-    What is encrypted waits in the socket's transport, where asyncio counts it as sent.
+    Encrypted bytes wait in the socket's transport, and asyncio counts them as sent.
     """
 
     max_size = TLS_BUFFER_BYTES
@@ -46,9 +47,9 @@ class AlertingProtocol(sslproto.SSLProtocol):
 
 
 def use_in_asyncio(python: tuple[int, int] = sys.version_info[:2]) -> None:
-    """From now on, all TLS of asyncio in this process is ours.
+    """Make `AlertingProtocol` the TLS of asyncio in this process.
 
-    :raises OperatorError: nobody has tried that with this release of Python.
+    :raises OperatorError: this release of Python has not been tested.
     """
     if python > LAST_TESTED:
         tested, running = (".".join(map(str, each)) for each in (LAST_TESTED, python))

@@ -1,4 +1,5 @@
-"""ApiVersions: what we serve, which features the cluster has, and whether we are ready (KIP-35, 584, 866)."""
+"""ApiVersions: the APIs that this node serves, the cluster's features, and readiness for migration (KIP-35, 584,
+866)."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 OUR_FEATURE = "migrator.controller"
-"""A supported feature that only this program announces, in ApiVersions only, and only to itself (`is_from_us`): it
-tells our controllers from stock ones."""
+"""A supported feature by which controllers of this program recognize each other. It is in ApiVersions only, and only in
+answers to this program (`is_from_us`)."""
 OUR_SOFTWARE = "kraft-migrator"
-"""How this program calls itself when it asks."""
+"""The client software name in requests of this program."""
 OUR_FEATURE_RANGE = VersionRange(1, 1)
 
 
@@ -41,7 +42,7 @@ class Features:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is this program that says so."""
+        """Whether these are the features of this program's controllers."""
         return OUR_FEATURE in self.supported
 
 
@@ -69,17 +70,18 @@ def api_versions_response(version: int, apis: Mapping[int, VersionRange], featur
 
 
 def is_from_us(request: Any) -> bool:
-    """Whether this program asks; others, as kafka-features, would show a feature that they can do nothing with."""
+    """Whether the request is from this program. Other clients, such as kafka-features, would show the feature that only
+    this program understands."""
     return bool(request.__version__ >= 3 and request.client_software_name == OUR_SOFTWARE)
 
 
 def for_others(features: Features) -> Features:
-    """What everybody may see."""
+    """The features without `OUR_FEATURE`."""
     return replace(features, supported={n: known for n, known in features.supported.items() if n != OUR_FEATURE})
 
 
 def unsupported_version_response(apis: Mapping[int, VersionRange]) -> Any:
-    """The answer to a version that we don't know: version 0 with error 35 and the one range that the peer needs."""
+    """The answer to an unknown version: version 0 with error 35 and the range of ApiVersions, which the peer needs."""
     known = {API_VERSIONS: apis[API_VERSIONS]}
     return build(response_type(API_VERSIONS, 0), error_code=ErrorCode.unsupported_version, api_keys=_api_keys(known))
 
@@ -98,7 +100,7 @@ def invalid_request_response(version: int) -> Any:
 
 
 def parse_api_versions(response: Any) -> tuple[Mapping[int, VersionRange], Features]:
-    """What a peer serves, and its features."""
+    """The APIs that a peer serves, and its features."""
     apis = {key.api_key: VersionRange(key.min_version, key.max_version) for key in response.api_keys}
     if response.__version__ < 3:
         return apis, NO_FEATURES

@@ -1,9 +1,8 @@
-"""Python work that would make a turn of the event loop long: big messages, and what is decided about them.
+"""Runs work beside the event loop that would block it for long: decoding of big messages, and decisions about them.
 
-It runs on threads of its own, a few lanes of one thread each: work of one kind waits for work of its own kind, and not
-for a frame of 100 MB that somebody sent. Threads take short turns in
-holding the interpreter (`take_short_turns`), so that the loop goes on meanwhile at half its speed, and no turn of it
-takes long.
+There are a few lanes of one thread each. Work waits only for other work in its lane, so a frame of 100 MB does not
+delay an operator's request. The threads hold the interpreter for short times only (`take_short_turns`): the event loop
+continues at half its speed, without long pauses.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from migrator.wire.shapes import shapes_of
 T = TypeVar("T")
 
 INLINE_BYTES: Final = 16 * 1024
-"""Bigger messages are decoded aside: Python decodes some megabytes a second."""
+"""Messages with more bytes are decoded on a lane: Python decodes some megabytes a second."""
 INLINE_ELEMENTS: Final = 200
-"""Messages with more elements in their arrays are worked on and encoded aside."""
+"""Messages with more elements in their arrays are worked on and encoded on a lane."""
 BIG_BYTES: Final = 1024 * 1024
 """Bigger messages have a lane of their own."""
 
@@ -33,12 +32,12 @@ class Lane:
         self._executor = machine().threads(1, name)
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Do it, and tell nobody of its end."""
+        """Run ``work`` and ignore its result."""
         self._executor.submit(work)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives, or the exception that it raises. If the task is cancelled, work that waits never begins,
-        and work that runs is waited for: until then, what it was given is in memory."""
+        """The result of ``work``, or its exception. When the calling task is cancelled, work that has not begun is
+        dropped, and running work is awaited: its input stays in memory, and must stay counted, until it ends."""
         future = self._executor.submit(work)
         done = asyncio.wrap_future(future)
         done.add_done_callback(_is_known)
@@ -53,27 +52,27 @@ class Lane:
             del (
                 future,
                 done,
-            )  # both hold an error that was raised, and it holds this frame, and so all that it came through
+            )  # both refer to a raised error, and its traceback to this frame: break that cycle
 
     def close(self) -> None:
-        """End the thread, after the work that it has begun; what waits never begins."""
+        """End the thread after its running work. Waiting work is dropped."""
         self._executor.shutdown(cancel_futures=True)
 
 
 def _is_known(done: asyncio.Future[Any]) -> None:
-    """Its error is no news for the event loop's last resort: who waited for it may have been cancelled."""
+    """Read the error, so that the event loop does not report it as unhandled: the waiting task may be cancelled."""
     if not done.cancelled():
         done.exception()
 
 
 class Lanes:
-    """Those of one controller.
+    """The lanes of one controller.
 
-    :ivar decisions: for who holds the right to write: nothing else may keep the writers waiting.
-    :ivar without_rights: for messages of callers without rights on the cluster, whatever their size: an operator waited
-        two seconds for them.
-    :ivar own_logins: for logins of our own: an identity provider may have to be asked for a token.
-    :ivar proofs: for logins that take long; others do not wait for them.
+    :ivar decisions: for the holder of the right to write. No other work may delay it.
+    :ivar without_rights: for messages of any size from callers without rights on the cluster. In a common lane an
+        operator waited two seconds for them.
+    :ivar own_logins: for this node's own logins, which may ask an identity provider for a token.
+    :ivar proofs: for checks of logins that take long.
     """
 
     def __init__(self) -> None:
@@ -85,29 +84,29 @@ class Lanes:
         self._of_providers: list[Lane] = []
 
     def of_provider(self) -> Lane:
-        """A lane of its own for the published keys of one identity provider: one that does not answer keeps out nobody
-        but those that it vouches for."""
+        """A lane for the published keys of one identity provider. A provider that does not answer then delays only the
+        clients with its tokens."""
         self._of_providers.append(lane := Lane("jwks"))
         return lane
 
     def of_size(self, size: int = 0) -> Lane:
-        """Where a message of so many bytes is worked on."""
+        """The lane for a message of ``size`` bytes."""
         return self._messages if size <= BIG_BYTES else self._big_messages
 
     async def close(self) -> None:
-        """End the threads, after the work that they have begun. Nobody may ask for more."""
+        """End the threads after their running work. No work may be added afterwards."""
         lanes = [lane for lane in vars(self).values() if isinstance(lane, Lane)]
         await asyncio.gather(*(asyncio.to_thread(lane.close) for lane in (*lanes, *self._of_providers)))
 
 
 def lanes() -> Lanes:
-    """Those of whoever asks."""
+    """The lanes of the controller whose task calls this."""
     return machine().own(Lanes)
 
 
 def is_big(message: Any, limit: int = INLINE_ELEMENTS) -> bool:
-    """Whether the arrays of one of kio's messages have more than ``limit`` elements together, however deep. The bytes
-    of records and snapshots, which are passed on as they are, do not count."""
+    """Whether the arrays of a kio message have more than ``limit`` elements together, at any depth. Bytes of records
+    and snapshots do not count: they are passed on without decoding."""
     elements, entities = 0, [message]
     while entities:
         entity = entities.pop()

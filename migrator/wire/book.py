@@ -1,23 +1,23 @@
-"""The account book: what every caller has set in motion, from the first byte of a request to the last of its answer.
+"""The account book: it bounds the memory and work that requests cause, from their first byte to their answer's last.
 
-Each request is one `Charge`, and is in one room at a time: it is read, waits for its turn and is worked on, waits for
-something else (it is parked), and is answered. It goes on to the next room when there is space, and keeps what it holds
-until then. The last room is emptied by the peers who read, or who are cut off, so nobody waits for ever.
+Each request is one `Charge`, and is in one `Room` at a time: it is read, waits for its turn and is worked on, waits for
+something else (it is parked), and is answered. It moves on when the next room has space, and keeps its bytes until
+then. The last room empties because peers read their answers, or are cut off, so no request waits for ever.
 
-Pure: the time is passed in, and whoever waits is called back. `migrator.wire.requests` is the shell around it.
+Pure: the time is passed in, and waiting requests are called back. `migrator.wire.requests` is the shell around it.
 
 Invariants:
-* What a room, a caller and the book hold is the sum of the charges that are alive there.
-* Callers with rights, callers without and those who have not logged in yet have rooms of their own: none of them waits
-  for anything that another one holds.
-* A room holds no more than its limit. Two things may exceed it: one request that is bigger, when the others hold an
-  eighth of the limit at most; and what is there already (`Charge.hold`).
-* Where one caller holds half of a room, its next request waits and the next caller's does not.
-* Of the requests that are worked on, one is of each caller, and there are no more than slots.
-* A small request or answer of a caller with rights waits for no room. Whoever may command the cluster needs no bound,
-  and heartbeats, votes and fetches shall wait for nothing. Nor does a small request of a login: there are few
-  connections in a login, and who shares an address with an attacker shall get in.
-* A share that waits gets its weight, and the callers of a share take turns: nobody waits for ever.
+* A room, a caller and the book hold the sum of the charges that are open there.
+* Callers with rights, callers without rights and connections that have not logged in have separate rooms. No group
+  waits for memory that another group holds.
+* A room holds no more than its limit, with two exceptions: one request that is bigger than the limit, when the others
+  hold at most an eighth of it; and bytes that are in memory already (`Charge.hold`).
+* When one caller holds half of a room, its next request waits, and another caller's does not.
+* At most one request of each caller is worked on at a time, and no more requests than there are slots.
+* A small request or answer of a caller with rights waits for no room: such a caller can harm the cluster anyway, and
+  heartbeats, votes and fetches must not wait. Neither does a small request of a login: there are few connections in a
+  login, and a client that shares an address with an attacker must be able to log in.
+* Waiting shares are served by their weights, and the callers of a share in turn, so no caller waits for ever.
 """
 
 from __future__ import annotations
@@ -31,39 +31,40 @@ from migrator.values import value
 
 UNBOUNDED = 2**63
 LEAST_COST = 4096
-"""What a request costs at least, where shares are weighed: a small one takes time, too."""
+"""The least cost of a request, in bytes, when shares are weighed: a small request takes time, too."""
 SMALL_BYTES = 16 * 1024
 SMALL_LOGIN_BYTES = 4 * 1024
 
 
 class Part(Enum):
-    """Whose rooms are apart from those of the others."""
+    """A group of callers with rooms of its own."""
 
     RIGHTS = "with rights on the cluster"
     REST = "without"
     LOGINS = "not logged in yet"
 
-    __hash__ = object.__hash__  # Enum's own is a call of Python, and every request looks up a few rooms
+    __hash__ = object.__hash__  # Enum's own is written in Python, and every request looks up a few rooms
 
 
 SMALL = {Part.RIGHTS: SMALL_BYTES, Part.REST: 0, Part.LOGINS: SMALL_LOGIN_BYTES}
-"""Up to so many bytes, a request or an answer waits for no room."""
+"""A request or an answer of at most this many bytes waits for no room."""
 
 
 class Share(Enum):
-    """Whose requests are served together. The weight is what a share gets of its part when all ask."""
+    """A group of callers that are served together, within a part. The weight is its share of the part when all shares
+    have waiting requests."""
 
     BROKERS = (4, Part.RIGHTS)
-    """Who may act for the cluster (CLUSTER_ACTION): brokers and controllers. Each connection is a caller of its own,
-    because brokers often have one principal for all."""
+    """Callers with CLUSTER_ACTION: brokers and controllers. Each connection is a caller, because brokers often share
+    one principal."""
     OPERATORS = (3, Part.RIGHTS)
-    """Who may alter the cluster or describe it. Each principal is a caller."""
+    """Callers that may alter or describe the cluster. Each principal is a caller."""
     OTHERS = (2, Part.REST)
-    """Everybody else who has proved a name. Each principal is a caller."""
+    """All other callers that are authenticated. Each principal is a caller."""
     STRANGERS = (1, Part.REST)
-    """Who needs no name here, and has no rights. Each address is a caller."""
+    """Anonymous callers without rights, on a listener without authentication. Each address is a caller."""
     LOGINS = (1, Part.LOGINS)
-    """Who has not proved a name yet. Each address is a caller."""
+    """Connections that are not authenticated yet. Each address is a caller."""
 
     __hash__ = object.__hash__
 
@@ -88,14 +89,14 @@ SIXTEENTHS = {
     Part.RIGHTS: {Stage.READING: 4, Stage.WORKING: 2, Stage.PARKED: 1, Stage.ANSWERING: 3},
     Part.REST: {Stage.READING: 2, Stage.WORKING: 2, Stage.PARKED: 1, Stage.ANSWERING: 1},
 }
-"""Of all memory for requests: what each room may hold."""
+"""The limit of each room, in sixteenths of the memory for all requests."""
 SLOTS = {Part.RIGHTS: 4, Part.REST: 2, Part.LOGINS: 8}
-"""Requests that are worked on at a time. Python runs one thread at a time: more of them would only hold memory."""
+"""Requests that are worked on at a time. Python runs one thread at a time, so more of them would only hold memory."""
 
 
 @value
 class Caller:
-    """Who asks. ``key`` tells callers of one share apart."""
+    """A caller. ``key`` distinguishes the callers of one share."""
 
     share: Share
     key: Hashable
@@ -115,7 +116,7 @@ class Want:
 class Charge:
     """One request.
 
-    :param patience: for how many seconds its peer may send or take nothing while others wait for the room.
+    :param patience: seconds for which its peer may send or take nothing while others wait for the room.
     :param cut_off: ends its connection, with the reason.
     """
 
@@ -130,9 +131,11 @@ class Charge:
         self.room.enter(self)
 
     def move(self, stage: Stage, amount: int, go_on: Callable[[], None], caller: Caller | None = None) -> None:
-        """Hold so much there as soon as there is room, and then go on; until then hold what is held.
+        """Move to a room when it has space. Until then the charge keeps its present room and bytes.
 
-        :param caller: whose work it turned out to be; as before by default.
+        :param amount: bytes to hold there.
+        :param go_on: called after the move.
+        :param caller: the caller, if it is only known now.
         """
         caller = caller or self.caller
         if stage is not self.stage:
@@ -149,35 +152,36 @@ class Charge:
             self._book.somebody_waits()
 
     def try_move(self, stage: Stage) -> bool:
-        """Go there with what it holds, if there is room at once."""
+        """Move to a room with the bytes that it holds, if there is space now. Returns whether it has moved."""
         room = self._book.room(self.caller, stage)
         if room.has_room(Want(self, room, self.caller, self.held, lambda: None)):
             self.hold(stage, self.held)
         return self.room is room
 
     def hold(self, stage: Stage, amount: int, caller: Caller | None = None) -> None:
-        """Hold so much there from now on: it is there already, and to wait with it would free nothing."""
+        """Move to a room at once, beyond its limit if necessary: the bytes are in memory already, so waiting would not
+        free any."""
         caller = caller or self.caller
         self._settle(self._book.room(caller, stage), caller, amount)
 
     def handed(self) -> None:
-        """From now on it is for the peer to send, or to take, the next part."""
+        """The peer has to send or take the next part now; its patience begins."""
         self.arrived()
         self.room.in_hand[self] = self._book.clock()
 
     def arrived(self) -> None:
-        """From now on it is for this process to go on."""
+        """This process has to act now; the peer is waited for no more."""
         self.room.in_hand.pop(self, None)
 
     def granted(self) -> None:
-        """There is room for what it waits for."""
+        """The room that it waits for has space."""
         want, self._want = self._want, None
         if want is not None:
             self._settle(want.room, want.caller, want.amount)
             want.go_on()
 
     def close(self) -> None:
-        """It is over, wherever it was and whatever it waited for. Harmless when it is over already."""
+        """End the charge in whatever room or queue it is. A second call does nothing."""
         if self._want is not None:
             want, self._want = self._want, None
             want.room.withdraw(want)
@@ -186,12 +190,12 @@ class Charge:
 
     @property
     def stage(self) -> Stage:
-        """Where it is."""
+        """The stage of the room that it is in."""
         return self.room.stage
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for room."""
+        """Whether it waits for a room."""
         return self._want is not None
 
     def _settle(self, room: Room, caller: Caller, amount: int) -> None:
@@ -206,10 +210,10 @@ class Charge:
 
 
 class Room:
-    """One stage of one part: who is there, and who waits to get in.
+    """One stage of one part: the charges in it, and those that wait for it.
 
     :param limit: in bytes.
-    :param slots: how many charges may be there, each of another caller; None: any number.
+    :param slots: the largest number of charges in it, each of another caller; None for any number.
     """
 
     def __init__(self, stage: Stage, limit: int, slots: int | None = None) -> None:
@@ -217,36 +221,36 @@ class Room:
         self.limit = limit
         self.held = 0
         self.most = 0
-        """The highest that `held` ever was."""
+        """The highest value that `held` ever had."""
         self.cut_off = 0
-        """Charges whose peers had to go."""
+        """The number of charges whose connections were cut off to make room."""
         self.charges: set[Charge] = set()
         self.in_hand: dict[Charge, float] = {}
-        """Which of them wait for their peers, or have sent a part of their request; and since when."""
+        """The charges whose peers have to send or take the next part, and since when."""
         self._going: set[Charge] = set()
-        """Whose peers were cut off, and who are here still."""
+        """The charges whose connections were cut off and that are still in the room."""
         self._slots = slots
         self._by_caller: Counter[Caller] = Counter()
         self._waiting: dict[Share, dict[Caller, dict[Charge, Want]]] = {share: {} for share in Share}
         self._passed = dict.fromkeys(Share, 0.0)
-        """By share, what it has had, divided by its weight: the share with the least is next."""
+        """What each share has been given, divided by its weight. The share with the least is next."""
         self._now = 0.0
-        """The most that a share had had when it was served."""
+        """The value in `_passed` of the share that was served last. A share that was idle begins from it."""
         self._admits = False
 
     @property
     def is_contested(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a charge waits for the room."""
         return any(self._waiting.values())
 
     def enter(self, charge: Charge) -> None:
-        """It is here from now on, with what it holds."""
+        """Add a charge with the bytes that it holds."""
         self.charges.add(charge)
         self._count(charge.caller, charge.held)
         self.most = max(self.most, self.held)
 
     def leave(self, charge: Charge) -> bool:
-        """It is here no longer; False when it was not."""
+        """Remove a charge; False when it was not in the room."""
         if charge not in self.charges:
             return False
         self.charges.discard(charge)
@@ -256,7 +260,7 @@ class Room:
         return True
 
     def change(self, charge: Charge, held: int) -> bool:
-        """It stays here, and holds so much from now on; False when it was not here. As if it left and came back."""
+        """Change the bytes of a charge in the room; False when it was not there. The same as `leave` and `enter`."""
         if charge not in self.charges:
             return False
         self.in_hand.pop(charge, None)
@@ -267,14 +271,14 @@ class Room:
         return True
 
     def wait(self, want: Want) -> None:
-        """It waits from now on, behind the others of its caller."""
+        """Add a charge to the queue of its caller."""
         callers = self._waiting[want.caller.share]
-        if not callers:  # a share that had nothing to do has saved nothing up
+        if not callers:  # a share that was idle has not saved up a claim
             self._passed[want.caller.share] = max(self._passed[want.caller.share], self._now)
         callers.setdefault(want.caller, {})[want.charge] = want
 
     def withdraw(self, want: Want) -> None:
-        """It waits no longer, and others may be next."""
+        """Remove a charge from the queue, and admit others that it kept waiting."""
         callers = self._waiting[want.caller.share]
         del callers[want.caller][want.charge]
         if not callers[want.caller]:
@@ -282,8 +286,8 @@ class Room:
         self.admit()
 
     def admit(self) -> None:
-        """Let in all who may come in."""
-        if self._admits:  # called back by somebody who was let in: whoever lets in goes on
+        """Admit all charges for which there is space."""
+        if self._admits:  # a charge that was just admitted called this: the outer call goes on
             return
         self._admits = True
         try:
@@ -292,7 +296,7 @@ class Room:
                 mine = self._waiting[share].pop(want.caller)
                 del mine[want.charge]
                 if mine:
-                    self._waiting[share][want.caller] = mine  # behind the other callers of this share
+                    self._waiting[share][want.caller] = mine  # it is now the last caller of this share
                 self._now = max(self._now, self._passed[share])
                 self._passed[share] += max(want.amount, LEAST_COST) / share.weight
                 want.charge.granted()
@@ -300,13 +304,13 @@ class Room:
             self._admits = False
 
     def has_room(self, want: Want) -> bool:
-        """Whether the charge may hold that here as things are."""
+        """Whether the room has space for the charge now."""
         others = self._others(want)
         return (others + want.amount <= self.limit or others <= self.limit // 8) and self._may(want)
 
     def press(self, now: float) -> None:
-        """Cut off as many of those who keep the first waiting as it takes: the longest first, after their patience.
-        Where a caller keeps itself waiting, it is one of its own."""
+        """Cut off peers that are slow beyond their patience, the slowest first, until the first waiting charge fits.
+        When a caller's own charges keep it waiting, these are cut off."""
         first = self._first()
         for wants in [wants for callers in self._waiting.values() for wants in callers.values()]:
             want = next(iter(wants.values()), None)
@@ -318,7 +322,8 @@ class Room:
                 self._cut(want, self._others(want) + want.amount - self.limit, now)
 
     def _cut(self, want: Want, needed: int, now: float, caller: Caller | None = None) -> None:
-        """Last come those who wait for room themselves with a part of their request: all of them may have one."""
+        """Cut off peers until ``needed`` bytes are free. Charges that wait themselves, with a part of their request,
+        come last; if all are of that kind, they are cut off, too."""
         needed -= sum(charge.held for charge in self._going if caller in (None, charge.caller))
         for charge, since in sorted(self.in_hand.items(), key=lambda item: (item[0].waits, item[1])):
             if needed <= 0:
@@ -332,7 +337,7 @@ class Room:
                 charge.cut_off(f"the client did not {LEFT_UNDONE[self.stage]}, and other clients waited for the memory")
 
     def _first(self) -> Want | None:
-        """Who is next. Nobody overtakes a request that waits for memory, or a big one would wait for ever."""
+        """The next charge to admit. No charge overtakes one that waits for memory, or a big one would wait for ever."""
         if self._slots is not None and len(self.charges) >= self._slots:
             return None
         firsts = [first for callers in self._waiting.values() if callers and (first := self._first_of(callers))]
@@ -343,12 +348,12 @@ class Room:
         return next(filter(self._may, firsts), None)
 
     def _may(self, want: Want) -> bool:
-        """Whether its caller leaves enough to the other callers."""
+        """Whether its caller would leave enough space to the other callers."""
         mine = self._mine(want)
         return not mine or (self._slots is None and mine + want.amount <= self.limit // 2)
 
     def _mine(self, want: Want) -> int:
-        """What the others of its caller hold."""
+        """The bytes that the other charges of its caller hold."""
         same = want.charge.room is self and want.charge.caller == want.caller
         return self._by_caller[want.caller] - (want.charge.held if same else 0)
 
@@ -367,12 +372,12 @@ class Room:
 
 
 class Book:
-    """Every room.
+    """All rooms of one controller.
 
-    :param whole: bytes that all requests may hold together.
-    :param logins: how many more in each room of those who have not logged in yet.
+    :param whole: bytes for all requests together, without logins.
+    :param logins: additional bytes in each room for connections that have not logged in.
     :param clock: in seconds.
-    :param somebody_waits: called when there is no room: `press` is to be called until nobody waits.
+    :param somebody_waits: called when a charge has to wait. The caller then calls `press` until it returns False.
     """
 
     def __init__(
@@ -396,15 +401,15 @@ class Book:
 
     @property
     def held(self) -> int:
-        """By all requests."""
+        """The bytes that all requests hold."""
         return sum(room.held for room in self.rooms.values())
 
     def room(self, caller: Caller, stage: Stage) -> Room:
-        """Where requests of this caller are in that stage."""
+        """The room for this caller's requests in that stage."""
         return self.rooms[caller.share.part, stage]
 
     def press(self) -> bool:
-        """Make room where somebody waits for peers that are slow; False when nobody waits."""
+        """Cut off slow peers in rooms for which charges wait. False when no charge waits."""
         contested = [room for room in self.rooms.values() if room.is_contested]
         for room in contested:
             room.press(self.clock())
@@ -412,7 +417,7 @@ class Book:
 
 
 class Account:
-    """One connection: on whose account its requests are.
+    """The account of one connection, to which its requests are charged.
 
     :param patience: see `Charge`.
     """
@@ -423,5 +428,5 @@ class Account:
         self.patience = patience
 
     def open(self, cut_off: Callable[[str], None]) -> Charge:
-        """For the request that begins to arrive."""
+        """Open a charge for the request that begins to arrive."""
         return Charge(self.book, self.caller, self.patience, cut_off)

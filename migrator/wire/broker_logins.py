@@ -1,4 +1,4 @@
-"""How a broker logs in to its controllers, by its property file, and whether a controller takes that. Pure.
+"""Checks by property files alone whether a broker's login at its controllers can succeed. Pure.
 
 Source: ``RaftManager`` and ``NodeToControllerChannelManager`` take ``sasl.mechanism.controller.protocol``, and
 ``JaasContext.loadServerContext`` the login of the controllers' listener.
@@ -22,7 +22,7 @@ SERVER_HANDLER = "plain.sasl.server.callback.handler.class"
 
 @value
 class Doubt:
-    """Why a login fails, or why nobody can say that it does not. ``key``: of the broker's file."""
+    """Why a login fails or may fail. ``key``: the key in the broker's file."""
 
     key: str
     what: str
@@ -32,8 +32,8 @@ class Doubt:
 
 def doubts_of(broker: Mapping[str, str], controller: Settings, listener: str) -> Iterator[Doubt]:
     """
-    :param broker: keys of its file; ``${...}`` is a value of another file, of which nothing is said.
-    :param listener: the controllers', with SASL.
+    :param broker: the keys of the broker's file. A value ``${...}`` comes from another file and is not checked.
+    :param listener: the name of the controllers' listener, which has SASL.
     """
     mechanism, taken = text_of(broker, MECHANISM), [name.upper() for name in controller.mechanisms_of(listener)]
     if mechanism not in taken:
@@ -54,7 +54,8 @@ def doubts_of(broker: Mapping[str, str], controller: Settings, listener: str) ->
 
 
 def _unknown_user(key: str, own: LoginModule | None, theirs: LoginModule | None, node_id: int) -> Iterator[Doubt]:
-    """Of Kafka's own modules: others may know more users, or ask elsewhere for the password."""
+    """A doubt when the controller's entry lacks the broker's user. Only Kafka's own login modules can be checked:
+    others may have users that the entry does not name."""
     if own is None or theirs is None or {own.name, theirs.name} != {MODULES[PLAIN]}:
         return
     name = own.options.get("username", "")
@@ -67,7 +68,8 @@ def _unknown_user(key: str, own: LoginModule | None, theirs: LoginModule | None,
 
 
 def _fault(text: str) -> str:
-    """Why a text is not one entry; "" where it is, or is elsewhere. Nothing of the text is in it."""
+    """Why a text is not one JAAS entry; "" when it is one, or comes from another file. The reason quotes nothing of the
+    text, which holds secrets."""
     try:
         if PLACEHOLDER not in text:
             parse_entry(text)
@@ -77,7 +79,7 @@ def _fault(text: str) -> str:
 
 
 def _entry(keys: Mapping[str, str], key: str) -> LoginModule | None:
-    """None for a text that is elsewhere, or is not one entry."""
+    """The JAAS entry under a key; None when it comes from another file, or is not one entry."""
     text = keys.get(key, "")
     try:
         return None if PLACEHOLDER in text else parse_entry(text)

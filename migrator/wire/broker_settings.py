@@ -1,4 +1,4 @@
-"""Settings in force of brokers and topics, asked with DescribeConfigs."""
+"""The settings in force of brokers and topics, read with DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ BROKER, TOPIC = 4, 2
 """Kinds of resources, by Kafka's numbers (``ConfigResource.Type``)."""
 STATIC_BROKER_CONFIG = 4
 DYNAMIC = (2, 3)
-"""Where a value comes from (``DescribeConfigsResponse.ConfigSource``): the broker's property file; a dynamic setting of
-the broker, or of all brokers, which counts more."""
+"""The sources of a value (``DescribeConfigsResponse.ConfigSource``): the broker's property file; a dynamic setting of
+the broker or of all brokers, which overrides the file."""
 
 
 @value
@@ -30,8 +30,8 @@ class Refused:
 
 @value
 class BrokerConfigs:
-    """``in_force``: the settings that have a value. ``in_file``: what stood in the broker's property file as it
-    started; None for a value that it does not show. ``dynamic``: those in force that are set dynamically."""
+    """``in_force``: the settings that have a value. ``in_file``: the values in the broker's property file at its start;
+    None for a value that the broker hides. ``dynamic``: the names of dynamic settings that are in force."""
 
     in_force: Mapping[str, str]
     in_file: Mapping[str, str | None]
@@ -41,9 +41,9 @@ class BrokerConfigs:
 async def describe_configs(
     connection: KafkaConnection, resource_type: int, names: Sequence[str], keys: Sequence[str]
 ) -> dict[str, Mapping[str, str] | Refused]:
-    """Of each resource the settings that have a value. A broker answers for itself only.
+    """The settings with a value, of each resource. A broker answers only for itself.
 
-    :param keys: others are not asked for.
+    :param keys: the names of the settings to read.
     :raises TransportError: the connection broke.
     :raises PeerError: the peer has no such request, or its answer is malformed.
     """
@@ -57,11 +57,12 @@ async def describe_configs(
 async def describe_broker(
     connection: KafkaConnection, broker_id: int, keys: Sequence[str]
 ) -> BrokerConfigs | Refused | None:
-    """Of the broker at the other end; None where it holds its answer back. Parameters and errors as above.
+    """The settings of the broker at the other end; None when the broker refuses. Parameters as in `describe_configs`.
 
-    :raises PeerError: also if another broker answers there (``ConfigHelper``: "Unexpected broker id").
+    Kafka names each source of a value (``DescribeConfigsSynonym``), also the overridden ones.
 
-    Kafka tells each place that a value comes from (``DescribeConfigsSynonym``), also if another one counts.
+    :raises PeerError: as in `describe_configs`, and when another broker answers (``ConfigHelper``: "Unexpected broker
+        id").
     """
     answer = await _ask(connection, BROKER, [str(broker_id)], keys, synonyms=True)
     found = next((result for result in answer.results if result.resource_name == str(broker_id)), None)

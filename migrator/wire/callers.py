@@ -1,4 +1,4 @@
-"""What a listener has to know of its callers before it works on a request: the port that the node fills."""
+"""The port through which a listener learns the rights of its callers before it works on a request."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from migrator.wire.book import Caller, Share
 from migrator.wire.principal import Principal
 
 MAX_REQUEST_ELEMENTS = 2_000_000
-"""In the arrays of one request, whatever its size."""
+"""The most elements in the arrays of one request of any size."""
 ELEMENT_BYTES = 150
-"""Memory of one decoded element, about."""
+"""The approximate memory of one decoded element."""
 LEAST_ELEMENT_BYTES = 3
-"""Bytes of a small element in a request."""
+"""The bytes of a small element in a request."""
 
 
 class Callers(Protocol):
-    """Who asks, and what that allows."""
+    """Maps a request to its caller, and the caller to its bounds."""
 
     def caller(self, principal: Principal, host: str, key: Hashable) -> Caller:
-        """Who that is now; without rights, too, while nobody can tell.
+        """The caller with its present rights. While these are unknown, it counts as a caller without rights.
 
-        :param key: tells brokers apart.
+        :param key: distinguishes brokers with the same principal.
         """
 
     def waits(self, share: Share, api_key: int, size: int) -> bool:
-        """Whether a request of so many bytes waits for its turn."""
+        """Whether a request of ``size`` bytes waits for its turn."""
 
     def max_elements(self, share: Share, api_key: int, size: int) -> int:
-        """How many elements the arrays of a request of so many bytes may have."""
+        """The most elements that the arrays of a request of ``size`` bytes may have."""
 
 
 class Trusted:
-    """Callers of a listener that only its own programs reach."""
+    """The callers of a listener that only trusted programs can reach."""
 
     def caller(self, principal: Principal, host: str, key: Hashable) -> Caller:
         """All of them are trusted."""
@@ -41,16 +41,16 @@ class Trusted:
         return Caller(Share.BROKERS, key)
 
     def waits(self, share: Share, api_key: int, size: int) -> bool:
-        """Nobody waits."""
+        """No request waits."""
         del share, api_key, size
         return False
 
     def max_elements(self, share: Share, api_key: int, size: int) -> int:
-        """As many as anybody may send."""
+        """The general limit."""
         del share, api_key, size
         return MAX_REQUEST_ELEMENTS
 
 
 def cost(size: int, max_elements: int) -> int:
-    """Bytes of memory that a request of so many bytes takes while it is worked on, about."""
+    """The approximate memory, in bytes, of a request of ``size`` bytes while it is worked on."""
     return size + min(size // LEAST_ELEMENT_BYTES, max_elements) * ELEMENT_BYTES

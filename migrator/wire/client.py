@@ -1,4 +1,4 @@
-"""A Kafka client for one peer: connects when needed, knows what the peer serves, backs off when it is away."""
+"""A Kafka client for one peer. It connects when needed, knows the peer's API versions, and backs off after failures."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ from migrator.wire.security import PLAINTEXT, ListenerSecurity
 API_VERSIONS_VERSION = 4
 MAX_CORRELATION_ID = 2**31 - 1
 AGAIN_AT = (0.85, 0.95)
-"""The part of a session after which we log in again, as Kafka's clients do."""
+"""The part of a session's lifetime after which the client logs in again, drawn from this range as in Kafka's
+clients."""
 READER = TaskKind("client-answers", OnError.DROP)
-"""Requests that wait for an answer fail, and the next one connects again."""
+"""When this task fails, waiting requests fail, and the next request connects again."""
 
 
 @value
 class ClientLimits:
-    """Bounds of one client. Back-off doubles from the first to the second figure, with 20 % jitter."""
+    """The bounds of one client. The back-off doubles from the first to the second figure, with 20 % jitter."""
 
     max_in_flight: int = 1
     max_response_bytes: int = 104_857_600
@@ -55,12 +56,11 @@ class ClientLimits:
 
 
 class SessionOverError(TransportError):
-    """The connection is of no use any more: its session ends, and we could not log in again. The request at hand has
-    not been sent."""
+    """The session of the connection ends, and logging in again has failed. The request was not sent."""
 
 
 class KafkaConnection:
-    """One connection, logged in; requests are answered in order. Made by `KafkaConnection.open`."""
+    """One connection after its login. Requests are answered in order. `KafkaConnection.open` makes one."""
 
     def __init__(self, stream: FrameStream, client_id: str) -> None:
         self._stream = stream
@@ -91,7 +91,7 @@ class KafkaConnection:
         except OSError as error:
             how = Failure.REFUSED if nobody_listens(error) else Failure.NO_ANSWER
             raise UnreachableError(f"no connection to {host}:{port}: {error}", how=how) from error
-        except (ValueError, OverflowError) as error:  # what the resolver takes for no host or port
+        except (ValueError, OverflowError) as error:  # the resolver raises these for an impossible host or port
             raise UnreachableError(f"no connection to {host}:{port}: {error}") from error
         connection = cls(stream, client_id)
         connection._reader = connection._supervisor.spawn(READER, connection._read(), f"answers of {host}:{port}")
@@ -101,7 +101,7 @@ class KafkaConnection:
         except BaseException as error:
             await connection.close()
             if isinstance(error, TransportError):
-                error.how = Failure.NO_ANSWER  # no Kafka server has answered on it
+                error.how = Failure.NO_ANSWER  # no Kafka server has answered, so this says nothing of the peer
             raise
         return connection
 
@@ -110,7 +110,7 @@ class KafkaConnection:
         return self._reader is not None and not self._reader.done() and not self._stream.ended
 
     async def request(self, body: Any) -> Any:
-        """Send one of kio's requests; gives kio's response of the same version.
+        """Send a kio request and return kio's response of the same version.
 
         :raises TransportError: the connection broke.
         :raises PeerError: the answer is malformed.
@@ -120,7 +120,9 @@ class KafkaConnection:
         return decode_body(response_type(api_key, version), frame, offset)
 
     async def request_encoded(self, api_key: int, version: int, body: Chunks) -> tuple[bytearray, int]:
-        """Send a request whose body is encoded already; gives the response's frame and the offset of its body.
+        """Send a request with an encoded body.
+
+        :returns: the response's frame, and the offset of its body.
 
         :raises TransportError, PeerError: as `request`.
         """
@@ -140,8 +142,8 @@ class KafkaConnection:
         try:
             await self._stream.write(encode_request_header(header) + body)
         except BaseException as error:
-            answer.cancel()  # nobody waits for it
-            self._stream.abort()  # a part of the frame may be on its way: the next one would begin in its middle
+            answer.cancel()  # no task waits for it
+            self._stream.abort()  # a part of the frame may have been sent: the next request would begin in its middle
             if isinstance(error, ConnectionError):
                 raise TransportError(f"the connection broke: {error}", how=Failure.CONNECTION_LOST) from error
             raise
@@ -169,7 +171,7 @@ class KafkaConnection:
         self._fail(TransportError("the connection was closed"))
 
     async def _read(self) -> None:
-        """Hand every frame to the request that it answers."""
+        """Give every frame to the request that it answers."""
         try:
             while True:
                 self._deliver(await self._stream.read())
@@ -195,7 +197,7 @@ class KafkaConnection:
                 answer.set_exception(error)
 
     async def ask_features(self) -> Features:
-        """Ask again what the peer says of itself; on a connection that stands this takes one round trip.
+        """Ask for the peer's features again; that takes one round trip.
 
         :raises TransportError, PeerError: as `request`.
         """
@@ -210,7 +212,7 @@ class KafkaConnection:
                 client_software_version="1",
             )
             frame, offset = await self.request_encoded(API_VERSIONS, version, encode_entity(request))
-            # A server that does not know our version answers in version 0 (KIP-511); the error comes first in both.
+            # A server that does not know our version answers in version 0 (KIP-511). Both begin with the error.
             error = int.from_bytes(frame[offset : offset + 2], "big", signed=True)
             if error == ErrorCode.unsupported_version and version > 0:
                 continue
@@ -221,8 +223,9 @@ class KafkaConnection:
             return
 
     async def _log_in_again(self) -> None:
-        """
-        :raises SessionOverError: it failed.
+        """Log in again before the session ends.
+
+        :raises SessionOverError: the login failed.
         """
         try:
             await self._log_in(self._security)
@@ -230,10 +233,10 @@ class KafkaConnection:
             raise SessionOverError(f"cannot log in again: {error}") from error
 
     async def _log_in(self, security: ListenerSecurity) -> None:
-        """Prove who we are, for the first time or again (KIP-368). Nothing else may be sent meanwhile: either nobody
-        knows this connection yet, or `_sending` is held.
+        """Log in, for the first time or again (KIP-368). No other request may be sent meanwhile: the connection is not
+        in use yet, or `_sending` is held.
 
-        :raises TransportError, PeerError: the peer is gone, or refuses us.
+        :raises TransportError, PeerError: the peer is gone, or refuses the login.
         """
         if security.sasl is None:
             return
@@ -247,25 +250,25 @@ class KafkaConnection:
             response = await self._ask(request_type(SASL_AUTHENTICATE, 2)(auth_bytes=token))
             if response.error_code != ErrorCode.none:
                 raise PeerError(f"authentication as {exchange.user!r} failed: {response.error_message}")
-            # The peer chooses the number of iterations: a million take most of a second.
+            # On a lane: the peer chooses the number of SCRAM iterations, and a million take most of a second.
             token = await asyncio.to_thread(exchange.step, response.auth_bytes)
         lifetime = response.session_lifetime.total_seconds()
         self._log_in_again_at = begun + machine().random().uniform(*AGAIN_AT) * lifetime if lifetime > 0 else None
 
     async def _ask(self, body: Any) -> Any:
-        """A request of the login itself."""
+        """Send a request that is part of the login."""
         api_key, version = body.__api_key__, body.__version__
         frame, offset = await self._answered(*await self._send(api_key, version, encode_entity(body)))
         return decode_body(response_type(api_key, version), frame, offset)
 
 
 class KafkaClient:
-    """Talks to one peer over one connection at a time, made when it is needed.
+    """Talks to one peer over one connection at a time, which it makes when needed.
 
-    A request that fails or is not answered in time costs the connection, for the order of answers is then lost.
+    A request that fails or is not answered in time ends the connection, because the order of answers is then lost.
     After a failed attempt to connect the next one waits (``reconnect.backoff``).
 
-    :param jitter: what the back-off is spread by.
+    :param jitter: the source of the random part of the back-off.
     """
 
     def __init__(
@@ -293,11 +296,11 @@ class KafkaClient:
 
     @property
     def connection(self) -> KafkaConnection | None:
-        """The connection in use, with what the peer serves; None before the first request."""
+        """The connection in use; None before the first request."""
         return self._connection
 
     async def connect(self, timeout: float) -> KafkaConnection:
-        """The connection, made if need be.
+        """The connection; a new one if there is none.
 
         :param timeout: seconds.
         :raises TransportError: the peer is away, refuses us, or is no Kafka server.
@@ -351,9 +354,9 @@ class KafkaClient:
             raise
 
     async def highest_version(self, api_key: int, ours: VersionRange, timeout: float) -> int:
-        """The highest version that both sides speak.
+        """The highest version that both sides support.
 
-        :raises TransportError: the peer is away, or there is none.
+        :raises TransportError: the peer is away, or there is no common version.
         """
         connection = await self.connect(timeout)
         theirs = connection.apis.get(api_key)
@@ -369,7 +372,7 @@ class KafkaClient:
         await self._drop(self._connection)
 
     def _standing(self) -> KafkaConnection | None:
-        """The connection, if it can be used as it is: then nobody makes another one."""
+        """The connection, if it is open and usable."""
         usable = self._connection is not None and self._connection.alive and not self._closed
         return self._connection if usable else None
 
@@ -388,7 +391,7 @@ class KafkaClient:
                     self.host, self.port, self._client_id, self._security, self._limits.max_response_bytes
                 )
             except UnreachableError as error:
-                if was_connected:  # the peer closed the last one while nobody waited for an answer
+                if was_connected:  # the peer closed the last connection while no request waited
                     error.how = Failure.CONNECTION_LOST
                 raise
             except PeerError as error:

@@ -1,4 +1,4 @@
-"""One connection of a listener: login, then one request after another, each answered before the next is read."""
+"""One connection of a listener: login, then requests, each of which is answered before the next one is read."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ if TYPE_CHECKING:
     from migrator.wire.server import KafkaListener
 
 MAX_LOGIN_ELEMENTS = 100
-"""In the arrays and tagged fields of a login's request. It has no array; each unknown field costs time."""
+"""The most elements in arrays and tagged fields of a login's request. It has no array, and unknown fields cost time."""
 MAX_QUESTIONS = 3
-"""ApiVersions before a login: one, and those of versions that we do not know."""
+"""The ApiVersions requests before a login: one, and some with versions that this node does not know."""
 
 
 class Handler(Protocol):
     """Answers requests."""
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
-        """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded.
+        """Answer a request.
 
-        ``body`` is kio's request, an `Envelope`, or a memoryview of its bytes for an API in `KafkaListener.raw_apis`.
-
-        :raises PeerError: the request is no request; its connection is closed.
+        :param body: kio's request, an `Envelope`, or a memoryview of the bytes for an API in `KafkaListener.raw_apis`.
+        :returns: kio's response of the request's API and version, or the encoded chunks of one.
+        :raises PeerError: the request is malformed; its connection is closed.
         """
 
 
 class LoginError(PeerError):
-    """A peer did not prove who it is. ``tried``: whom it claimed to be, if it got so far."""
+    """A login has failed. ``tried``: the name that the peer claimed, if it got so far."""
 
     def __init__(self, reason: str, tried: str | None = None) -> None:
         super().__init__(reason)
@@ -72,13 +72,13 @@ class LoginError(PeerError):
 
 
 class ClientGoneError(Exception):
-    """The connection has ended, and what was asked for is not begun, or not gone on with."""
+    """The connection has ended, so its request is not begun or not continued."""
 
 
 class Connection:
-    """One peer: login, then request after request.
+    """The connection of one peer.
 
-    :param account: on which its frames are.
+    :param account: the account to which its frames are charged.
     :param host: its IP address, as `peer_host` spells it.
     """
 
@@ -93,22 +93,22 @@ class Connection:
         self.busy = False
         """Whether a request is being worked on or answered."""
         self.heard_at = asyncio.get_running_loop().time()
-        """When its last request came, by the loop's clock."""
+        """When its last request arrived, on the loop's clock."""
         self._muted_seconds = 0.0
-        """For how long the last answer told the peer to be silent: as in Kafka, it is not listened to meanwhile."""
+        """The throttle time in the last answer. As in Kafka, this node reads nothing from the peer for that long."""
         self._abandons: asyncio.Task[None] | None = None
-        """Who is cancelled when the connection ends."""
+        """The task that is cancelled when the connection ends."""
 
     async def run(self) -> None:
         """Serve until the peer leaves.
 
-        :raises LoginError: it did not prove who it is.
+        :raises LoginError: its login failed.
         :raises PeerError: it broke the protocol.
         :raises SessionExpiredError: it did not log in again in time.
-        :raises NotReadyError: nobody can tell yet who it is.
-        :raises TimeoutError: it is idle, or does not read.
-        :raises ConnectionError: it left.
-        :raises ClientGoneError: it left before its request was worked on.
+        :raises NotReadyError: this node cannot check logins yet.
+        :raises TimeoutError: it is idle, or does not read its answer.
+        :raises ConnectionError: it closed the connection.
+        :raises ClientGoneError: it closed the connection before its request was worked on.
         """
         await self._find_principal()
         self._identified()
@@ -125,10 +125,10 @@ class Connection:
 
     @contextlib.contextmanager
     def _abandonable(self) -> Iterator[None]:
-        """What is done here ends when the connection does, at the next point where it waits.
+        """A context whose task is cancelled when the connection ends.
 
-        :raises PeerError: the reason of the connection's end.
-        :raises ClientGoneError: the peer has left.
+        :raises PeerError: the reason for which the connection ended.
+        :raises ClientGoneError: the peer closed the connection.
         """
         self._check_there()
         before = self._abandons
@@ -149,13 +149,13 @@ class Connection:
             raise ClientGoneError(str(error)) from None
 
     def _identified(self) -> Caller:
-        """On whose account its frames are from now on; the rights of a principal may change at any time."""
+        """Determine the caller to which its frames are charged. The rights of a principal may change at any time."""
         caller = self._account.caller = self._listener.callers.caller(self._principal, self.host, self._stream)
         return caller
 
     async def _serve(self, idle: float | None) -> None:
-        """One request, from its first byte to the last of its answer. When the next one is waited for, nothing holds
-        the two any more."""
+        """Serve one request, from its first byte to its answer's last. No local variable may refer to request or answer
+        while the next one is awaited: they would stay in memory."""
         self._muted_seconds = 0.0
         async with asyncio.timeout(idle):
             frame = await self._stream.read()
@@ -169,8 +169,8 @@ class Connection:
         self.busy = False
 
     async def _answer(self, frames: list[bytearray], idle: float | None) -> None:
-        """The answer to the only frame. A peer that reads slowly has room for its answer, and holds nothing else that
-        others need: the frame is taken out of the list."""
+        """Answer the frame in the list. The frame is removed from the list, so that it does not stay in memory while a
+        slow peer reads the answer."""
         request = self._request()
         REQUEST.set(request)
         try:
@@ -181,13 +181,14 @@ class Connection:
             self._stream.done()
 
     def _request(self) -> Request:
-        """Of the frame that was read last."""
+        """The request of the frame that was read last."""
         if self._stream.charge is None:
             raise RuntimeError("a request has a frame")
         return Request(self._stream.charge, self._account, self._abandonable)
 
     async def _find_principal(self) -> None:
-        """As in Kafka, with SASL a certificate admits and names nobody (``DefaultKafkaPrincipalBuilder``)."""
+        """Determine the principal of a connection without SASL. With SASL a certificate does not name the principal, as
+        in Kafka (``DefaultKafkaPrincipalBuilder``)."""
         settings = self._listener.security.sasl
         if settings is None:
             try:
@@ -200,9 +201,9 @@ class Connection:
         self._listener.identified(self._stream, self._account)
 
     async def _belongs_to_login(self, sasl: SaslServer, frame: bytearray) -> bool:
-        """Whether a request began another login, which has succeeded (KIP-368).
+        """Whether the request began another login, which has succeeded (KIP-368).
 
-        :raises SessionExpiredError: the peer should have logged in again by now, and asks for something else.
+        :raises SessionExpiredError: the session is over, and the request begins no login.
         """
         key, _, _ = peek_request(frame)
         if sasl.begins_again(key):
@@ -217,7 +218,7 @@ class Connection:
         return False
 
     async def _log_in(self, sasl: SaslServer, first: bytearray | None = None) -> None:
-        """Until the peer has proved who it is; ``first`` is the request that begins it, if that is here already."""
+        """Serve the requests of a login. ``first``: the request that begins it, if it has been read already."""
         try:
             async with asyncio.timeout(self._listener.limits.login_timeout_ms / 1000):
                 if first is not None:
@@ -231,7 +232,7 @@ class Connection:
         self._principal = sasl.principal or ANONYMOUS
 
     async def _take_step_or_question(self, sasl: SaslServer, *, may_ask: bool) -> bool:
-        """Whether it was a question. When the next request is waited for, nothing holds this one any more."""
+        """Serve one request of a login. Returns whether it was ApiVersions."""
         frame = await self._stream.read()
         asks = peek_request(frame)[0] == API_VERSIONS and sasl.principal is None and may_ask
         if asks:
@@ -242,7 +243,7 @@ class Connection:
         return asks
 
     async def _begin_step(self, frame: bytearray) -> None:
-        """Strangers of one address take turns with those of others."""
+        """Wait for a turn: connections that are not authenticated are served address by address."""
         await self._request().begin(cost(len(frame), MAX_LOGIN_ELEMENTS), Caller(Share.LOGINS, self.host))
 
     async def _take_step(self, sasl: SaslServer, frame: bytearray) -> None:
@@ -256,7 +257,7 @@ class Connection:
         response = await lanes().proofs.run(proof) if sasl.takes_long(key, body) else proof()
         self._stream.max_frame_bytes = sasl.max_request_bytes(self._listener.login_bytes)
         if sasl.failure is not None:
-            # As in Kafka, who guesses is not listened to for a while, and hears only then that it was wrong.
+            # As in Kafka, a failed login is answered only after a delay, to slow down guessing.
             self._stream.mute()
             await self._stream.rest(self._listener.limits.failed_login_delay_ms / 1000)
         self._stream.done()
@@ -284,7 +285,7 @@ class Connection:
         try:
             response = await self._listener.handler.handle(context, body)
         except (TimeoutError, ConnectionError) as error:
-            # Not this connection's: `run` must not take it for the peer's silence.
+            # This time-out is not the connection's: `run` must not take it for the peer's silence.
             raise RuntimeError(f"the handler raised {type(error).__name__}") from error
         self._muted_seconds = _throttle_seconds(response)
         if not isinstance(response, list) and is_big(response):
@@ -293,8 +294,10 @@ class Connection:
         return _response(header, response)
 
     async def _begin(self, request: Request, key: int, size: int, caller: Caller, envelope: Envelope | None) -> int:
-        """Wait until the request may be worked on, and give the elements that it may have. A forwarded request is the
-        work of its client, and not of its broker."""
+        """Wait until the request may be worked on. A forwarded request is charged to its client, not to its broker.
+
+        :returns: the most elements that it may have.
+        """
         callers = self._listener.callers
         if envelope is not None and caller.share is Share.BROKERS:
             with contextlib.suppress(EnvelopeError):
@@ -334,7 +337,7 @@ class Connection:
 
 
 def _throttle_seconds(response: Any) -> float:
-    """What the answer says; nothing in an Envelope, whose broker sees to its client."""
+    """The throttle time in the answer. For an Envelope it is 0, because the broker throttles its client."""
     throttle = getattr(response, "throttle_time", None)
     return throttle.total_seconds() if throttle else 0.0
 

@@ -1,9 +1,9 @@
 """Bytes -> kio's messages, strict towards peers and fast enough for the hot path.
 
-kio's own readers trust the peer: a negative length moves them backwards, an unknown tag is an error. Here each
-class is compiled once into a list of steps, runs of fixed width fields being one `struct`, with every length
-checked against what is left of the frame, unknown tags skipped (KIP-482) and unknown error codes read as
-UNKNOWN_SERVER_ERROR, as Kafka's own clients do.
+kio's own readers trust the peer: a negative length moves them backwards, and an unknown tag is an error. Here each
+class is compiled once into a list of steps, in which a run of fields of fixed width is one `struct`. Every length is
+checked against the rest of the frame. Unknown tags are skipped (KIP-482), and unknown error codes are read as
+UNKNOWN_SERVER_ERROR, as in Kafka's clients.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ UNBOUNDED = 2**62
 
 
 class TooManyElementsError(PeerError):
-    """The message is well formed as far as it was read, and larger than this controller takes."""
+    """The message has more elements than this controller accepts. It is well formed as far as it was read."""
 
 
 class _Room(threading.local):
-    """For how many more elements of arrays the message that this thread decodes has room."""
+    """The number of array elements that the message being decoded by this thread may still have."""
 
     elements = UNBOUNDED
 
@@ -42,12 +42,13 @@ _INT32 = struct.Struct(">i")
 def decode_entity(
     entity_type: type, buffer: bytes | bytearray | memoryview, offset: int = 0, max_elements: int = UNBOUNDED
 ) -> tuple[Any, int]:
-    """Decode one message from ``buffer``; gives it and the offset behind it.
+    """Decode one message from ``buffer``.
 
-    :param max_elements: in all arrays together, and tagged fields. An element of two bytes becomes an object of a
-        hundred; a tagged field that nobody knows takes no memory, but time.
+    :param max_elements: the most array elements and tagged fields together. An element of two bytes becomes an object
+        of a hundred; an unknown tagged field takes time, but no memory.
+    :returns: the message, and the offset after it.
     :raises PeerError: the bytes are not such a message.
-    :raises TooManyElementsError: it has more elements than that.
+    :raises TooManyElementsError: it has more elements.
     """
     _room.elements = max_elements
     try:
@@ -61,18 +62,16 @@ def decode_entity(
 def decode_body(
     entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0, max_elements: int = UNBOUNDED
 ) -> Any:
-    """Decode the message that starts at ``offset``; what follows is ignored, as in Kafka: librdkafka's Metadata
-    requests end in bytes that mean nothing.
-
-    Parameters and errors as `decode_entity`.
+    """Decode the message that starts at ``offset``. Bytes after it are ignored, as in Kafka: librdkafka's Metadata
+    requests end in meaningless bytes. Parameters and errors as in `decode_entity`.
     """
     return decode_entity(entity_type, buffer, offset, max_elements)[0]
 
 
 def decode_exactly(entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
-    """As `decode_body`, but nothing may follow.
+    """As `decode_body`, but the message must be the last thing in the buffer.
 
-    :raises PeerError: the bytes are not such a message, or more than one.
+    :raises PeerError: the bytes are not such a message, or bytes follow it.
     """
     entity, end = decode_entity(entity_type, buffer, offset)
     if end != len(buffer):
@@ -81,9 +80,9 @@ def decode_exactly(entity_type: Any, buffer: bytes | bytearray | memoryview, off
 
 
 def read_unsigned_varint(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most five bytes; gives it and the offset behind it.
+    """Read an unsigned varint of at most five bytes; returns it and the offset after it.
 
-    :raises ValueError, IndexError: there is none.
+    :raises ValueError, IndexError: there is no such number.
     """
     byte = buffer[offset]
     if byte < 128:
@@ -213,7 +212,7 @@ def _nullable_entity_reader(entity_type: type) -> Read:
 
 def _array_reader(shape: Shape, read: Read) -> Read:
     length = _compact_length if shape.flexible else _length32
-    # Refuses a length that the frame cannot hold before anything is built for it.
+    # Refuse a length that the frame cannot hold before memory is allocated for it.
     least = _least_size(shape)
 
     def read_array(buffer: memoryview, offset: int) -> tuple[Any, int]:
@@ -239,7 +238,7 @@ def _take_room(count: int) -> None:
 
 
 def _least_size(shape: Shape) -> int:
-    """The fewest bytes that one element of this array can have."""
+    """The least number of bytes of one element of this array."""
     if shape.entity is None:
         kind = FIXED.get(shape.kafka_type)
         return kind.size if kind else 1 if shape.flexible else 2
@@ -253,7 +252,8 @@ def _compact_length(buffer: memoryview, offset: int) -> tuple[int, int]:
 
 
 def _compact_string_length(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """As long as in versions that are not flexible: Kafka reads no longer ones, in requests or in the log."""
+    """The length of a compact string. The limit is that of versions that are not flexible: Kafka reads no longer
+    strings, neither in requests nor in the log."""
     size, offset = _compact_length(buffer, offset)
     if size > MAX_STRING_BYTES:
         raise ValueError(f"a string of {size} bytes is too long")

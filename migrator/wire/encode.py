@@ -1,7 +1,7 @@
 """kio's messages -> bytes, as a list of chunks.
 
-Big byte fields (records, snapshots) are in the list by reference: they are never copied on their way out.
-Each class is compiled once, runs of fixed width fields being one `struct`.
+Big byte fields (records, snapshots) are in the list by reference, and are never copied. Each class is compiled once; a
+run of fields of fixed width is one `struct`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Chunks = list[bytes]
 Write = Callable[[Chunks, Any], None]
 
 LONGEST_TEXT = 2**15 - 1
-"""Bytes of a string in a message that is not flexible. Whoever asks in an older version for what a newer one has set
-gets no answer; stock's serializer ends there, too."""
+"""The most bytes of a string in a message that is not flexible. A longer string, set in a newer version, cannot be told
+in an older one: the request fails, as in Kafka."""
 _SMALL_VARINTS = tuple(bytes((n,)) for n in range(128))
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
 def encode_entity(entity: Any) -> Chunks:
-    """Encode one message; the chunks joined are its bytes, without header or length.
+    """Encode one message, without header or length, as chunks.
 
-    :raises PeerError: a text is longer than this version of the message can say.
+    :raises PeerError: a string is too long for this version of the message.
     """
     chunks: Chunks = []
     entity_type: Any = type(entity)

@@ -1,4 +1,4 @@
-"""Envelope (KIP-590): a client's request that a broker hands on to the controller, with the client's principal.
+"""Envelope (KIP-590): a client's request that a broker forwards to the controller, with the client's principal.
 
 Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
 """
@@ -34,24 +34,24 @@ from migrator.wire.schemas import (
 from migrator.wire.shapes import shapes_of
 
 FORWARDABLE = frozenset({19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 67, 80, 81})
-"""API keys that may be inside (``ApiKeys.forwardable``)."""
+"""The API keys that may be forwarded (``ApiKeys.forwardable``)."""
 PRINCIPAL_BYTES_MAX = 70_000
-"""Of a principal: its two names are strings of at most 32,767 bytes each."""
+"""The most bytes of a principal: it has two strings of at most 32,767 bytes each."""
 ADDRESS_BYTES_MAX = 16
 
 
 @value
 class Forwarded:
-    """What was inside: as if the client had sent it to us."""
+    """The forwarded request, as if the client had sent it to this node."""
 
     context: RequestContext
     body: Any
 
 
 class EnvelopeError(PeerError):
-    """The envelope cannot be opened. Answered with ``error``; the connection stays.
+    """The envelope cannot be opened. It is answered with ``error``, and the connection stays open.
 
-    :ivar error: what `envelope_error` should carry.
+    :ivar error: the error for `envelope_error`.
     """
 
     def __init__(self, error: ErrorCode, why: str) -> None:
@@ -60,7 +60,7 @@ class EnvelopeError(PeerError):
 
 
 class Envelope:
-    """An Envelope request, read without a copy: what stands in ``data`` is decoded once, when it is opened.
+    """An Envelope request, read without a copy. The request in ``data`` is decoded when the envelope is opened.
 
     :raises PeerError: the frame is no Envelope.
     """
@@ -76,9 +76,9 @@ class Envelope:
 
     @property
     def key(self) -> int:
-        """The API of the request inside.
+        """The API key of the forwarded request.
 
-        :raises EnvelopeError: there is none.
+        :raises EnvelopeError: the data is too short to have one.
         """
         try:
             return peek_request(self.data)[0]
@@ -87,9 +87,9 @@ class Envelope:
 
     @cached_property
     def client(self) -> tuple[Principal, str]:
-        """Who sent the request inside, and from which address.
+        """The principal and the address of the client that sent the forwarded request.
 
-        :raises EnvelopeError: that cannot be read.
+        :raises EnvelopeError: they are malformed.
         """
         try:
             principal = decode_principal(bytes(self._principal[:PRINCIPAL_BYTES_MAX]))
@@ -104,11 +104,11 @@ class Envelope:
 def open_envelope(context: RequestContext, envelope: Envelope, callers: Callers) -> Forwarded:
     """The client's request.
 
-    :param context: of the envelope, whose sender must have been authorized for CLUSTER_ACTION.
-    :param callers: knows how much the client may ask for.
+    :param context: that of the envelope. The caller must have authorized its sender for CLUSTER_ACTION.
+    :param callers: knows the bounds of the client.
     :raises EnvelopeError: with the error that Kafka answers: UNSUPPORTED_VERSION when the inner request does not
-        parse (the broker then closes its client's connection), INVALID_REQUEST, which the client gets to see, when it
-        may not be forwarded or asks for too much at once.
+        parse (the broker then closes its client's connection), INVALID_REQUEST, which the client sees, when it
+        may not be forwarded or has too many elements.
     """
     principal, host = envelope.client
     share = callers.caller(principal, host, principal).share
@@ -127,9 +127,9 @@ def open_envelope(context: RequestContext, envelope: Envelope, callers: Callers)
 
 
 def _compact_bytes(frame: memoryview, offset: int) -> tuple[memoryview, int]:
-    """The compact bytes at ``offset``, empty for null, and the offset behind them.
+    """The compact bytes at ``offset``, empty for null, and the offset after them.
 
-    :raises ValueError, IndexError: there are none.
+    :raises ValueError, IndexError: they are malformed.
     """
     size, start = read_unsigned_varint(frame, offset)
     end = start + max(0, size - 1)
@@ -157,9 +157,10 @@ def _client_request(data: memoryview, max_elements: Callable[[int], int]) -> tup
 
 
 def envelope_response(inner: RequestContext, response: Any) -> Any:
-    """The answer around the client's answer.
+    """The Envelope response with the client's response inside.
 
-    A broker must learn that it asked the wrong controller, so that error is taken out of the answer (KAFKA-10345).
+    When the client's response has the error NOT_CONTROLLER, the Envelope response has it instead: the broker must learn
+    that it asked the wrong controller (KAFKA-10345).
     """
     moved = ErrorCode.not_leader_or_follower if inner.api_key == DESCRIBE_QUORUM else ErrorCode.not_controller
     if _mentions(response, moved):
@@ -167,18 +168,18 @@ def envelope_response(inner: RequestContext, response: Any) -> Any:
     head = encode_response_header(inner.api_key, inner.api_version, inner.correlation_id)
     try:
         body = encode_entity(response)
-    except PeerError:  # the client's version is too old for the answer; the broker's other clients go on
+    except PeerError:  # the client's version cannot express the answer; the broker's connection must stay open
         return envelope_error(ErrorCode.unknown_server_error)
     return build(response_type(ENVELOPE, 0), response_data=b"".join(head + body))
 
 
 def envelope_error(error: ErrorCode) -> Any:
-    """The answer to an envelope that was not opened or not worked on."""
+    """The Envelope response without a client's response: the envelope was not opened, or its request not worked on."""
     return build(response_type(ENVELOPE, 0), error_code=error)
 
 
 def _mentions(message: Any, error: ErrorCode) -> bool:
-    """Whether any error field, however deep, has this error."""
+    """Whether any error field, at any depth, has this error."""
     message_type: Any = type(message)
     for shape in shapes_of(message_type):
         content = getattr(message, shape.name)

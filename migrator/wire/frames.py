@@ -1,11 +1,10 @@
 """Length-prefixed frames over asyncio: Kafka's framing, with back-pressure both ways.
 
-A frame is an int32 size and as many bytes. Each is read straight into its own buffer, which grows as bytes arrive:
-the four bytes of a size cost nothing. Reading stops while frames wait, so a peer can make us hold `MAX_WAITING` frames,
-or `MAX_WAITING_BYTES` of them; and while the account book (`migrator.wire.book`) has no room for more of a frame.
-Writing goes in slices, each when the socket has the one before, so the output buffer stays small as well. Who sends or
-takes a frame slower than `MIN_BYTES_PER_SECOND` after the first `GRACE_SECONDS` keeps our memory for itself, and is cut
-off.
+A frame is an int32 size and that many bytes. It is read into its own buffer, which grows as bytes arrive, so a size
+alone takes no memory. Reading stops while `MAX_WAITING` frames or `MAX_WAITING_BYTES` wait for the reader, and while
+the account book (`migrator.wire.book`) has no room for more of the frame. Writing goes in slices, each after the socket
+has taken the one before, so the output buffer stays small, too. A peer that sends or takes a frame slower than
+`MIN_BYTES_PER_SECOND` after the first `GRACE_SECONDS` is cut off, because the frame holds memory.
 """
 
 from __future__ import annotations
@@ -25,20 +24,21 @@ from migrator.errors import PeerError
 from migrator.wire.book import Account, Book, Caller, Charge, Share, Stage
 
 MAX_WAITING = 2
-"""Complete frames that may wait for the reader."""
+"""The most complete frames that wait for the reader."""
 MAX_WAITING_BYTES = 1024 * 1024
-"""From so many on, no frame is read behind those that wait."""
+"""While the waiting frames have this many bytes, no further frame is read."""
 FIRST_BUFFER = 64 * 1024
-"""Bytes of a frame's first buffer; it is doubled whenever it is full, by `LARGEST_STEP` at most."""
+"""The bytes of a frame's first buffer. A full buffer is doubled, but grows by `LARGEST_STEP` at most."""
 LARGEST_STEP = 4 * 1024 * 1024
-"""To fill 50 MB with zeros took a turn of the event loop 50 milliseconds."""
+"""The bound of a buffer's growth: Python fills new memory with zeros, and 50 MB at once blocked the event loop for
+50 ms."""
 WRITE_SLICE = 256 * 1024
 """Bytes handed to the socket at a time."""
 LINGER_SECONDS = 5.0
 GRACE_SECONDS = 30.0
-"""A frame may take so long whatever its size, as a request of Kafka's clients may."""
+"""A frame of any size may take this long, as a request of Kafka's clients may (``request.timeout.ms``)."""
 MIN_BYTES_PER_SECOND = 65_536
-"""And longer only while as many bytes come, or are taken, in the mean."""
+"""It may take longer only while this many bytes a second arrive, or are taken, on average."""
 
 _SIZE = struct.Struct(">i")
 
@@ -46,11 +46,11 @@ _SIZE = struct.Struct(">i")
 class FrameStream(asyncio.BufferedProtocol):
     """One connection as a stream of frames.
 
-    :param max_frame_bytes: a bigger frame is a `PeerError` (``socket.request.max.bytes``). It may be changed; the
-        frame that comes next obeys.
-    :param account: on which its frames are; by default nobody counts them.
-    :param connected: called with this stream once the connection (TLS included) is there, before any byte is read.
-    :param lost: called once it is gone for good.
+    :param max_frame_bytes: a bigger frame is a `PeerError` (``socket.request.max.bytes``). A change counts from the
+        next frame on.
+    :param account: the account to which its frames are charged; by default they are not counted.
+    :param connected: called with this stream when the connection (TLS included) is open, before any byte is read.
+    :param lost: called when the connection has ended.
     """
 
     def __init__(
@@ -64,22 +64,22 @@ class FrameStream(asyncio.BufferedProtocol):
         self._account = account or Account(Book(), Caller(Share.BROKERS, self), 0.0)
         self._arriving: Charge | None = None
         self._asked: float | None = None
-        """Since when the frame that arrives has no room."""
+        """The time since which the arriving frame waits for room; None while it does not wait."""
         self.charge: Charge | None = None
-        """Of the frame that the reader got last, and works on."""
+        """The charge of the frame that the reader took last and works on."""
         self._size = 0
         self._began = 0.0
-        """When the frame began that arrives now, on the loop's clock."""
+        """When the arriving frame began, on the loop's clock."""
         self._connected = connected
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(4)
         self._body: bytearray | None = None
         self._granted = 0
-        """How many bytes of the frame that arrives have room."""
+        """The bytes of the arriving frame for which the book has granted room."""
         self._filled = 0
         self._noted = 0
-        """How many of them had come when its sender was last known to send."""
+        """The bytes of it that had arrived when the peer was last noted as sending."""
         self._frames: deque[tuple[bytearray, Charge]] = deque()
         self._end: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
@@ -105,40 +105,40 @@ class FrameStream(asyncio.BufferedProtocol):
                 self._reader = None
         frame, self.charge = self._frames.popleft()
         if self._asked is None:
-            self._began = asyncio.get_running_loop().time()  # of what may have come before the reading stopped
+            self._began = asyncio.get_running_loop().time()  # a part of the frame may have arrived before the pause
             self._resume()
         return frame
 
     def done(self) -> None:
-        """The reader works no longer on the frame that it got last. Until then the frame counts, even when the
-        connection has ended: its bytes, and what was made of them, are still in memory."""
+        """The reader has finished the frame that it took last. Until then the frame is charged, even after the end of
+        the connection: its bytes, and the objects decoded from them, are still in memory."""
         if self.charge is not None:
             self.charge.close()
             self.charge = None
 
     def close_account(self) -> None:
-        """Nobody reads from this stream any more: it holds nothing."""
+        """End all charges: no task reads from this stream any more."""
         self.done()
         while self._frames:
             self._frames.popleft()[1].close()
 
     def check(self) -> None:
-        """Returns while the connection stands.
+        """Return if the connection is open.
 
-        :raises PeerError: it was ended for this reason.
-        :raises ConnectionError: it has ended.
+        :raises PeerError: the connection was ended for this reason.
+        :raises ConnectionError: the connection has ended.
         """
         if self._end is not None:
-            raise copy(self._end)  # raised itself it would keep what it passes through, for as long as this stream
+            raise copy(self._end)  # the traceback of the original would keep its frames in memory with this stream
 
     def mute(self) -> None:
-        """Read nothing more until the next frame is taken, and hold the last one no longer."""
+        """Read nothing until the reader takes the next frame, and release the last one."""
         self.done()
         if self._end is None and self._transport is not None:
             self._transport.pause_reading()
 
     def is_too_slow(self, now: float) -> bool:
-        """Whether the frame that arrives now takes too long."""
+        """Whether the arriving frame takes too long."""
         reading = self._body is not None and not self._frames and self._asked is None
         return reading and now - self._began > GRACE_SECONDS + self._filled / MIN_BYTES_PER_SECOND
 
@@ -149,7 +149,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._let_go()
 
     async def rest(self, seconds: float) -> None:
-        """Wait that long, or until the connection ends. What the peer sends meanwhile waits, within `MAX_WAITING`."""
+        """Wait that long, or until the connection ends. Frames that arrive meanwhile wait, at most `MAX_WAITING`."""
         if seconds > 0 and self._end is None:
             self._rest = asyncio.get_running_loop().create_future()
             await asyncio.wait((self._rest,), timeout=seconds)
@@ -165,8 +165,8 @@ class FrameStream(asyncio.BufferedProtocol):
 
         Only one task may write at a time.
 
-        :param progressed: called whenever the socket is handed another part.
-        :param most_seconds: that it may take, however big it is.
+        :param progressed: called when the socket gets another part.
+        :param most_seconds: the longest time that a frame of any size may take.
         :raises ConnectionError: the connection has ended.
         :raises TimeoutError: the peer takes it too slowly.
         """
@@ -181,10 +181,10 @@ class FrameStream(asyncio.BufferedProtocol):
                     await self._taken()
             self._check_writable()
             if len(part) > WRITE_SLICE // 2:
-                await asyncio.sleep(0)  # a peer that reads as fast as this would keep everybody else waiting
+                await asyncio.sleep(0)  # otherwise a peer that reads fast enough would keep the loop to itself
 
     async def _taken(self) -> None:
-        """By the socket is everything that was written."""
+        """Wait until the socket has taken everything that was written."""
         while self._write_paused and self._end is None:
             self._writer = asyncio.get_running_loop().create_future()
             try:
@@ -223,7 +223,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("frames need a stream transport")
-        transport.set_write_buffer_limits(high=1)  # whatever the socket does not take pauses the writing
+        transport.set_write_buffer_limits(high=1)  # writing pauses while the socket has not taken everything
         self._transport = transport
         if self._connected is not None:
             self._connected(self)
@@ -231,7 +231,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the loop's signature)
         if self._body is None:
             return memoryview(self._head)[self._filled :]
-        # Only here: while the loop tells of what it has read, it still holds a view, and nothing can be resized.
+        # Only here: in `buffer_updated` the loop still holds a view of the buffer, so it cannot be resized there.
         self._body += bytes(self._granted - len(self._body))
         return memoryview(self._body)[self._filled :]
 
@@ -259,10 +259,10 @@ class FrameStream(asyncio.BufferedProtocol):
             self._grow(self._arriving)
         elif self._arriving is not None and self._filled - self._noted >= WRITE_SLICE:
             self._noted = self._filled
-            self._arriving.handed()  # it comes as fast as an answer has to be taken
+            self._arriving.handed()  # the peer has to send as fast as it has to take an answer
 
     def _grow(self, charge: Charge) -> None:
-        """A bigger buffer for the frame that arrives; nothing is read until there is room for it."""
+        """Enlarge the buffer of the arriving frame. Reading stops until the book has room for it."""
         size = min(self._size, self._granted + min(max(FIRST_BUFFER, self._granted), LARGEST_STEP))
 
         def granted() -> None:
@@ -284,7 +284,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _let_go(self) -> None:
-        """Of the frame that arrives: this connection is over. Frames that wait, or are worked on, still count."""
+        """Release the arriving frame at the end of the connection. Frames that wait or are worked on stay charged."""
         self._body = None
         if self._arriving is not None:
             self._arriving.close()
@@ -298,7 +298,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._wake(self._writer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # Another exception: this one has come through the writing of an answer, and would keep all of it.
+        # A new exception: the traceback of this one leads to the written answer and would keep it in memory.
         self._finish(ConnectionResetError(str(exc or "closed by the peer")))
         self._let_go()
         self._lost()
@@ -317,7 +317,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
 
 def slices(chunks: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """The same bytes in fewer parts of at most `WRITE_SLICE`: small chunks are joined, big ones cut without a copy."""
+    """The same bytes in parts of at most `WRITE_SLICE`: small chunks are joined, big ones are cut without a copy."""
     if 0 < sum(map(len, chunks)) <= WRITE_SLICE:
         yield b"".join(chunks)
         return
@@ -339,9 +339,9 @@ def slices(chunks: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]
 
 
 async def open_stream(host: str, port: int, max_frame_bytes: int, tls: ssl.SSLContext | None = None) -> FrameStream:
-    """Connect to a peer; with TLS its certificate must bear the name ``host``, if the context checks names.
+    """Connect to a peer. With TLS its certificate must have the name ``host``, if the context checks names.
 
-    :raises OSError: no connection (`ssl.SSLError` when TLS failed).
+    :raises OSError: the connection failed (`ssl.SSLError` for TLS).
     """
     loop = asyncio.get_running_loop()
     _, stream = await loop.create_connection(
@@ -356,11 +356,11 @@ async def open_stream(host: str, port: int, max_frame_bytes: int, tls: ssl.SSLCo
 
 _ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]")
 _NO_WAY = frozenset((errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EAFNOSUPPORT))
-"""This machine has no way to an address of that kind, IPv6 for one: it says nothing of the peer."""
+"""Errors of a machine without a route to that kind of address, such as IPv6. They say nothing of the peer."""
 
 
 def nobody_listens(error: OSError) -> bool:
-    """Whether the peer's host has refused the connection, so that no process of it can be behind the port. Of a name
-    with several addresses, asyncio raises one error that has only the texts of all."""
+    """Whether the peer's host has refused the connection, so that no process listens there. For a name with several
+    addresses asyncio raises one error that has only the texts of all errors."""
     numbers = {int(number) for number in _ERROR_NUMBER.findall(str(error))} if error.errno is None else {error.errno}
     return errno.ECONNREFUSED in numbers and numbers <= _NO_WAY | {errno.ECONNREFUSED}

@@ -1,4 +1,4 @@
-"""Addresses in Java's spelling: access control entries name hosts so, and the authorizer compares texts."""
+"""IP addresses in Java's spelling: access control entries use it, and the authorizer compares texts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _GROUP_BYTES = 2
 
 
 def peer_host(address: str | bytes, scope: int = 0) -> str:
-    """An IP address as ``InetAddress.getHostAddress`` gives it.
+    """An IP address as ``InetAddress.getHostAddress`` returns it.
 
-    IPv4 is given as such, also within IPv6; of IPv6 all eight groups, without leading zeros.
+    An IPv4 address within IPv6 is written as IPv4. IPv6 has all eight groups, without leading zeros.
 
     :param address: text, or the 4 or 16 bytes.
-    :param scope: the interface's number behind ``%``; 0 for none.
-    :raises ValueError: it is no IP address.
+    :param scope: the interface's number after ``%``; 0 for none.
+    :raises ValueError: it is not an IP address.
     """
     parsed = ipaddress.ip_address(address.partition("%")[0] if isinstance(address, str) else address)
     if isinstance(parsed, ipaddress.IPv4Address):

@@ -1,4 +1,4 @@
-"""Who a controller is for its peers: what it shows on the controller listener, and what name that gets there."""
+"""The identity of a controller for its peers: its user or certificate, and the principal that the peers make of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from migrator.wire.security import ListenerSecurity
 
 @value
 class Shown:
-    """``user``: of its SASL login, "" where that is known only at the login itself; ``subject``: of its certificate."""
+    """``user``: that of its SASL login, "" when it is known only at the login; ``subject``: that of its certificate."""
 
     user: str
     subject: str | None
@@ -23,14 +23,14 @@ class Shown:
 
 @value
 class ListenerAuthentication:
-    """What a listener asks of a peer, and what principal it makes of what the peer shows."""
+    """How a listener authenticates a peer, and which principal the peer gets."""
 
     asks_for_login: bool
     asks_for_certificate: bool
     rules: tuple[MappingRule, ...]
 
     def principal_of(self, shown: Shown) -> str | None:
-        """The principal, as ``super.users`` would name it; None when only the login itself tells.
+        """The principal, spelled as in ``super.users``; None when it is known only at the login.
 
         :raises ValueError: no mapping rule applies to the certificate.
         """
@@ -42,7 +42,7 @@ class ListenerAuthentication:
 
 
 def shown_by(security: ListenerSecurity) -> Shown:
-    """What a node with this security shows its peers.
+    """The user or certificate that a node with this security presents to its peers.
 
     :raises ValueError: its certificate is malformed.
     """

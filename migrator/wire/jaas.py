@@ -1,7 +1,7 @@
 """Inline JAAS entries (``<mechanism>.sasl.jaas.config``): one login module and its options (KIP-85).
 
-Read as Kafka reads them: comments are no options, and there is nothing between options. A text that Kafka would not
-start with is refused, as is another class than Kafka's own, which may know other users than those in its options.
+The parser accepts what Kafka accepts. A login module that is not Kafka's own is refused, too: it may know other users
+than those in its options.
 Source: ``JaasConfig``, ``JaasContext``.
 """
 
@@ -27,7 +27,7 @@ def has_jaas(keys: ListenerKeys, mechanism: str) -> bool:
 def jaas_options(keys: ListenerKeys, mechanism: str) -> tuple[str, dict[str, str]]:
     """The key of the entry, and the options of its login module.
 
-    :raises OperatorError: it is missing, malformed, or another mechanism's. Nothing of the error holds any of it.
+    :raises OperatorError: the entry is missing, malformed, or another mechanism's. The error quotes nothing of it.
     """
     where, text = keys.find(f"{mechanism.lower()}.sasl.jaas.config")
     if not text:

@@ -1,4 +1,4 @@
-"""Java's own format of key and trust stores, JKS, which keytool wrote by default up to Java 8.
+"""JKS, Java's own format of key and trust stores. Keytool wrote it by default up to Java 8.
 
 Layout: magic, version, number of entries, the entries, a digest. An entry is a private key with its chain, or a
 certificate that is trusted. The digest proves the store's password; each private key has a password of its own. Source:
@@ -17,24 +17,24 @@ from migrator.values import value
 
 MAGIC = b"\xfe\xed\xfe\xed"
 ENTRIES_MAX = 10_000
-"""Far more than all public authorities."""
+"""A bound far above the number of all public certificate authorities."""
 CHAIN_MAX = 100
 KEY_BYTES_MAX = 1 << 16
 _KEY, _TRUSTED = 1, 2
 _DIGEST_BYTES = _SALT_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
-"""Part of the digest, in Java."""
+"""A constant that Java includes in the digest."""
 _PROTECTION = bytes.fromhex("060a2b060104012a02110101")
 """1.3.6.1.4.1.42.2.17.1.1 in DER: the one way in which JKS encrypts a key."""
 _SEQUENCE, _OCTETS = 0x30, 0x04
 
 
 class JksError(ValueError):
-    """What is wrong with a store; says nothing of what is in it."""
+    """A fault of a store. The message quotes nothing of its content."""
 
 
 class WrongPasswordError(JksError):
-    """Of the store, or of the private key; or the file is damaged."""
+    """The password of the store or of the private key is wrong, or the file is damaged."""
 
 
 @value
@@ -47,22 +47,25 @@ class JksKey:
 
 @value
 class JksStore:
-    """What a file holds; certificates in DER."""
+    """The content of a file; certificates in DER."""
 
     keys: tuple[JksKey, ...]
     trusted: tuple[bytes, ...]
 
     @property
     def anchors(self) -> tuple[bytes, ...]:
-        """What Java trusts (``TrustStoreUtil``): what is marked so, and the own certificate of each private key."""
+        """The certificates that Java trusts (``TrustStoreUtil``): trusted entries, and the first certificate of each
+        private key's chain."""
         return (*self.trusted, *(key.chain[0] for key in self.keys if key.chain))
 
 
 def parse_jks(data: bytes, password: str | None) -> JksStore:
     """
-    :param password: of the store; None leaves unproven that nobody has changed the file, as in Java.
-    :raises WrongPasswordError: the digest is not that of this password.
-    :raises JksError: it is no such store.
+    Parse a store.
+
+    :param password: the store's; with None the digest is not checked, as in Java.
+    :raises WrongPasswordError: the digest does not fit the password.
+    :raises JksError: the data is not such a store.
     """
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
@@ -98,7 +101,7 @@ def parse_jks(data: bytes, password: str | None) -> JksStore:
 def open_key(key: JksKey, password: str) -> bytes:
     """The private key in DER (PKCS8).
 
-    :raises WrongPasswordError: it is not the key's password.
+    :raises WrongPasswordError: the password is not the key's.
     :raises JksError: the key is encrypted in another way, or damaged.
     """
     outer = _der(key.protected, _SEQUENCE)[0]
@@ -123,7 +126,7 @@ def pem_of(certificates: tuple[bytes, ...]) -> str:
 
 
 def _stream(secret: bytes, salt: bytes, length: int) -> Iterator[bytes]:
-    """What the key is hidden with: each part is the digest of the one before."""
+    """The byte stream that the key is XORed with: each part is the digest of secret and previous part."""
     last = salt
     for _ in range(0, length, _DIGEST_BYTES):
         last = hashlib.sha1(secret + last, usedforsecurity=False).digest()
@@ -131,7 +134,7 @@ def _stream(secret: bytes, salt: bytes, length: int) -> Iterator[bytes]:
 
 
 def _secret(password: str) -> bytes:
-    """A password as Java's characters."""
+    """A password as the bytes of Java's characters."""
     return password.encode("utf-16-be", "surrogatepass")
 
 
@@ -142,7 +145,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 
 
 def _der(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """The content of the first element, and what comes behind it."""
+    """The content of the first element, and the bytes after it."""
     if len(data) < 2 or data[0] != tag:
         raise JksError("its private key is damaged")
     length, begin = data[1], 2
@@ -155,7 +158,7 @@ def _der(data: bytes, tag: int) -> tuple[bytes, bytes]:
 
 
 class _Reader:
-    """Numbers are big endian, as Java writes them."""
+    """Reads numbers and texts as Java's ``DataOutput`` writes them: big endian."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""The keys of one listener: ``listener.name.<name>.<key>``, else ``<key>`` (KIP-103)."""
+"""The keys of one listener: ``listener.name.<name>.<key>``, or ``<key>`` if that is missing (KIP-103)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class ListenerKeys:
         self._prefix = f"listener.name.{listener.lower()}."
 
     def find(self, key: str) -> tuple[str, str | None]:
-        """The full key that counts, and its value, trimmed as Kafka does."""
+        """The full key that is in force, and its value, trimmed as in Kafka."""
         for name in (self._prefix + key, key):
             if name in self._properties:
                 return name, trimmed(self._properties[name])
         return key, None
 
     def find_for(self, mechanism: str, key: str) -> tuple[str, str | None]:
-        """As `find`; a value for that SASL mechanism counts before one for all."""
+        """As `find`, but a value for that SASL mechanism overrides one for all mechanisms."""
         name, text = self.find(f"{mechanism.lower()}.{key}")
         return self.find(key) if text is None else (name, text)
 

@@ -1,4 +1,4 @@
-"""Where the listeners of controllers and brokers are, and how to log in there, from a property file's settings."""
+"""The addresses and the security of controllers' and brokers' listeners, from a property file's settings."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def controller_security(settings: Settings) -> ListenerSecurity:
 
 
 def named_security(settings: Settings, name: str, accounts: ScramAccounts | None = None) -> ListenerSecurity:
-    """Security of one of our listeners; errors as `controller_security`.
+    """Security of one of this node's listeners; errors as `controller_security`.
 
-    As in Kafka, peers are reached on the first one, so only that one needs a login of our own.
+    As in Kafka, peers are reached on the first listener, so only that one needs a client login.
 
-    :param accounts: who may log in there by SCRAM.
+    :param accounts: the SCRAM credentials of the listener's clients.
     """
     is_ours = name == settings.controller_listeners[0]
     return listener_security(
@@ -38,7 +38,7 @@ def named_security(settings: Settings, name: str, accounts: ScramAccounts | None
 
 
 def broker_security(settings: Settings) -> ListenerSecurity:
-    """How we log in at the brokers for LeaderAndIsr and its like; errors as `controller_security`."""
+    """Security of connections to brokers for LeaderAndIsr and similar requests; errors as `controller_security`."""
     name, protocol = settings.broker_rpc_listener, settings.broker_rpc_protocol
     if protocol is None:
         raise OperatorError(
@@ -56,8 +56,8 @@ def broker_security(settings: Settings) -> ListenerSecurity:
 
 
 def own_endpoints(settings: Settings) -> tuple[ListenerEndpoint, ...]:
-    """This node's controller listeners, as it tells others: a configured voter's as ``controller.quorum.voters`` has
-    it, else those of ``advertised.listeners``."""
+    """The controller listeners that this node advertises: for a configured voter that in ``controller.quorum.voters``,
+    otherwise those of ``advertised.listeners``."""
     configured = voter_endpoints(settings).get(settings.node_id)
     if configured is not None:
         return (configured,)
@@ -66,6 +66,6 @@ def own_endpoints(settings: Settings) -> tuple[ListenerEndpoint, ...]:
 
 
 def voter_endpoints(settings: Settings) -> Mapping[int, ListenerEndpoint]:
-    """Where each voter's controller listener is, as ``controller.quorum.voters`` says."""
+    """The controller listener of each voter in ``controller.quorum.voters``."""
     name = settings.controller_listeners[0]
     return {voter.voter_id: ListenerEndpoint(name, voter.host, voter.port) for voter in settings.voters}

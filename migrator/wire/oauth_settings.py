@@ -25,9 +25,9 @@ TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a 
 
 
 def token_validator(keys: ListenerKeys) -> TokenValidator:
-    """Who says whose token it is.
+    """The validator of clients' tokens.
 
-    :raises OperatorError: a key's value cannot be used, or names a validator that is not here.
+    :raises OperatorError: a key's value cannot be used, or names a validator that this program does not have.
     """
     where, name = keys.find(VALIDATOR_KEY)
     own = keys.own_key(VALIDATOR_KEY)
@@ -50,9 +50,9 @@ def token_validator(keys: ListenerKeys) -> TokenValidator:
 
 
 def bearer_login(keys: ListenerKeys) -> BearerLogin:
-    """How we come by tokens of our own.
+    """The source of this node's own tokens.
 
-    :raises OperatorError: a key's value cannot be used, or names a login that is not here.
+    :raises OperatorError: a key's value cannot be used, or names a login that this program does not have.
     """
     jaas, options = jaas_options(keys, OAUTHBEARER)
     for key in ("sasl.client.callback.handler.class", "sasl.login.class"):

@@ -1,9 +1,9 @@
-"""Asks a running quorum for its committed log as a client does: without joining, without a trace.
+"""Reads the committed log of a running quorum as a client, without joining it.
 
-Works with our controllers and with stock ones: Fetch and FetchSnapshot with replica id -1, so that no controller counts
-us. A new leader does not know yet how far the log is committed, and its log may end before what its predecessor
-committed. A leader tells a high watermark only once the first record of its own epoch is committed (Kafka's
-``LeaderState``), so an answer counts from there on. Source: KIP-595, KIP-630, ``KafkaRaftClient``.
+It works with controllers of this program and with stock ones: it sends Fetch and FetchSnapshot with replica id -1,
+which no controller counts as a replica. A new leader does not know yet what is committed, and names a high watermark
+only after the first record of its own epoch is committed (Kafka's ``LeaderState``). So an answer counts only with a
+high watermark. Source: KIP-595, KIP-630, ``KafkaRaftClient``.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ NOBODY = -1
 MAX_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 5.0
 REDIRECTS_MAX = 5
-"""How often one question follows from node to node before it rests."""
+"""How many nodes in a row one request follows to the leader before it pauses."""
 REST_SECONDS = 0.1
 FIRST_PART_BYTES = 64 * 1024
-"""Of a snapshot: comes in time on any line of 0.1 Mbit/s."""
+"""The bytes of a snapshot's first part: it arrives in time on a line of 0.1 Mbit/s."""
 PART_GROWTH = 4
-"""A part that came in a fifth of the time may be followed by one that is so many times larger."""
+"""A part that took at most a fifth of the allowed time is followed by one that is this many times larger."""
 SNAPSHOT_BYTES_MAX = 4 * 1024**3
-"""A partition takes about 130 bytes, so this is ten times what Kafka's quorums are made for."""
+"""The largest snapshot that is read. A partition takes about 130 bytes, so this is ten times the size for which Kafka's
+quorums are made."""
 UNKNOWN_SIZE = -1
 GONE = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
 
 
 class NoAnswerError(MigratorError):
-    """Nobody can say what is committed now; the message says why."""
+    """No controller can say what is committed now; the message has the reason."""
 
 
 class SnapshotGoneError(NoAnswerError):
-    """The leader does not hold that snapshot any more, or another one leads: begin with what the leader names now."""
+    """The leader no longer has that snapshot, or has changed: begin again with the snapshot that the leader names
+    now."""
 
 
 class Observer:
-    """One look at a quorum: finds the leader and follows it.
+    """Finds the leader of a quorum and reads from it.
 
     :param transport: reaches the controllers, by id.
-    :param peers: whom to ask for the leader, in this order.
-    :param cluster_id: None reads whichever cluster's it is.
-    :param patience_seconds: how long each question waits for a leader that has committed something in its epoch: both
-        come within an election or two, unless a majority is away.
-    :param fetch_seconds: how long an answer with a part of the log may take; ``request_seconds``, unless it is said. A
-        stock leader sends 8 MiB of log, however little is asked for.
-    :param gives_up: at once when nobody answers at all; else that is waited for, too.
-    :ivar leader: who answered last; `NOBODY` before.
+    :param peers: the controllers to ask for the leader, in this order.
+    :param cluster_id: the expected cluster; None accepts any.
+    :param patience_seconds: how long each call waits for a leader that has committed a record of its epoch. That takes
+        one or two elections, unless a majority is away.
+    :param fetch_seconds: how long an answer with a part of the log may take; ``request_seconds`` by default. A stock
+        leader sends 8 MiB of log even when fewer bytes are requested.
+    :param gives_up: whether a call fails at once when no controller answers; otherwise it waits for that, too.
+    :ivar leader: the controller that answered last; `NOBODY` before the first answer.
     """
 
     def __init__(
@@ -79,17 +81,17 @@ class Observer:
         self.leader = NOBODY
 
     async def end_offset(self) -> int:
-        """The offset behind the last committed record.
+        """The offset after the last committed record.
 
         :raises NoAnswerError: as `fetch`.
         """
         return (await self.fetch(0, 0, max_bytes=1)).high_watermark
 
     async def fetch(self, offset: int, epoch: int, max_bytes: int = MAX_BYTES) -> FetchResponse:
-        """The leader's answer, which bears a high watermark; what lies above that is not committed.
+        """The leader's answer, which has a high watermark. Records above it are not committed.
 
-        :param epoch: of the record before ``offset``.
-        :raises NoAnswerError: no controller answers, none leads, or the one that leads cannot commit anything.
+        :param epoch: that of the record before ``offset``.
+        :raises NoAnswerError: no controller answers, none leads, or the leader cannot commit a record.
         """
         deadline = self.deadline()
         request = FetchRequest(
@@ -112,15 +114,16 @@ class Observer:
     async def snapshot(
         self, snapshot_id: EpochOffset, position: int = 0, size: int = UNKNOWN_SIZE
     ) -> AsyncIterator[FetchSnapshotResponse]:
-        """One leader's snapshot, part by part: that of another controller has the same id, but maybe other bytes.
+        """One leader's snapshot, part by part. The snapshot of another controller with the same id may have other
+        bytes.
 
-        Parts are small at first, and become larger while they come quickly: a slow line gets smaller parts, not more
+        Parts are small at first, and become larger while they arrive quickly: a slow line gets smaller parts, not more
         time.
 
-        :param position: where to begin, if the leader that answered last has sent what is before it.
-        :param size: of the snapshot, as it was told then.
-        :raises SnapshotGoneError: the leader does not hold that snapshot (any more), or another one leads.
-        :raises NoAnswerError: as `fetch`, or what comes is not that snapshot.
+        :param position: where to begin, when the leader that answered last has sent the bytes before it.
+        :param size: that of the snapshot, as the leader said then.
+        :raises SnapshotGoneError: the leader no longer has that snapshot, or has changed.
+        :raises NoAnswerError: as in `fetch`, or the answer is not a part of that snapshot.
         """
         leader, part_bytes, now = self.leader, FIRST_PART_BYTES, asyncio.get_running_loop().time
         while size == UNKNOWN_SIZE or position < size:
@@ -133,7 +136,7 @@ class Observer:
             except NoAnswerError:
                 if part_bytes == FIRST_PART_BYTES:
                     raise
-                part_bytes = FIRST_PART_BYTES  # maybe the line is slower than it was
+                part_bytes = FIRST_PART_BYTES  # the line may have become slower
                 continue
             if leader not in (NOBODY, self.leader):
                 raise SnapshotGoneError(f"controller {self.leader} leads now, not controller {leader}")
@@ -154,9 +157,9 @@ class Observer:
         return asyncio.get_running_loop().time() + self._patience_seconds
 
     async def rest(self, why: str, deadline: float) -> None:
-        """Before the same question is asked again.
+        """Pause before the same request is sent again.
 
-        :raises NoAnswerError: it was asked for long enough.
+        :raises NoAnswerError: the deadline is over.
         """
         if asyncio.get_running_loop().time() >= deadline:
             raise NoAnswerError(f"{why} (asked for {self._patience_seconds:g} s)")
@@ -165,7 +168,7 @@ class Observer:
     async def _ask(
         self, request: FetchRequest | FetchSnapshotRequest, deadline: float
     ) -> FetchResponse | FetchSnapshotResponse:
-        """From the leader, which is found on the way; an election is waited for."""
+        """Send a request to the leader. Finds the leader first, and waits for an election if there is none."""
         while True:
             silent: set[int] = set()
             answered = False
@@ -187,7 +190,7 @@ class Observer:
                         self.leader, self._epoch = response.leader_id, response.leader_epoch
                         break
                 else:
-                    if self.leader == NOBODY:  # all were asked, and none knows more: it takes time until one does
+                    if self.leader == NOBODY:  # all controllers were asked, and none knows a leader yet
                         break
                     self.leader = NOBODY
             if not answered and self._gives_up:
@@ -207,7 +210,7 @@ class Observer:
 
 
 def _continues(part: FetchSnapshotResponse, position: int, size: int) -> bool:
-    """Whether this is what is next of a snapshot, whose size never changes."""
+    """Whether this is the next part of the snapshot. The size of a snapshot never changes."""
     told = part.size if size == UNKNOWN_SIZE else size
     is_next = part.position == position and position + len(part.data) <= told
     return is_next and part.size == told and told <= SNAPSHOT_BYTES_MAX

@@ -1,4 +1,4 @@
-"""One Kafka client per peer, at the address that the peer has now."""
+"""One Kafka client per peer, at the peer's present address."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
 CLIENTS_MAX = 100
-"""Beyond, the one that was used least recently is closed."""
+"""The most open clients. Beyond this number the least recently used one is closed."""
 
 FindEndpoint = Callable[[int], ListenerEndpoint | None]
-"""Where a node's controller listener is; None: nobody knows."""
+"""The controller listener of a node; None when it is unknown."""
 
 
 class PeerClients:
-    """Clients by node id. A peer that has moved is reached at its new address, and the old connection is dropped.
+    """Clients by node id. When a peer has moved, its client is replaced by one for the new address.
 
-    :param find: asked before each use.
+    :param find: called before each use.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class PeerClients:
         self._security = security
         self._limits = limits
         self._clients: dict[int, KafkaClient] = {}
-        """The least recently used first."""
+        """The least recently used client comes first."""
 
     async def get(self, peer: int) -> KafkaClient:
         """The client of a peer.
 
-        :raises UnreachableError: nobody knows its address.
+        :raises UnreachableError: its address is unknown.
         """
         at, client = self._find(peer), self._clients.pop(peer, None)
         if at is None:
@@ -60,7 +60,7 @@ class PeerClients:
         return client
 
     def held(self, peer: int) -> KafkaClient | None:
-        """The client that was used last, if any; its connection tells what the peer says of itself."""
+        """The client of a peer, if there is one. Its connection has the peer's API versions and features."""
         return self._clients.get(peer)
 
     async def close(self) -> None:

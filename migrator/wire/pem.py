@@ -16,9 +16,9 @@ _HEADER = re.compile(r"^[A-Za-z-]+:.*$", re.MULTILINE)
 
 @value
 class PemStore:
-    """Text of a store: certificates, and of a key store the private key.
+    """The text of a store: certificates, and in a key store the private key.
 
-    Property files fold lines, so blocks are taken apart and wrapped anew.
+    Property files may fold lines, so the base 64 blocks are wrapped anew.
     """
 
     text: str
@@ -45,7 +45,7 @@ def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key
         raise OperatorError(
             "the file holds no certificate or no private key", where=key, remedy="Put both into this file"
         )
-    # ssl wants a file. This one is in memory only, so that no crash leaves a key on a disk.
+    # ssl reads keys from files only. This file is in memory, so that no crash leaves a key on a disk.
     with os.fdopen(os.memfd_create("key store"), "w", encoding="latin-1") as file:
         file.write(store.private_key + store.certificates)
         file.flush()
@@ -61,21 +61,21 @@ def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key
 
 
 def load_trust(context: ssl.SSLContext, store: PemStore, key: str) -> None:
-    """Tell ``context`` whom to trust.
+    """Load the trusted certificates into ``context``.
 
     :raises OperatorError: there is no usable certificate.
     """
     _check_whole(store, key)
     try:
         context.load_verify_locations(cadata=store.certificates)
-    except (ssl.SSLError, ValueError, TypeError) as error:  # the last: a block that is not ASCII
+    except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: a block that is not ASCII
         raise OperatorError(
             "the file holds no usable certificate", where=key, remedy="Put the certificates to trust into this file"
         ) from error
 
 
 def _check_whole(store: PemStore, key: str) -> None:
-    """A file that is being written ends in the middle of a block, or has lost one's end."""
+    """Refuse a store with an incomplete block: its file may be only half written."""
     if len(_BEGIN.findall(store.text)) != len(_BLOCK.findall(store.text)):
         raise OperatorError(
             "the file holds a PEM block without its end",

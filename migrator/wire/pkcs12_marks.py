@@ -1,6 +1,6 @@
-"""Which certificates of a PKCS12 store Java trusts: those with its attribute trustedKeyUsage (RFC 7292).
+"""Finds the certificates of a PKCS12 store that Java trusts: those with the attribute trustedKeyUsage (RFC 7292).
 
-OpenSSL reads such stores and does not tell their attributes, so what it has checked and opened is read once more here.
+OpenSSL checks and opens such stores, but does not return attributes. So the store is read a second time here.
 Source: ``sun.security.pkcs12.PKCS12KeyStore``.
 """
 
@@ -19,11 +19,11 @@ from migrator.values import value
 from migrator.wire.rc2 import rc2_cbc
 
 ITERATIONS_MAX: Final = 5_000_000
-"""As Java's; more would keep this process busy."""
+"""Java's limit. More iterations would block this process for long."""
 DEPTH_MAX: Final = 20
 _SEQUENCE, _INTEGER = 0x30, 0x02
 _BITS: Final = 0x20
-"""Of a tag whose content is elements."""
+"""The bit of a tag whose content is elements ("constructed")."""
 _PKCS7_DATA: Final = bytes.fromhex("2a864886f70d010701")
 _PKCS7_ENCRYPTED: Final = bytes.fromhex("2a864886f70d010706")
 _CERTIFICATE_BAG: Final = bytes.fromhex("2a864886f70d010c0a0103")
@@ -55,12 +55,12 @@ _OLD_KEY_BYTES: Final = {
 
 
 class MarksError(ValueError):
-    """The store is made in a way that this program does not read; says nothing of what is in it."""
+    """The store has a form that this program does not read. The message quotes nothing of its content."""
 
 
 @value
 class _Element:
-    """One element of BER. ``parts`` of a primitive one: none."""
+    """One element of BER. A primitive element has no ``parts``."""
 
     tag: int
     content: bytes
@@ -68,10 +68,11 @@ class _Element:
 
 
 def marked_certificates(data: bytes, password: str | None) -> tuple[bytes, ...]:
-    """Certificates in DER that the store names as trusted; of several with one alias the last, as in Java.
+    """The certificates in DER that the store marks as trusted. When several have one alias, the last counts, as in
+    Java.
 
     :param data: a store whose integrity has been checked with this password.
-    :raises MarksError: it is encrypted in an unknown way, or malformed.
+    :raises MarksError: the store is encrypted in an unknown way, or malformed.
     """
     try:
         _, authenticated, *_ = _whole(data).parts
@@ -182,13 +183,13 @@ def _derived(secret: bytes, salt: bytes, rounds: int, purpose: int, size: int) -
 
 
 def _repeated(text: bytes, block: int) -> bytes:
-    """To the next multiple of a block."""
+    """Repeat a text up to the next multiple of the block size."""
     size = -(-len(text) // block) * block
     return (text * (size // max(1, len(text)) + 1))[:size]
 
 
 def _octets(element: _Element) -> bytes:
-    """Of an octet string, in one part or in several."""
+    """The bytes of an octet string, which may be in several parts."""
     return b"".join(map(_octets, element.parts)) if element.parts else element.content
 
 
@@ -197,7 +198,7 @@ def _whole(data: bytes) -> _Element:
 
 
 def _element(data: bytes, at: int, depth: int) -> tuple[_Element, int]:
-    """The element at an offset, and the offset behind it. Some tools write lengths only at the end (BER)."""
+    """The element at an offset, and the offset after it. Its length may be indefinite, with an end mark (BER)."""
     if depth > DEPTH_MAX:
         raise MarksError("its contents are nested too deep")
     tag, length, at = data[at], data[at + 1], at + 2

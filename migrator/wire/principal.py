@@ -1,4 +1,4 @@
-"""Who is at the other end: Kafka's KafkaPrincipal, and its bytes inside an Envelope (KIP-590)."""
+"""Kafka's KafkaPrincipal: the name of an authenticated peer, and its bytes in an Envelope (KIP-590)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 
 
 def decode_principal(data: bytes) -> Principal:
-    """Principal as a broker with the default principal builder serializes it.
+    """Decode a principal that a broker with the default principal builder has serialized.
 
-    :raises PeerError: another version, or malformed.
+    :raises PeerError: the version is unknown, or the bytes are malformed.
     """
     if len(data) < _VERSION.size:
         raise PeerError("a principal has fewer than two bytes")

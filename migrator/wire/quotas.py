@@ -1,8 +1,7 @@
-"""How many connections, how fast, and how many bytes of theirs: bounds that all listeners of a process share.
+"""Bounds on connections, their rate and their bytes, which all listeners of a process share. Pure: time is passed in.
 
-Pure but for nothing: time is passed in. Source of the rules: ``ConnectionQuotas`` of ``SocketServer`` (KIP-402,
-KIP-612). Kafka has no bound of those that have not logged in yet; ours keeps them apart from the rest, so that
-strangers cannot take the room of brokers.
+Source of the rules: ``ConnectionQuotas`` of ``SocketServer`` (KIP-402, KIP-612). Beyond Kafka, connections that have
+not logged in yet have their own bound, so that they cannot use up the connections of brokers.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from migrator.wire.requests import Accounts
 UNLIMITED = 2_147_483_647
 RATE_SAMPLES = 11
 RATE_WINDOW_SECONDS = 1.0
-"""``quota.window.num`` and ``quota.window.size.seconds`` by default: a rate is an average of some ten seconds."""
+"""The defaults of ``quota.window.num`` and ``quota.window.size.seconds``: a rate is the average of some ten seconds."""
 
 
 class TooManyConnectionsError(Exception):
-    """This address has as many connections as it may have."""
+    """The address already has the most connections that it may have."""
 
 
 class ThrottledError(Exception):
-    """This address connects too often. ``seconds``: for how long its socket is to be held before it is closed."""
+    """The address connects too often. ``seconds``: how long its socket is held open before it is closed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -34,33 +33,34 @@ class ThrottledError(Exception):
 
 @value
 class ProcessLimits:
-    """Bounds over all listeners; each after the key that it comes from."""
+    """Bounds over all listeners. Each has the name of its configuration key."""
 
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    """By address."""
+    """The bound of each address that has one of its own."""
     max_connection_rate: int = UNLIMITED
-    """A second (``max.connection.creation.rate``)."""
+    """New connections a second (``max.connection.creation.rate``)."""
     max_bytes_in_flight: int = 268_435_456
-    """In all requests together, and in what is made of them (``queued.max.request.bytes``, for which Kafka has no
-    bound by default)."""
+    """The bytes of all requests together, and of the objects made from them (``queued.max.request.bytes``, which has no
+    bound in Kafka by default)."""
     max_login_bytes_in_flight: int = 16_777_216
-    """Besides, in the requests of those that have not logged in yet; ours, no key of Kafka's."""
+    """Additional bytes for requests of connections that have not logged in. Kafka has no such key."""
     max_logins: int = 1_000
-    """Connections that have not logged in yet. One more costs the oldest its place; ours, no key of Kafka's."""
+    """The most connections that have not logged in. One more closes the oldest (see `Logins`). Kafka has no such
+    key."""
 
 
 class ConnectionRate:
-    """How many connections a second there were, over the last seconds (``Rate`` over ``SampledStat``)."""
+    """The average number of new connections a second, over the last seconds (``Rate`` over ``SampledStat``)."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._samples: deque[list[float]] = deque()
-        """Beginning and count of each."""
+        """Beginning and count of each window."""
 
     def record(self, now: float) -> float:
-        """One more; gives the seconds to wait so that the rate is kept, at most one window, as Kafka does."""
+        """Count one more. Returns the seconds to wait to keep the rate, at most one window, as in Kafka."""
         if self.limit >= UNLIMITED:
             return 0.0
         self._forget(now)
@@ -72,12 +72,12 @@ class ConnectionRate:
         return min(excess / max(self.limit, 1) * elapsed, RATE_WINDOW_SECONDS) if excess > 0 else 0.0
 
     def unrecord(self) -> None:
-        """The last one does not count."""
+        """Take back the last `record`."""
         if self._samples:
             self._samples[-1][1] -= 1
 
     def idle(self, now: float) -> bool:
-        """Whether nothing is recorded any more."""
+        """Whether no window has a count any more."""
         self._forget(now)
         return not self._samples
 
@@ -88,7 +88,7 @@ class ConnectionRate:
 
 @value
 class ListenerBounds:
-    """Of one listener: connections, and new ones a second."""
+    """The bounds of one listener: connections, and new connections a second."""
 
     max_connections: int
     max_connection_rate: int
@@ -105,21 +105,21 @@ class _Place:
 class Logins:
     """Connections that have not logged in yet.
 
-    An honest peer logs in within a few round trips; one who wants to keep places waits, and takes many. So the oldest
-    of the address with most of them goes.
+    An honest peer logs in within a few round trips. An attacker opens many connections and waits. So when there are too
+    many, the oldest connection of the address with most of them is closed.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._addresses: dict[object, str] = {}
         self._waiting: dict[str, dict[object, Callable[[], None]]] = {}
-        """By address, the oldest first."""
+        """The waiting connections of each address, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._addresses)
 
     def enter(self, who: object, address: str, evict: Callable[[], None]) -> None:
-        """Wait from now on; ``evict`` closes this connection when its place is needed."""
+        """Add a connection. ``evict`` is called to close it when its place is needed."""
         self._addresses[who] = address
         self._waiting.setdefault(address, {})[who] = evict
         if len(self) > self._most:
@@ -128,7 +128,7 @@ class Logins:
             gone()
 
     def leave(self, who: object) -> None:
-        """It has logged in, or is gone; harmless when it did not wait."""
+        """Remove a connection that has logged in or has ended. If it is not there, this does nothing."""
         address = self._addresses.pop(who, None)
         if address is not None:
             del self._waiting[address][who]
@@ -137,10 +137,10 @@ class Logins:
 
 
 class ConnectionQuotas:
-    """Counts of one process.
+    """Counts the connections of one process.
 
-    :param ip_rate: connections a second that an address may make, None without a quota: the cluster's dynamic quotas
-        of IP entities, which stock controllers obey, too (``DynamicClientQuotaPublisher``).
+    :param ip_rate: the connections a second that an address may make; None without a quota. These are the cluster's
+        dynamic quotas of IP entities, as in stock controllers (``DynamicClientQuotaPublisher``).
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class ConnectionQuotas:
         return self._by_listener.total()
 
     def add_listener(self, name: str, max_connections: int, max_rate: int, freed: Callable[[], None]) -> None:
-        """Count for this listener, too.
+        """Count the connections of this listener, too.
 
         :param freed: called whenever a connection of any listener has ended.
         """
@@ -171,9 +171,10 @@ class ConnectionQuotas:
         self._freed.append(freed)
 
     def change(self, limits: ProcessLimits, listeners: Mapping[str, ListenerBounds]) -> None:
-        """Other bounds from now on, but for those of bytes. Who connected too fast waits as long as was said then.
+        """Change the bounds, except those of bytes. A peer that is being held for connecting too fast is held as long
+        as before.
 
-        :param listeners: those whose own bounds change, all of them added before.
+        :param listeners: the listeners whose own bounds change. All of them have been added before.
         """
         self.limits = limits
         self._rate.limit = limits.max_connection_rate
@@ -186,23 +187,24 @@ class ConnectionQuotas:
 
     @property
     def excess(self) -> int:
-        """How many connections there are beyond ``max.connections``, which was lowered meanwhile."""
+        """The number of connections beyond ``max.connections``, after it was lowered."""
         return max(0, self.total - self.limits.max_connections)
 
     def has_slot(self, listener: str) -> bool:
-        """Whether the listener may accept. If not it waits, as in Kafka: who knocks waits in the socket's backlog."""
+        """Whether the listener may accept a connection. If not, new connections wait in the socket's backlog, as in
+        Kafka."""
         own = self._by_listener[listener] < self._places[listener].max_connections
         return own and self.total < self.limits.max_connections
 
     def throttle(self, listener: str, now: float) -> float:
-        """Count an accepted connection; gives the seconds for which the listener shall accept no other."""
+        """Count an accepted connection. Returns the seconds for which the listener must accept no other one."""
         return max(self._rate.record(now), self._places[listener].rate.record(now))
 
     def admit(self, listener: str, address: str, now: float) -> None:
         """Count a connection of this address until it is released.
 
-        :raises TooManyConnectionsError: it has too many; this one is not counted.
-        :raises ThrottledError: it makes them too fast; this one is not counted.
+        :raises TooManyConnectionsError: the address has too many; this one is not counted.
+        :raises ThrottledError: the address connects too fast; this one is not counted.
         """
         self._check_rate(listener, address, now)
         most = self.limits.per_ip_overrides.get(address, self.limits.max_connections_per_ip)
@@ -212,7 +214,7 @@ class ConnectionQuotas:
         self._by_listener[listener] += 1
 
     def release(self, listener: str, address: str) -> None:
-        """A connection that was admitted has ended."""
+        """An admitted connection has ended."""
         self._by_listener[listener] -= 1
         self._by_ip[address] -= 1
         if not self._by_ip[address]:

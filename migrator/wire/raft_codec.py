@@ -1,7 +1,7 @@
-"""The messages of the consensus core in Kafka's wire format, both directions, every version that 3.9 speaks.
+"""The messages of the consensus core in Kafka's wire format, both directions, in every version that 3.9 supports.
 
-Each API carries a list of topics; here it must be ``__cluster_metadata`` with partition 0 and nothing else. Records
-and snapshot bytes pass through by reference. Source: ``RaftUtil``, ``KafkaRaftClient`` (KIP-595, 630, 853).
+Each message has a list of topics, which must be partition 0 of ``__cluster_metadata`` alone. Records and snapshot bytes
+are passed by reference. Source: ``RaftUtil``, ``KafkaRaftClient`` (KIP-595, 630, 853).
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ METADATA_TOPIC = "__cluster_metadata"
 TOPIC_ID = uuid.UUID(bytes=METADATA_TOPIC_ID)
 
 TOPIC_IDS_SINCE = 13
-"""First version of Fetch that names topics by id; stock quorums, whose topic has one, refuse all others."""
+"""The first version of Fetch that names topics by id. The metadata topic has an id, and stock quorums refuse earlier
+versions."""
 
 PRE_VOTES_SINCE = 2
-"""First version of Vote that may ask without a vote (Kafka 4.0, KIP-996)."""
+"""The first version of Vote with pre-votes (Kafka 4.0, KIP-996)."""
 
 RAFT_APIS: Mapping[type, tuple[int, VersionRange]] = {
     VoteRequest: (VOTE, VersionRange(0, PRE_VOTES_SINCE - 1)),
@@ -61,15 +62,15 @@ RAFT_APIS: Mapping[type, tuple[int, VersionRange]] = {
     FetchRequest: (FETCH, VersionRange(TOPIC_IDS_SINCE, 17)),
     FetchSnapshotRequest: (FETCH_SNAPSHOT, VersionRange(0, 1)),
 }
-"""API key of each request, and the versions that we send; pre-votes need a later one."""
+"""The API key of each request, and the versions that this program sends. Pre-votes need `PRE_VOTE_VERSIONS`."""
 
 PRE_VOTE_VERSIONS = VersionRange(0, PRE_VOTES_SINCE)
-"""Those that are asked for before a pre-vote is sent: a peer that has only the earlier ones knows no pre-votes."""
+"""The versions for a pre-vote. A peer that supports only the earlier ones knows no pre-votes."""
 
 
 @value
 class ListenerEndpoint:
-    """Where a node's controller listener is; ``listener`` is its name."""
+    """The address of a node's controller listener; ``listener`` is its name."""
 
     listener: str
     host: str
@@ -77,9 +78,9 @@ class ListenerEndpoint:
 
 
 class InvalidRaftRequestError(PeerError):
-    """Not about the metadata partition. Answered with ``error``; the connection may stay.
+    """The request is not about the metadata partition. It is answered with ``error``, and the connection may stay open.
 
-    :ivar error: what `error_response` should carry.
+    :ivar error: the error for `error_response`.
     """
 
     def __init__(self, error: ErrorCode) -> None:
@@ -96,7 +97,7 @@ def _raw(identifier: uuid.UUID | None) -> Uuid:
 
 
 def _partition(topics: tuple[Any, ...], error: ErrorCode) -> Any:
-    """The one partition of a list of topics, whatever this API calls its fields."""
+    """The one partition in a list of topics. The APIs have different names for the fields."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         topic, partition = topics[0], topics[0].partitions[0]
         name = getattr(topic, "topic_name", None) or getattr(topic, "topic", None) or getattr(topic, "name", None)
@@ -114,7 +115,7 @@ def _index(partition: Any) -> int | None:
 
 
 def _topics(**partition: Any) -> tuple[dict[str, Any], ...]:
-    """A list of topics with our one partition, under every name that the APIs have for the fields."""
+    """A list of topics with the metadata partition, under each name that the APIs have for the fields."""
     names = {"topic_name": METADATA_TOPIC, "topic": METADATA_TOPIC, "name": METADATA_TOPIC, "topic_id": TOPIC_ID}
     return ({**names, "partitions": ({"partition_index": 0, "partition": 0, "index": 0, **partition},)},)
 
@@ -206,7 +207,7 @@ _REQUEST_READERS: Mapping[int, Callable[[Any], RaftRequest]] = {
 def encode_raft_request(request: RaftRequest, version: int, own_endpoints: tuple[ListenerEndpoint, ...] = ()) -> Any:
     """kio's request from the core's.
 
-    :param own_endpoints: our controller listeners, which a leader tells its voters from version 1 on.
+    :param own_endpoints: this node's controller listeners, which a leader sends to its voters from version 1 on.
     """
     api_key, _ = RAFT_APIS[type(request)]
     endpoints = tuple({"name": at.listener, "host": at.host, "port": at.port} for at in own_endpoints)
@@ -296,7 +297,7 @@ def _fetch_snapshot_fields(request: FetchSnapshotRequest) -> dict[str, Any]:
 
 
 def error_response(api_key: int, version: int, error: ErrorCode) -> Any:
-    """A response that says nothing but ``error`` for the whole request."""
+    """A response with only ``error``, for the whole request."""
     return build(response_type(api_key, version), error_code=error)
 
 
@@ -305,7 +306,7 @@ def encode_raft_response(
 ) -> Any:
     """kio's response from the core's.
 
-    :param leader_endpoint: where a leader is, told to the peer by the versions that can.
+    :param leader_endpoint: the address of a leader, for the versions that have a field for it.
     """
     api_key = _RESPONSE_KEYS[type(response)]
     if response.top_error != ErrorCode.none:
@@ -313,7 +314,7 @@ def encode_raft_response(
     fields = _topics(**_partition_fields(response))
     at = leader_endpoint(response.leader_id) if response.leader_id >= 0 else None
     known = () if at is None else ({"node_id": response.leader_id, "host": at.host, "port": at.port},)
-    # Fetch 16 has the field too, but only replicas of ordinary topics use it there.
+    # Fetch 16 has the field, too, but there only replicas of ordinary topics use it.
     nodes = known if version >= (17 if api_key == FETCH else 1) else ()
     return build(response_type(api_key, version), topics=fields, responses=fields, node_endpoints=nodes)
 
@@ -389,7 +390,7 @@ def decode_raft_response(body: Any) -> RaftResponse:
 
 
 def _own_log(partition: Any) -> OwnLog | None:
-    """What a controller of ours has told, from version 2 on."""
+    """What a controller of this program tells of its log, from version 2 on; None from other controllers."""
     told = getattr(partition, "own_log", None)
     if told is None or told.epoch < 0 or told.end_offset < 0:
         return None
@@ -397,7 +398,7 @@ def _own_log(partition: Any) -> OwnLog | None:
 
 
 def _failed(api_key: int, error: ErrorCode) -> RaftResponse:
-    """A response to the whole request, which knows of no leader."""
+    """A response with an error for the whole request, without a leader."""
     if api_key == FETCH:
         return FetchResponse(error, ErrorCode.none, -1, -1, -1, -1)
     if api_key == FETCH_SNAPSHOT:

@@ -1,4 +1,4 @@
-"""The consensus core's messages over the Kafka protocol: to peers, and from peers and brokers."""
+"""Sends and receives the consensus core's messages over the Kafka protocol."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from migrator.wire.schemas import FETCH, FETCH_SNAPSHOT
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
 Told = Callable[[int, int, str, int], None]
-"""Hears where a peer says that the leader of an epoch is: its node id, the epoch, host and port."""
+"""Called with the leader that a peer names: its node id, the epoch, and its host and port."""
 
 
 def ignore(_node_id: int, _epoch: int, _host: str, _port: int) -> None:
-    """Believes nobody."""
+    """The default: what peers say of leaders' addresses is ignored."""
 
 
 NO_PRE_VOTES = VoteResponse(ErrorCode.unsupported_version, ErrorCode.none, -1, -1, vote_granted=False)
-"""The peer is of Kafka 3.9: it can only be asked for its vote."""
+"""The answer in place of a peer of Kafka 3.9, which knows no pre-votes."""
 
 
 class KafkaRaftTransport:
     """A `RaftTransport`: one connection and one request in flight per peer, on its controller listener.
 
-    :param find: where a peer is now.
-    :param told: hears of the leader endpoints that peers name (KIP-853).
-    :param own_endpoints: our controller listeners, which we tell voters when we lead.
+    :param find: the present address of a peer.
+    :param told: called with the leader endpoints that peers name (KIP-853).
+    :param own_endpoints: this node's controller listeners, which it sends to the voters when it leads.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class KafkaRaftTransport:
             async with asyncio.timeout(timeout):
                 version = await client.highest_version(api_key, PRE_VOTE_VERSIONS if is_pre_vote else ours, timeout)
                 if is_pre_vote and version < PRE_VOTES_SINCE:
-                    return NO_PRE_VOTES  # only of a peer that is there: whoever is cut off must not raise the epoch
+                    return NO_PRE_VOTES  # only if the peer is connected: a node that is cut off must not raise epochs
                 body = encode_raft_request(request, version, self._own_endpoints)
                 response = await client.request(body, timeout)
         except TimeoutError as error:
@@ -95,7 +95,7 @@ class KafkaRaftTransport:
         return decoded
 
     def client(self, peer: int) -> KafkaClient | None:
-        """The connection to a peer, whose ApiVersions tell whether it is ready to migrate."""
+        """The client of a peer, if there is one. Its ApiVersions say whether the peer is ready to migrate."""
         return self._clients.held(peer)
 
     async def close(self) -> None:
@@ -104,17 +104,17 @@ class KafkaRaftTransport:
 
 
 READS_VOTERS_SINCE = {FETCH: 17, FETCH_SNAPSHOT: 1}
-"""First versions of those that can read a log with voters in it; brokers before 3.9 end on such records."""
+"""The first versions that software sends which can read voters in the log. Brokers before 3.9 end on such records."""
 
 
 class RaftService:
     """The receiving side, for a listener's handler.
 
     :param handler: the core's runner.
-    :param find: where a node's controller listener is, told to peers and brokers.
-    :param told: hears where leaders that announce themselves say that they are.
-    :param listener: the name of the listener that leaders are reached on.
-    :param kraft_version: what the log says now.
+    :param find: the controller listener of a node, for answers to peers and brokers.
+    :param told: called with the addresses of leaders that announce themselves.
+    :param listener: the name of the listener on which leaders are reached.
+    :param kraft_version: the present kraft.version in the log.
     """
 
     def __init__(
@@ -151,5 +151,6 @@ class RaftService:
         return encode_raft_response(response, version, self._find)
 
     def _without_unknown_leader(self, response: RaftResponse) -> RaftResponse:
-        """A stock node ends when it hears of a leader that its voter set lacks, and not where the leader is."""
+        """Leave out a leader without a known address: a stock node ends when an answer names a leader that is not in
+        its voter set, without the leader's address."""
         return response if self._find(response.leader_id) is not None else replace(response, leader_id=-1)

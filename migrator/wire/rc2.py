@@ -1,5 +1,5 @@
-"""RC2 (RFC 2268), decryption only: with keys of 40 bits it hides the certificates of old PKCS12 stores, and no library
-of this program has that. It protects nothing: certificates are no secret."""
+"""RC2 (RFC 2268), decryption only. Old PKCS12 stores encrypt certificates with it, with keys of 40 bits, and no library
+of this program has it. Its weakness does no harm here: certificates are not secret."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PI: Final = bytes.fromhex(
 )
 _ROTATIONS: Final = (1, 2, 3, 5)
 _MASHED: Final = (11, 5)
-"""Rounds of mixing before which the text was mashed."""
+"""The mixing rounds before which a mashing round came in encryption."""
 
 
 def rc2_cbc(key: bytes, vector: bytes, sealed: bytes) -> bytes:
-    """What was encrypted with a key of so many effective bits as it has, in CBC.
+    """Decrypt in CBC mode. The effective key bits are the bits of the key.
 
-    :raises ValueError: it is no whole number of blocks.
+    :raises ValueError: the data is not a whole number of blocks.
     """
     if len(sealed) % 8:
         raise ValueError("no whole number of blocks")

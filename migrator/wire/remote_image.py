@@ -1,4 +1,4 @@
-"""The image of a running quorum's committed metadata, read by an `Observer`, once or again and again."""
+"""The image of a running quorum's committed metadata, read through an `Observer`, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from migrator.turns import Turn, give_back, in_turns
 from migrator.wire.observer import UNKNOWN_SIZE, NoAnswerError, Observer, SnapshotGoneError
 
 BEGINNINGS_MAX = 5
-"""How often one reading begins again, or at a snapshot: whoever names another one for ever has nothing to read."""
+"""How often one reading may begin again at another snapshot. The bound stops a leader that always names a new one."""
 
 
 async def read_remote_image(observer: Observer) -> MetadataImage:
-    """The published image at the leader's high watermark; `Observer.leader` says whose.
+    """The image at the high watermark of the leader, which is then `Observer.leader`.
 
-    :raises NoAnswerError: as `Observer.fetch`, or the leader does not send what it has committed.
+    :raises NoAnswerError: as in `Observer.fetch`, or the leader does not send what it has committed.
     """
     return await RemoteImage().advance(observer)
 
 
 class RemoteImage:
-    """An image that follows the quorum: each reading goes on where the one before it ended, also where that was cut
-    off, in the log or in a snapshot."""
+    """An image that follows the quorum. Each reading continues where the one before ended, also in the middle of the
+    log or of a snapshot."""
 
     def __init__(self) -> None:
         self._begin()
@@ -40,12 +40,12 @@ class RemoteImage:
 
     @property
     def progress(self) -> str:
-        """How far a reading is, for people."""
+        """The progress of a reading, as text for operators."""
         return f"record {self._offset} of {self._end}" if self._snapshot is None else self._snapshot.progress
 
     async def advance(self, observer: Observer) -> MetadataImage:
-        """What `read_remote_image` gives, and raises. After a `NoAnswerError` what was read stays; what is damaged is
-        read again."""
+        """As `read_remote_image`. After a `NoAnswerError` the part that was read is kept; damaged data is read
+        again."""
         try:
             return await self._advance(observer)
         except NoAnswerError:
@@ -55,7 +55,7 @@ class RemoteImage:
             raise
 
     async def _advance(self, observer: Observer) -> MetadataImage:
-        await self._apply()  # where the reading before was cut off
+        await self._apply()  # finish what the reading before has left
         deadline = observer.deadline()
         beginnings = 0
         while True:
@@ -67,7 +67,7 @@ class RemoteImage:
             if response.snapshot_id is not None:
                 await self._take_snapshot(observer, response.snapshot_id)
                 continue
-            if response.diverging is not None:  # another leader, without what the one before had not committed
+            if response.diverging is not None:  # a new leader, without uncommitted records of the one before
                 self._begin()
                 continue
             read_before = self._offset
@@ -81,7 +81,7 @@ class RemoteImage:
     async def _take_records(self, response: FetchResponse) -> None:
         self._snapshot, self._end = None, response.high_watermark
         for batch in iter_batches(response.records, partial_tail=True):
-            if batch.header.next_offset > response.high_watermark:  # not committed yet: it may be undone
+            if batch.header.next_offset > response.high_watermark:  # not committed yet: it may be truncated
                 break
             if not batch.header.is_control:
                 append_records(self._loader, batch.header, await _decoded(batch))
@@ -89,7 +89,8 @@ class RemoteImage:
             await self._apply()
 
     async def _apply(self) -> None:
-        """What the loader has taken, in turns. It is committed, so nothing is kept to go back to."""
+        """Apply the loaded records to the image, in turns of the event loop. They are committed, so no older image is
+        kept."""
         turn = Turn()
         while backlog := self._loader.backlog:
             if turn.is_over(backlog - self._loader.apply(turn.records_left)):
@@ -99,8 +100,8 @@ class RemoteImage:
             pass
 
     async def _take_snapshot(self, observer: Observer, newest: EpochOffset) -> None:
-        """Goes on with the one that was begun, if its leader has it still: a leader that makes snapshots quickly would
-        never be read to the end. If it is gone, nothing has changed, and the newest one is next."""
+        """Read a snapshot and replace the image. Continue with the snapshot that was begun, if its leader still has it:
+        otherwise a leader with frequent snapshots could never be read to the end. If it is gone, read the newest."""
         if self._snapshot is None or self._snapshot.leader != observer.leader:
             self._snapshot = _Snapshot(newest, observer.leader)
         taken = self._snapshot
@@ -114,7 +115,7 @@ class RemoteImage:
 
 
 async def _decoded(batch: Batch) -> list[MetadataRecord]:
-    """In turns: a leader of stock Kafka puts many thousand records into one batch."""
+    """The records of a batch, decoded in turns of the event loop: a stock leader's batch may have many thousands."""
     records, turn = [], Turn()
     for record, size in batch.sized_records():
         records.append(record)
@@ -124,7 +125,7 @@ async def _decoded(batch: Batch) -> list[MetadataRecord]:
 
 
 class _Snapshot:
-    """One leader's snapshot, which is fetched and then applied; both go on where they were cut off."""
+    """One leader's snapshot. It is fetched and then applied; both continue where they were interrupted."""
 
     def __init__(self, snapshot_id: EpochOffset, leader: int) -> None:
         self.snapshot_id = snapshot_id
@@ -143,8 +144,10 @@ class _Snapshot:
 
     async def read(self, observer: Observer) -> MetadataImage:
         """
-        :raises SnapshotGoneError, NoAnswerError: as `Observer.snapshot`.
-        :raises MigratorError: it is damaged.
+        Read the snapshot to its end.
+
+        :raises SnapshotGoneError, NoAnswerError: as in `Observer.snapshot`.
+        :raises MigratorError: the snapshot is damaged.
         """
         if len(self._data) != self._size:
             async for part in observer.snapshot(self.snapshot_id, len(self._data), self._size):

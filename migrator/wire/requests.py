@@ -1,4 +1,4 @@
-"""The account book on the event loop: what a task may ask of the request that it works on."""
+"""The account book on the event loop, and the request that a task works on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from migrator.wire.principal import Principal
 
 SLOW_PEERS = TaskKind("slow-peers", OnError.DROP)
 LOOK_SECONDS = 0.25
-"""How often somebody looks for peers who keep others waiting."""
+"""The seconds between two searches for slow peers that keep others waiting."""
 
 
 class Session:
-    """What is remembered of one connection for as long as it stands."""
+    """Notes about one connection, until it ends."""
 
     __slots__ = ("has_acted",)
 
@@ -31,8 +31,8 @@ class Session:
 
 @value
 class RequestContext:
-    """What the handler knows about a request besides its body. ``peer_host``: see `migrator.wire.hosts`. ``session``:
-    None of a request that a broker has forwarded."""
+    """What a handler knows about a request besides its body. ``peer_host``: see `migrator.wire.hosts`. ``session``:
+    None for a request that a broker has forwarded."""
 
     api_key: int
     api_version: int
@@ -69,8 +69,8 @@ class Accounts(Book):
 class Request:
     """One request of a connection.
 
-    :param account: of the connection, which reads the answer, whoever has asked.
-    :param abandonable: a context in which the task ends when the connection does.
+    :param account: that of the connection that gets the answer, also for a forwarded request.
+    :param abandonable: a context in which the task is cancelled when the connection ends.
     """
 
     def __init__(
@@ -81,43 +81,43 @@ class Request:
         self.abandonable = abandonable
 
     def lane(self, size: int = 0) -> Lane:
-        """Where it is worked on beside the event loop; ``size``: of what there is to decode."""
+        """The lane on which the request is worked on beside the event loop; ``size``: the bytes to decode."""
         has_rights = self._charge.caller.share.part is not Part.REST
         return lanes().of_size(size) if has_rights else lanes().without_rights
 
     @property
     def is_contested(self) -> bool:
-        """Whether others wait with their answers: then who can do with a small answer shall get one."""
+        """Whether other answers wait for memory. A handler then gives a small answer where the client can use one."""
         return self._account.book.room(self._account.caller, Stage.ANSWERING).is_contested
 
     async def begin(self, cost: int, caller: Caller) -> None:
-        """Wait until it may be worked on, which takes so many bytes: at least for the next turn of the event loop, so
-        that no more requests are worked on in one turn than there are slots."""
+        """Wait until the request may be worked on, which takes ``cost`` bytes. It waits at least for the next turn of
+        the event loop, so that no more requests than slots are worked on in one turn."""
         await self._move(Stage.WORKING, cost, caller)
 
     def begun(self, cost: int) -> None:
-        """It waits for nobody, and takes so many bytes."""
+        """The request is worked on without waiting, and takes ``cost`` bytes."""
         self._charge.hold(Stage.READING, cost, self._account.caller)
 
     async def reserve(self, size: int) -> None:
-        """Hold the bytes of the answer from now on, until the socket has them all; what the request held is over. Waits
-        for its turn and for room, unless it has some already."""
+        """Wait for memory for the answer, unless the request has some already. The bytes are held until the socket has
+        taken the answer; the request's own bytes are released."""
         if self._charge.stage is Stage.ANSWERING:
             self._charge.hold(Stage.ANSWERING, size)
         else:
             await self._move(Stage.ANSWERING, size, self._account.caller)
 
     def handed(self) -> None:
-        """It is for the peer to take the next part of the answer."""
+        """The peer has to take the next part of the answer now."""
         self._charge.handed()
 
     def park(self) -> bool:
-        """It waits for something else than this process from now on, and nobody waits for its place. False if too many
-        do so already."""
+        """The request waits for an event outside this process, and frees its slot. False if too many requests are
+        parked already."""
         return self._charge.try_move(Stage.PARKED)
 
     def appended(self) -> None:
-        """What it asked for is in the log: it waits for the quorum, and cannot be refused any more."""
+        """The records of the request are in the log. It waits for the quorum now and cannot be refused any more."""
         self._charge.hold(Stage.PARKED, self._charge.held)
 
     async def _move(self, stage: Stage, amount: int, caller: Caller) -> None:
@@ -130,7 +130,7 @@ class Request:
 
 
 class _Uncounted:
-    """The request of somebody who is known and one of few: other doors count no bytes."""
+    """The request of another interface (gRPC), which has few known callers and counts no bytes."""
 
     is_contested = False
     abandonable = staticmethod(nullcontext)
@@ -151,4 +151,4 @@ class _Uncounted:
 
 
 REQUEST: ContextVar[Request | _Uncounted] = ContextVar("REQUEST", default=_Uncounted())  # noqa: B039 - holds nothing
-"""That this task works on."""
+"""The request that the present task works on."""

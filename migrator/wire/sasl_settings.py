@@ -29,25 +29,25 @@ NewExchange = Callable[[], ServerExchange]
 
 @dataclass(frozen=True, kw_only=True)
 class SaslSettings:
-    """``exchanges`` of the mechanisms that we accept, and how we log in elsewhere."""
+    """SASL of one listener. ``exchanges``: those of the accepted mechanisms; the rest is for this node's own logins."""
 
     exchanges: Mapping[str, NewExchange] = field(default_factory=dict, repr=False)
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
-    """By mechanism; 0: a client never has to authenticate again."""
+    """For each mechanism; 0 when clients never have to re-authenticate."""
     max_receive_bytes: int = int(DEFAULT_RECEIVE_SIZE)
-    """Of a request during authentication."""
+    """The most bytes of a request during authentication."""
     login: Login | None = field(default=None, repr=False)
     validator: TokenValidator | None = field(default=None, repr=False)
-    """Of OAUTHBEARER, where it is enabled."""
+    """The validator of OAUTHBEARER, if it is enabled."""
 
     def prepare(self) -> None:
-        """Begin to fetch what logins will need."""
+        """Begin to fetch the keys that logins will need."""
         if self.validator is not None:
             self.validator.prepare()
 
     @property
     def client_user(self) -> str:
-        """Whom we log in as, "" where that is known only at the login itself."""
+        """The user of this node's own logins, "" when it is known only at the login."""
         login = self.login
         return login.user if isinstance(login, PasswordLogin) and not login.is_token else ""
 
@@ -58,7 +58,7 @@ class SaslSettings:
     def client(self) -> tuple[str, ClientExchange]:
         """The mechanism and the client side of a new connection. May block.
 
-        :raises AuthenticationError: there is nothing to log in with.
+        :raises AuthenticationError: there is no credential.
         :raises ValueError: no client mechanism is configured.
         """
         if self.login is None:
@@ -94,9 +94,9 @@ def sasl_settings(
 def number(
     keys: ListenerKeys, key: str, kind: str, default: str, *, valid: str = "", mechanism: str | None = None
 ) -> int:
-    """A whole number under a listener's key; the mechanism's own value counts first.
+    """A whole number under a listener's key. A value for the mechanism overrides one for all.
 
-    :raises OperatorError: it is none, or out of its bounds.
+    :raises OperatorError: the value is not a whole number, or out of bounds.
     """
     where, text = keys.find(key) if mechanism is None else keys.find_for(mechanism, key)
     try:
@@ -158,7 +158,8 @@ def _login(keys: ListenerKeys, mechanism: str, named_by: str) -> Login:
 
 
 def _refuse_classes(keys: ListenerKeys, enabled: tuple[str, ...]) -> None:
-    """Who checks credentials must not be another one than the operator named."""
+    """Refuse configured classes that would check credentials in Kafka: this program does not have them, and must not
+    check in another way than the operator asked for."""
     where, name = keys.find(SERVER_HANDLER)
     if name:
         raise OperatorError(

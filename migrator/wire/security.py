@@ -25,9 +25,9 @@ class ListenerSecurity:
 
     @property
     def server_context(self) -> ssl.SSLContext | None:
-        """For the next connection that comes in; None where they come in clear.
+        """The TLS context for the next incoming connection; None without TLS.
 
-        :raises InvariantViolation: there is TLS, but only for connections that go out.
+        :raises InvariantViolation: there is TLS, but only for outgoing connections.
         """
         if self.tls is None:
             return None
@@ -38,18 +38,18 @@ class ListenerSecurity:
 
     @property
     def client_context(self) -> ssl.SSLContext | None:
-        """For the next connection that goes out."""
+        """The TLS context for the next outgoing connection; None without TLS."""
         return self.tls.current().client if self.tls is not None else None
 
     def refresh(self) -> None:
-        """Look whether the files of certificates have changed, and whether it is time to ask an identity provider."""
+        """Read changed certificate files, and ask the identity provider if it is time."""
         if self.tls is not None:
             self.tls.current()
         if self.sasl is not None:
             self.sasl.prepare()
 
     def principal_of(self, tls: ssl.SSLObject | None) -> Principal:
-        """Who a new connection is where there is no SASL: by its certificate, else anonymous.
+        """The principal of a new connection without SASL: that of its certificate, or anonymous without one.
 
         :raises PeerError: no mapping rule applies to the certificate.
         """
@@ -66,7 +66,7 @@ PLAINTEXT = ListenerSecurity()
 
 
 def shown_certificate(tls: ssl.SSLObject | None) -> bytes | None:
-    """The peer's certificate, DER, which the handshake has verified; None when it showed none."""
+    """The peer's certificate in DER, which the handshake has verified; None without one."""
     return tls.getpeercert(binary_form=True) if tls is not None else None
 
 
@@ -84,12 +84,12 @@ def listener_security(
     :param properties: the property file's keys.
     :param listener: its name, in any case.
     :param protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
-    :param client_mechanism: how we log in at peers, ``sasl.mechanism.controller.protocol`` or
+    :param client_mechanism: the mechanism of this node's own logins, ``sasl.mechanism.controller.protocol`` or
         ``sasl.mechanism.inter.broker.protocol``; needed with SASL only.
-    :param serves: whether this node listens there; else it only connects, and needs neither certificate nor
-        credentials of others.
-    :param accounts: where SCRAM credentials and delegation tokens of clients come from; None: there are none.
-    :raises OperatorError: a key's value cannot be used, with the key and the remedy.
+    :param serves: whether this node listens there. If it only connects, it needs neither a certificate nor the
+        credentials of clients.
+    :param accounts: the source of clients' SCRAM credentials and delegation tokens; None for no clients.
+    :raises OperatorError: a key's value cannot be used; it names the key and the remedy.
     """
     keys = ListenerKeys(properties, listener)
     tls = None

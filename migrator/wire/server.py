@@ -1,8 +1,8 @@
-"""The Kafka listener: connections in, requests to a handler, responses out in order.
+"""The Kafka listener: it accepts connections, gives requests to a handler, and sends the responses in order.
 
-As in Kafka, one request of a connection is worked on at a time, so responses are in order and the next frames wait
-in the socket. A connection that breaks the protocol, idles or will not read its answers is closed; nobody else
-notices. Source of the rules: ``SocketServer``, ``Selector``.
+As in Kafka, one request of a connection is worked on at a time, so responses are in order and the next frames wait in
+the socket. A connection that breaks the protocol, is idle or does not read its answers is closed, without an effect on
+others. Source of the rules: ``SocketServer``, ``Selector``.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ log = logging.getLogger(__name__)
 WATCH = TaskKind("listener-watch", OnError.RESTART)
 WATCH_SECONDS = 2.0
 PATIENCE_SECONDS, NAMELESS_PATIENCE_SECONDS = 5.0, 0.25
-"""For how long a peer may send or take nothing while others wait for room. A peer whose name is known may be as slow as
-`migrator.wire.frames` allows; one that nobody knows has to take an answer as fast as 1 MiB a second."""
+"""The seconds for which a peer may send or take nothing while others wait for room. An authenticated peer may be as
+slow as `migrator.wire.frames` allows. Any other peer has to take its answer at 1 MiB a second."""
 
 
 @value
 class ListenerLimits:
-    """Bounds of one listener, in Kafka's units; each after the key that it comes from."""
+    """The bounds of one listener, in Kafka's units. Each has the name of its configuration key."""
 
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000
     max_connections: int = UNLIMITED
     max_connection_rate: int = UNLIMITED
-    """A second (``max.connection.creation.rate``)."""
+    """New connections a second (``max.connection.creation.rate``)."""
     backlog: int = 50
     login_timeout_ms: int = 10_000
-    """For the TLS handshake, and once more for SASL; ours, no key of Kafka's."""
+    """The time for the TLS handshake, and again for SASL. Kafka has no such key."""
     failed_login_delay_ms: int = 100
     """``connection.failed.authentication.delay.ms``"""
 
@@ -74,14 +74,14 @@ class ListenerCounters:
 class KafkaListener:
     """One listener.
 
-    :param name: as in ``listeners``; goes into every `RequestContext`.
-    :param apis: what is served; anything else closes the connection, as in Kafka.
-    :param raw_apis: API keys whose bodies the handler decodes itself.
-    :param features: asked at each ApiVersions request.
+    :param name: as in ``listeners``; it is in every `RequestContext`.
+    :param apis: the served APIs; a request for another one closes the connection, as in Kafka.
+    :param raw_apis: the API keys whose bodies the handler decodes itself.
+    :param features: called at each ApiVersions request.
     :param quotas: shared by the listeners of a process.
-    :param callers: what each caller may cost; None: every caller is trusted.
-    :param logins: where failed ones are written down.
-    :param on_violation: told of an `InvariantViolation` inside the handler, so that the process can stop.
+    :param callers: the bounds of each caller; None when every caller is trusted.
+    :param logins: notes failed logins.
+    :param on_violation: called with an `InvariantViolation` of the handler, so that the process can stop.
     """
 
     def __init__(
@@ -118,14 +118,15 @@ class KafkaListener:
         self._closing = False
 
     async def start(self, host: str, port: int) -> int:
-        """Bind and accept; gives the port, which matters when ``port`` is 0.
+        """Bind and accept.
 
+        :returns: the port, which the system has chosen when ``port`` is 0.
         :raises OSError: the address cannot be bound.
-        :raises InvariantViolation: the security is for connections that go out.
+        :raises InvariantViolation: the security is for outgoing connections only.
         """
         limits = self.limits
         self.security.refresh()
-        _ = self.security.server_context  # or the first connection would find out
+        _ = self.security.server_context  # raise a fault now, not at the first connection
         self.quotas.add_listener(self.name, limits.max_connections, limits.max_connection_rate, self._acceptor.free)
         self._logins.open(self._door)
         bound = await self._acceptor.start(host, port, limits.backlog)
@@ -133,7 +134,7 @@ class KafkaListener:
         return bound
 
     async def close(self, grace: float = 1.0) -> None:
-        """Stop accepting, close idle connections, give running requests ``grace`` seconds to be answered."""
+        """Stop accepting, close idle connections, and wait ``grace`` seconds for the answers of running requests."""
         self._closing = True
         await self._acceptor.stop()
         for task, connection in self._connections.items():
@@ -151,24 +152,24 @@ class KafkaListener:
 
     @property
     def login_bytes(self) -> int:
-        """Of a request during a login."""
+        """The most bytes of a request during a login."""
         sasl = self.security.sasl
         most = self.limits.max_request_bytes
         return most if sasl is None else min(most, sasl.max_receive_bytes)
 
     @property
     def refused(self) -> int:
-        """Connections that a quota of their address has cost since the start."""
+        """The number of connections that were refused since the start, by a quota of their address."""
         return self._acceptor.refused
 
     def identified(self, stream: FrameStream, account: Account) -> None:
-        """The peer has proved who it is."""
+        """The peer is authenticated: the bounds of logins no longer apply."""
         stream.max_frame_bytes = self.limits.max_request_bytes
         account.patience = PATIENCE_SECONDS
         self.quotas.logins.leave(stream)
 
     async def _serve(self, sock: socket.socket, host: str) -> None:
-        """A connection's life, from its TLS handshake to the last byte that goes out."""
+        """Serve a connection, from its TLS handshake to the last byte sent."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a connection is served in a task")
@@ -187,7 +188,7 @@ class KafkaListener:
             try:
                 await self._run(connection)
             finally:
-                # What has been answered still goes out; a peer that does not read it is cut off.
+                # Answers that were written are still sent. A peer that does not read them is cut off.
                 stream.close()
                 del self._connections[task]
         finally:
@@ -197,14 +198,14 @@ class KafkaListener:
 
     @property
     def _first_bytes(self) -> int:
-        """Of the first request of a connection."""
+        """The most bytes of a connection's first request."""
         return self.limits.max_request_bytes if self.security.sasl is None else min(self.login_bytes, SHORT_BYTES)
 
     def _connected(self, account: Account, host: str, stream: FrameStream) -> None:
-        """Where no login follows, a certificate that the handshake verified is all that proves a name. The first frame
-        may come at once: it is not in the rooms of those who log in."""
+        """The connection is open. Without SASL the peer is authenticated now, by its certificate or as anonymous,
+        before its first frame is charged: that frame is not a login's."""
         if self.security.sasl is None:
-            with contextlib.suppress(PeerError):  # the connection ends with it
+            with contextlib.suppress(PeerError):  # `Connection.run` raises the same error and ends the connection
                 principal = self.security.principal_of(stream.info("ssl_object"))
                 account.caller = self.callers.caller(principal, host, stream)
             if shown_certificate(stream.info("ssl_object")) is not None:
@@ -217,7 +218,7 @@ class KafkaListener:
             self._connections[task].gone()
 
     async def _open(self, stream: FrameStream, sock: socket.socket, host: str) -> bool:
-        """The TLS handshake, if there is to be one; False when the peer fails it."""
+        """Do the TLS handshake, if the listener has TLS. False when it fails."""
         tls = self.security.server_context
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -226,18 +227,18 @@ class KafkaListener:
                 ssl=tls,
                 ssl_handshake_timeout=self.limits.login_timeout_ms / 1000 if tls else None,
             )
-        except OSError as error:  # `ssl.SSLError` among them
+        except OSError as error:  # includes `ssl.SSLError`
             sock.close()
             if isinstance(error, ConnectionResetError | BrokenPipeError):
                 log.debug("%s: %s closed the connection before it sent anything", self.name, host)
             else:
                 self._login_failed(host, tls_failure(error))
-            error.with_traceback(None)  # else what failed keeps all that belongs to it, until the collector comes
+            error.with_traceback(None)  # its frames form a cycle that would stay in memory until garbage collection
             return False
         return True
 
     async def _run(self, connection: Connection) -> None:
-        """What goes wrong in a request ends its connection, and nothing else."""
+        """Serve requests. An error in one ends this connection, and no other."""
         host = connection.host
         try:
             await connection.run()
@@ -256,7 +257,7 @@ class KafkaListener:
             self.say(host, "the client was idle, or did not read its answers")
         except (ConnectionError, ClientGoneError):
             log.debug("%s: %s closed its connection", self.name, host)
-        except Exception:  # the top of a request: the supervisor logs it, and the others do not notice
+        except Exception:  # the top of a request: the supervisor logs it, and other connections go on
             self.counters.failed += 1
             raise
 
@@ -276,7 +277,7 @@ class KafkaListener:
             log.warning("%s: connection from %s closed: %s%s", self.name, host, reason_of(reason), more)
 
     async def _watch(self) -> None:
-        """Cut off who is slow, and look at the files of certificates: a broken one is to be known before it is used."""
+        """Cut off slow peers, and read changed certificate files: a broken file is reported before it is needed."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
@@ -288,8 +289,8 @@ class KafkaListener:
             self._close_excess()
 
     def _close_excess(self) -> None:
-        """``max.connections`` was lowered: as in Kafka, those go that have been silent for longest. Beside another
-        listener that looks at the same moment some more may go, and come back."""
+        """Close connections beyond a lowered ``max.connections``, the longest silent first, as in Kafka. When another
+        listener does the same at the same moment, a few too many are closed; their clients connect again."""
         silent = sorted(self._connections.items(), key=lambda item: item[1].heard_at)
         for task, connection in silent[: self.quotas.excess]:
             self.say(connection.host, "there are more connections than max.connections allows now")

@@ -1,6 +1,6 @@
-"""What kio's message classes look like, field by field: the ground of `decode` and `encode`.
+"""The fields of kio's message classes, for `decode` and `encode`.
 
-Types of kio are plain dataclasses with Kafka's type name in each field's metadata.
+kio's types are dataclasses with Kafka's type name in each field's metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ERROR_CODES = {code.value: code for code in ErrorCode}
 
 
 class Shape(NamedTuple):
-    """A field, looked through: ``entity`` is None for a primitive."""
+    """A field and its type; ``entity`` is None for a primitive."""
 
     name: str
     kafka_type: str
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """A primitive of fixed width: its `struct` code and how its value differs from the wire's, if it does."""
+    """A primitive of fixed width: its `struct` code, and the conversion of its value if there is one."""
 
     code: str
     load: Callable[[Any], Any] | None = None
@@ -61,7 +61,8 @@ def _dump_uuid(value: uuid.UUID | None) -> bytes:
 
 _LONGEST = (dt.timedelta.min // _MILLISECOND, dt.timedelta.max // _MILLISECOND)
 _LATEST = ((dt.datetime.min.replace(tzinfo=dt.UTC) - _EPOCH) // _MILLISECOND, (_LAST - _EPOCH) // _MILLISECOND)
-"""The wire has 64 bits; Python's durations end after 2,700,000 years, its times with the year 9999."""
+"""Python's bounds, in milliseconds: a time on the wire has 64 bits, but Python's times end with the year 9999 and its
+durations after 2,700,000 years."""
 
 
 def _within(bounds: tuple[int, int], number: int) -> int:
@@ -123,7 +124,7 @@ def _shape(entity_type: Any, field: dataclasses.Field[Any]) -> Shape:
     is_array = get_origin(inner) is tuple
     if is_array:
         inner = get_args(inner)[0]
-    # A client id is the one string of a flexible header that is not compact (RequestHeader.json).
+    # The client id is the only string of a flexible header that is not compact (RequestHeader.json).
     legacy = entity_type.__name__ == "RequestHeader" and field.name == "client_id"
     return Shape(
         name=field.name,
@@ -152,7 +153,7 @@ def fixed(shape: Shape) -> Fixed | None:
 
 
 def runs(shapes: list[Shape]) -> list[list[Shape]]:
-    """Group neighbours of fixed width; every other field is alone."""
+    """Group neighbouring fields of fixed width. Every other field is a group of its own."""
     runs: list[list[Shape]] = []
     for shape in shapes:
         if fixed(shape) and runs and fixed(runs[-1][-1]):
@@ -163,7 +164,7 @@ def runs(shapes: list[Shape]) -> list[list[Shape]]:
 
 
 def default_of(entity_type: Any, shape: Shape) -> Any:
-    """Kafka's default: what an absent tagged field stands for, and what `build` fills in."""
+    """Kafka's default, for an absent tagged field and for `build`."""
     (field,) = (field for field in dataclasses.fields(entity_type) if field.name == shape.name)
     if field.default is not dataclasses.MISSING:
         return field.default

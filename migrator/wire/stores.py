@@ -1,7 +1,7 @@
 """Files of key and trust stores: PEM (KIP-651), PKCS12 (RFC 7292) with a password, and JKS of Java 8 and before.
 
-Java reads PKCS12 under the type JKS, too, and since Java 9 its keytool writes nothing else unless it is told to. So the
-content of the file decides between the two. Source: ``DefaultSslEngineFactory.FileBasedStore``.
+Java also reads PKCS12 under the type JKS, and keytool writes PKCS12 by default since Java 9. So the content of the file
+decides between the two. Source: ``DefaultSslEngineFactory.FileBasedStore``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def read_store(
 ) -> PemStore:
     """Read a store's file.
 
-    Between the blocks of a PEM file may stand anything: bundles of authorities name them in their languages.
+    Any text may be between the blocks of a PEM file: bundles name their authorities there.
 
-    :param path: of the file.
+    :param path: the path of the file.
     :param key: the property that names it, for errors.
-    :param kind: PEM, PKCS12 or JKS in any case, "" for what the file's content says.
-    :param password: of a PKCS12 or JKS file; PEM files have none of their own.
-    :param key_password: of the private key in a JKS file, where it is not that of the store.
-    :raises OperatorError: it cannot be read, or is of another kind.
+    :param kind: PEM, PKCS12 or JKS in any case, "" to decide by the file's content.
+    :param password: that of a PKCS12 or JKS file; PEM files have none.
+    :param key_password: that of the private key in a JKS file, if it is not the store's.
+    :raises OperatorError: the file cannot be read, or is of another kind.
     """
     data = _read(path, key)
     looks_like_pem = _PEM_MARK in data
@@ -69,7 +69,7 @@ def _read(path: str, key: str) -> bytes:
 
 
 def _jks(data: bytes, path: str, key: str, password: str | None, key_password: str | None) -> PemStore:
-    """Without a password of the store, it counts as it is, as for Java."""
+    """Read a JKS store. Without the store's password its digest is not checked, as in Java."""
     try:
         store = jks.parse_jks(data, password or None)
         if "truststore" in key:
@@ -132,7 +132,7 @@ def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
 def _anchors(
     data: bytes, found: pkcs12.PKCS12KeyAndCertificates, path: str, key: str, password: str | None
 ) -> tuple[bytes, ...]:
-    """What Java trusts: what is marked so, and the own certificate of a private key."""
+    """The certificates that Java trusts: the marked ones, and that of a private key."""
     try:
         marked = marked_certificates(data, password)
     except MarksError as error:
@@ -158,7 +158,8 @@ def _type_key(key: str) -> str:
 
 
 def _or_key_password(key: str) -> str:
-    """ZooKeeper's clients have one password for both, and certificates have none."""
+    """The hint at a separate key password. ZooKeeper's clients have only one password, and trust stores have no
+    keys."""
     if key.startswith("zookeeper.") or "truststore" in key:
         return ""
     own = key.replace("ssl.keystore.location", "ssl.key.password")

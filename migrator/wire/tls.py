@@ -1,7 +1,7 @@
 """TLS of a listener from Kafka's own ``ssl.*`` keys; stores are read again when their files change.
 
-As in Kafka, the trust store is exclusive: whoever is not in it is not trusted, whatever the system trusts. Each
-certificate in it is an anchor, intermediate ones too, as for Java. Source: ``SslFactory``, ``DefaultSslEngineFactory``.
+As in Kafka, only certificates in the trust store are trusted, not those of the system. Each certificate in it is a
+trust anchor, also an intermediate one, as in Java. Source: ``SslFactory``, ``DefaultSslEngineFactory``.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from migrator.wire.stores import read_store
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 10.0
-"""How often the files are looked at, at most."""
+"""The least seconds between two checks of the files."""
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _KEY_KEYS = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
 _TRUST_KEYS = ("ssl.truststore.certificates",)
 
-"""Inode, time and size of what a path leads to; None when it leads nowhere."""
+"""Inode, time and size of the file at a path; None when there is no file."""
 
 
 @value
 class TlsContexts:
-    """What one reading of the stores gives. ``own``: the chain that we show, if any."""
+    """The result of reading the stores once. ``own``: this node's certificate chain, if there is one."""
 
     server: ssl.SSLContext | None
     client: ssl.SSLContext
@@ -56,11 +56,11 @@ class TlsContexts:
 class TlsStores:
     """TLS of one listener.
 
-    A changed file serves the connections that come after; those that stand stay. A change that cannot be used leaves
-    everything as it was, with an error in the log and in the metrics, and is tried again when a file changes again.
+    A changed file counts for later connections; open connections stay. A change that cannot be used has no effect but
+    an error in the log and in the metrics, and is tried again when a file changes again.
 
-    :param serves: whether connections come in; else they only go out.
-    :param clock: seconds.
+    :param serves: whether there are incoming connections, or only outgoing ones.
+    :param clock: in seconds.
     :raises OperatorError: a key's value cannot be used.
     """
 
@@ -78,12 +78,12 @@ class TlsStores:
         self._note(self._contexts)
 
     def current(self) -> TlsContexts:
-        """For the next connection."""
+        """The contexts for the next connection."""
         if self._clock() >= self._next_look:
             self._next_look = self._clock() + CHECK_SECONDS
             seen = self._look()
             if seen != self._seen:
-                # Looked at before it is read: what changes meanwhile is seen the next time.
+                # The file's state is noted before it is read, so a change in between is seen the next time.
                 self._seen = seen
                 self._reload()
         return self._contexts
@@ -117,7 +117,8 @@ class TlsStores:
         log.info("%s: certificates read again; new connections use them", self._door)
 
     def _check_successor(self, contexts: TlsContexts) -> None:
-        """Kafka's rule for a key store that changes under a running listener, and that it must not have ended."""
+        """Refuse a new key store that Kafka would refuse in a running listener, and one whose certificate has
+        expired."""
         if contexts.own is None or self._contexts.own is None:
             return
         key = self._keys.find("ssl.keystore.location")[0]
@@ -147,7 +148,7 @@ class TlsStores:
                 continue
             try:
                 self._certificates.note(self._use(name), ends(store.certificates))
-            except ValueError as error:  # OpenSSL takes certificates that others find malformed
+            except ValueError as error:  # OpenSSL accepts some certificates that this parser finds malformed
                 log.warning("%s: cannot read when the certificate expires: %s", self._use(name), error)
 
     @property
@@ -159,14 +160,14 @@ class TlsStores:
 
 
 def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
-    """TLS of connections that come in.
+    """TLS of incoming connections.
 
     :raises OperatorError: a key's value cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _versions(context, keys)
-    # No tickets: what an older trust store believed is of no use. (A session of TLS 1.2 lives for minutes, in the
-    # context that verified its certificate, and carries it.)
+    # No session tickets: a resumed session would skip the check against a changed trust store. (A TLS 1.2 session lives
+    # for minutes, within the context that verified its certificate.)
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.num_tickets = 0
     key, store = _store(keys, "keystore", _KEY_KEYS)
@@ -199,7 +200,7 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
 
 
 def client_context(keys: ListenerKeys) -> ssl.SSLContext:
-    """TLS of connections that go out; errors as `server_context`."""
+    """TLS of outgoing connections; errors as `server_context`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _versions(context, keys)
     where, algorithm = keys.find("ssl.endpoint.identification.algorithm")
@@ -231,11 +232,11 @@ def _trust_only(context: ssl.SSLContext, trust: PemStore, key: str) -> None:
 
 
 def _first(store: PemStore, key: str) -> x509.Certificate:
-    """The certificate that is shown; those behind it only lead to its CA."""
+    """The node's own certificate. The others in the chain only lead to its CA."""
     try:
         with reading_certificates():
             first = x509.load_pem_x509_certificates(store.certificates.encode())[0]
-            _distinguished(first), _alternative_names(first)  # some faults show only when a field is looked at
+            _distinguished(first), _alternative_names(first)  # some faults appear only when a field is parsed
             return first
     except ValueError as error:
         raise OperatorError(
@@ -286,7 +287,7 @@ def _versions(context: ssl.SSLContext, keys: ListenerKeys) -> None:
 
 
 def mapping_rules(keys: ListenerKeys) -> tuple[MappingRule, ...]:
-    """How certificates become principals; errors as `server_context`."""
+    """The rules that map certificates to principals; errors as `server_context`."""
     where, text = keys.find("ssl.principal.mapping.rules")
     try:
         return DEFAULT_RULES if text is None else parse_mapping_rules(text)

@@ -1,6 +1,6 @@
-"""Vote version 2 (KIP-996, Kafka 4.0): version 1, and whether the vote is only asked about.
+"""Vote version 2 (KIP-996, Kafka 4.0): version 1 with pre-votes.
 
-kio has the messages of Kafka 3.9, which end at version 1; these are written as kio writes them.
+kio has the messages of Kafka 3.9, up to version 1. These classes have kio's form.
 """
 
 import uuid
@@ -18,12 +18,12 @@ from kio.static.primitive import i16, i32, i64
 KEY: Final = i16(52)
 VERSION: Final = i16(2)
 OWN_LOG_TAG: Final = 10_026
-"""Kafka counts its tags from 0."""
+"""The tag of `OwnLog`. Kafka numbers its own tags from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionData:
-    """``pre_vote``: whether the vote would be given; nothing is voted and nothing persisted."""
+    """``pre_vote``: the request asks whether the vote would be given. No vote is given or persisted."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = VERSION
@@ -69,8 +69,8 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLog:
-    """What a controller of ours says of its own log, in a tagged field that Kafka does not have: readers leave out tags
-    that they do not know (KIP-482). ``epoch`` is -1 where nothing is said."""
+    """What a controller of this program tells of its own log, in a tagged field that Kafka does not have. Kafka skips
+    unknown tags (KIP-482). ``epoch`` is -1 when the field is absent."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = VERSION
@@ -84,7 +84,7 @@ class OwnLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsePartitionData:
-    """As version 1, and our own field."""
+    """As version 1, with the additional tagged field."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = VERSION
@@ -114,7 +114,7 @@ class ResponseTopicData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    """As version 1, but for `ResponsePartitionData`."""
+    """As version 1, with `ResponsePartitionData`."""
 
     __type__: ClassVar = EntityType.response
     __version__: ClassVar[i16] = VERSION

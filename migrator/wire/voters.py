@@ -1,4 +1,4 @@
-"""Asks every voter whether it is ready to migrate: ZkMigrationReady of its ApiVersions, always fresh."""
+"""Asks every voter whether it is ready to migrate: ZkMigrationReady in a new ApiVersions answer each time."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from migrator.wire.security import ListenerSecurity
 
 ASK_SECONDS = 2.0
 QUESTION_SECONDS = 10.0
-"""A question goes on for so long after whoever asked has lost patience: the next one finds a connection that stands."""
+"""A question continues for this long, even after its caller has given up: the next one then finds an open
+connection."""
 MAX_RESPONSE_BYTES = 1 << 20
 VOTER_QUESTION = TaskKind("voter-question", OnError.DROP)
 
 
 @value
 class VoterAnswer:
-    """What a voter's process says of itself: whether its migration flag is on, and whether it is this program."""
+    """A voter's answer: whether its migration flag is on, and whether it is a controller of this program."""
 
     migrating: bool
     is_ours: bool
 
     @property
     def may_lead(self) -> bool:
-        """Whether the migration would go on with it as the leader. Ours may lead without the flag: it ends nothing
-        before every voter has the flag off."""
+        """Whether the migration would go on with this voter as the leader. A controller of this program may lead
+        without the flag: it ends the migration only when every voter has the flag off."""
         return self.migrating or self.is_ours
 
 
 class VoterLink:
-    """A connection to one voter that is kept: to make one takes up to seven round trips with TLS and SASL, a question
-    on it takes one. A voter that was restarted has lost it, so an answer always is of the process that runs.
+    """A kept connection to one voter: a new connection takes up to seven round trips with TLS and SASL, a question one.
+    A restart of the voter ends the connection, so an answer is always from the running process.
 
-    :param tasks: owns the question that is under way.
+    :param tasks: owns the running question.
     """
 
     def __init__(self, at: ListenerEndpoint, client_id: str, security: ListenerSecurity, tasks: Supervisor) -> None:
@@ -53,11 +54,11 @@ class VoterLink:
         self._is_closed = False
 
     async def ask(self, seconds: float) -> VoterAnswer | None:
-        """What the voter says now; None: no answer in time. The question then goes on without whoever asked."""
+        """The voter's answer now; None without an answer in time. The question then continues without its caller."""
         try:
             async with asyncio.timeout(seconds):
                 while self._question is not None and not self._question.done():
-                    await asyncio.wait({self._question})  # somebody's earlier question: the answer could be too old
+                    await asyncio.wait({self._question})  # an earlier question: its answer could be too old
                 if self._is_closed:
                     return None
                 question = self._question = self._tasks.spawn(VOTER_QUESTION, self._ask())
@@ -67,7 +68,7 @@ class VoterLink:
         return None if question.cancelled() else question.result()
 
     async def close(self) -> None:
-        """Give up the question that is under way, which has no answer then, and the connection; ask no more."""
+        """End the running question without an answer, and close the connection for good."""
         self._is_closed = True
         if self._question is not None:
             self._question.cancel()
@@ -89,7 +90,7 @@ class VoterLink:
             return None
         try:
             return await connection.ask_features()
-        except (TransportError, PeerError):  # it was restarted, or has closed what was idle
+        except (TransportError, PeerError):  # the voter was restarted, or has closed an idle connection
             return None
 
     async def _on_a_new_one(self) -> Features:
@@ -110,10 +111,10 @@ Endpoints = Callable[[], Mapping[int, ListenerEndpoint]]
 
 
 class VoterSignals:
-    """A registration in the log outlives a restart; what a process says now does not.
+    """Asks the running processes of the voters. Registrations in the log would not do: they outlive a restart.
 
-    :param endpoints: the voters, and where each is, now.
-    :param registered: other controllers, which may become voters or be some that this node does not know of yet.
+    :param endpoints: the present voters and their addresses.
+    :param registered: other registered controllers: future voters, or voters that this node does not know yet.
     """
 
     def __init__(
@@ -131,20 +132,20 @@ class VoterSignals:
         self._links: dict[ListenerEndpoint, VoterLink] = {}
         self._tasks = Supervisor()
         self.last: dict[int, VoterAnswer | None] = dict.fromkeys(endpoints()) | {self._node_id: self._own}
-        """What was heard last."""
+        """The last answer of each voter."""
 
     async def ask(self) -> dict[int, VoterAnswer | None]:
-        """By voter; None did not answer."""
+        """The answer of each voter; None when it did not answer."""
         others = [node_id for node_id in self._endpoints() if node_id != self._node_id]
         answers = await asyncio.gather(*map(self.ask_one, others))
         self.last = {self._node_id: self._own, **dict(zip(others, answers, strict=True))}
         return dict(self.last)
 
     async def ask_one(self, node_id: int, seconds: float = ASK_SECONDS) -> VoterAnswer | None:
-        """What one controller says; None: no answer in time, or nobody's id."""
+        """The answer of one controller; None without an answer in time, or for an unknown id."""
         endpoints = {**self._registered(), **self._endpoints()}
         at = endpoints.get(node_id)
-        # All leave the books before the first wait: others are asked at the same time.
+        # Remove all old links before the first await: other calls run at the same time.
         moved = [self._links.pop(gone) for gone in self._links.keys() - set(endpoints.values())]
         for link in moved:
             await link.close()
@@ -155,16 +156,16 @@ class VoterSignals:
         return await self._links[at].ask(seconds)
 
     async def close(self) -> None:
-        """Close every connection; whoever asks again makes new ones."""
+        """Close every connection. A later question makes new ones."""
         links, self._links = list(self._links.values()), {}
         await asyncio.gather(*(link.close() for link in links))
 
 
 def ready(answers: Mapping[int, VoterAnswer | None]) -> dict[int, bool | None]:
-    """By voter, whether its migration flag is on; None did not answer."""
+    """For each voter whether its migration flag is on; None when it did not answer."""
     return {voter: None if answer is None else answer.migrating for voter, answer in answers.items()}
 
 
 def stock(answers: Mapping[int, VoterAnswer | None]) -> frozenset[int]:
-    """Those that answered and are not this program."""
+    """The voters that answered and are not controllers of this program."""
     return frozenset(voter for voter, answer in answers.items() if answer is not None and not answer.is_ours)

@@ -1,1 +1,1 @@
-"""What only a controller of ZooKeeper's days says: LeaderAndIsr, UpdateMetadata and StopReplica to its brokers."""
+"""The requests of a ZooKeeper-era controller to its brokers: LeaderAndIsr, UpdateMetadata and StopReplica."""

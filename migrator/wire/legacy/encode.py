@@ -1,7 +1,7 @@
 """The requests of `messages` as bytes, in slices.
 
-Partitions by the hundred thousand share few replica lists, so those are encoded once each; what remains of a
-partition is two `struct` calls and a join. Checked byte for byte against kio's writers.
+Hundreds of thousands of partitions share a few replica lists, so each list is encoded once. The rest of a partition is
+two `struct` calls and a join. A test compares the bytes with kio's writers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Block = Callable[[int, PartitionRegistration], bytes]
 
 
 class _Blocks(dict[K, bytes], Generic[K]):
-    """Encoded parts by what they encode. Bounded: starts anew when it is full."""
+    """A bounded cache of encoded parts. It is emptied when it is full."""
 
     def __init__(self, make: Callable[[K], bytes]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ _Assignment = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]
 
 
 class RequestEncoder:
-    """Encodes for one term of one controller. Request headers are not its business."""
+    """Encodes requests, without their headers, for one term of one controller."""
 
     def __init__(self, controller: SendingController) -> None:
         self._controller = controller
@@ -64,12 +64,12 @@ class RequestEncoder:
         self._assignments: _Blocks[_Assignment] = _Blocks(self._assignment)
 
     def header(self, broker_epoch: int) -> bytes:
-        """What all three begin with; all of an UpdateMetadata that differs from broker to broker."""
+        """The first fields of all three requests. Only these differ between brokers in an UpdateMetadata."""
         controller = self._controller
         return _HEADER.pack(controller.controller_id, True, controller.controller_epoch, broker_epoch)
 
     def update_metadata_body(self, request: UpdateMetadata) -> Iterator[bytes]:
-        """What follows the header, the same for all brokers."""
+        """The rest of an UpdateMetadata, which is the same for all brokers."""
         registered = frozenset(broker.broker_id for broker in request.brokers)
         yield from _topics(request.topics, self._update_metadata_block(registered))
         yield b"".join([_length(request.brokers), *map(_live_broker, request.brokers)])
@@ -130,12 +130,12 @@ class RequestEncoder:
     def _assignment(self, key: _Assignment) -> bytes:
         replicas, adding, removing, recovering = key
         arrays = self._arrays
-        is_new = 1  # as stock controllers in migration: a broker without the log creates it
+        is_new = 1  # a broker without the log creates it; stock controllers in migration send the same
         return arrays[replicas] + arrays[adding] + arrays[removing] + bytes((is_new, recovering)) + _NO_TAGS
 
 
 def _topics(topics: tuple[TopicPartitions, ...], block: _Block) -> Iterator[bytes]:
-    """The topics, a turn's work at a time."""
+    """The encoded topics, in slices that each take one turn of the event loop."""
     parts, turn = [_length(topics)], Turn()
     for topic in topics:
         parts.append(_string(topic.topic.name) + topic.topic.topic_id + unsigned_varint(len(topic) + 1))

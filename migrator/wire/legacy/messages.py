@@ -1,4 +1,4 @@
-"""LeaderAndIsr, UpdateMetadata and StopReplica as values that point into an image instead of copying it."""
+"""LeaderAndIsr, UpdateMetadata and StopReplica as values that refer to an image instead of copying it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from migrator.image.model import BrokerRegistration, PartitionRegistration, Topi
 from migrator.values import value
 
 LEADER_AND_ISR: Final = (4, 7)
-"""API key and version that every broker in migration speaks; likewise below. The versions are those that stock
-controllers send from metadata.version 3.4-IV0 on, the first with ``isKRaftController``."""
+"""API key and a version that every broker in migration supports; likewise below. Stock controllers send these versions
+from metadata.version 3.4-IV0 on; they are the first with ``isKRaftController``."""
 STOP_REPLICA: Final = (5, 4)
 UPDATE_METADATA: Final = (6, 8)
 
@@ -22,18 +22,18 @@ EPOCH_DURING_DELETE: Final = -2
 
 
 class UpdateType(IntEnum):
-    """``AbstractControlRequest.Type``: what a broker may conclude from what a request leaves out."""
+    """``AbstractControlRequest.Type``: whether a request names everything, so that a broker removes the rest."""
 
     UNKNOWN = 0
     INCREMENTAL = 1
     FULL = 2
-    """All of it: a broker moves aside logs, and forgets topics, that the request does not name."""
+    """The request names everything: a broker moves aside logs and forgets topics that it does not name."""
 
 
 @value
 class SendingController:
-    """The controller that sends a request. ``controller_epoch`` is that of the claim in ZooKeeper, ``kraft_epoch`` that
-    of the quorum's leader, which every partition carries."""
+    """The controller that sends a request. ``controller_epoch``: that of its claim in ZooKeeper; ``kraft_epoch``: the
+    quorum's leader epoch, which is in every partition."""
 
     controller_id: int
     controller_epoch: int
@@ -42,7 +42,7 @@ class SendingController:
 
 @value
 class TopicPartitions:
-    """Some partitions of a topic, or with ``numbers`` None all of them."""
+    """Some partitions of a topic; all of them when ``numbers`` is None."""
 
     topic: TopicImage
     numbers: Sequence[int] | None = None
@@ -60,8 +60,8 @@ class TopicPartitions:
 
 @value
 class UpdateMetadata:
-    """What brokers tell clients. ``brokers`` are all that are registered, as each request replaces the list;
-    replicas on others are reported offline."""
+    """The metadata that brokers give to clients. ``brokers``: all registered brokers, because each request replaces the
+    list; replicas on other brokers are reported offline."""
 
     type: UpdateType
     topics: tuple[TopicPartitions, ...]
@@ -70,7 +70,7 @@ class UpdateMetadata:
 
 @value
 class LiveLeader:
-    """Where followers reach a leader: its endpoint on the listener between brokers."""
+    """A live leader with its endpoint on the inter-broker listener, where followers fetch."""
 
     broker_id: int
     host: str
@@ -79,7 +79,7 @@ class LiveLeader:
 
 @value
 class LeaderAndIsr:
-    """What a broker hosts and leads."""
+    """The partitions that a broker hosts, with their leaders."""
 
     type: UpdateType
     topics: tuple[TopicPartitions, ...]
@@ -88,7 +88,7 @@ class LeaderAndIsr:
 
 @value
 class StoppedPartition:
-    """A partition that a broker no longer hosts; ``delete`` says whether its log goes too."""
+    """A partition that a broker no longer hosts; ``delete``: whether it deletes the log, too."""
 
     number: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""What the SASL mechanisms have in common: one exchange of tokens, its two sides, and how it ends."""
+"""The interface of all SASL mechanisms: an exchange of tokens, its two sides and its results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
 class AuthenticationError(PeerError):
     """The other side's proof is wrong.
 
-    :param reason: what is wrong, for our own log.
-    :param public: what the other side may hear; None stands for a sentence that does not say which part was wrong.
+    :param reason: what is wrong, for this node's log.
+    :param public: what the other side is told; None for a sentence that does not say which part was wrong.
     """
 
     def __init__(self, reason: str, public: str | None = None) -> None:
@@ -30,8 +30,8 @@ class AuthenticationError(PeerError):
 
 
 class NotReadyError(PeerError):
-    """This node cannot tell yet who is who. The connection is closed without an answer, which clients take for a
-    broken connection and try again; a refusal would be final to many of them."""
+    """This node cannot check logins yet. The connection is closed without an answer, and clients try again. A refusal
+    would be final for many of them."""
 
 
 class SessionExpiredError(PeerError):
@@ -40,7 +40,8 @@ class SessionExpiredError(PeerError):
 
 @value
 class Authenticated:
-    """Who it is; ``expires_at_ms``: until when the credential counts (ms since 1970), None without an end."""
+    """The authenticated principal. ``expires_at_ms``: the end of the credential in ms since 1970, None without an
+    end."""
 
     principal: Principal
     expires_at_ms: int | None = None
@@ -50,19 +51,19 @@ class ServerExchange(Protocol):
     """The server's side of one authentication."""
 
     tried: str
-    """The name that the client gives itself, as far as it got; for our log."""
+    """The name that the client claims, if it got so far; for this node's log."""
     outcome: Authenticated | None
-    """Set once the client is who it says."""
+    """Set when the client is authenticated."""
 
     def step(self, token: bytes) -> bytes:
         """Our answer to the client's token.
 
-        :raises AuthenticationError: the token proves nothing.
-        :raises NotReadyError: nobody can tell yet.
+        :raises AuthenticationError: the proof is wrong.
+        :raises NotReadyError: this node cannot check it yet.
         """
 
     def takes_long(self, token: bytes) -> bool:
-        """Whether `step` would take milliseconds for it, and belongs beside the event loop."""
+        """Whether `step` would take milliseconds for this token, and has to run beside the event loop."""
 
 
 class ClientExchange(Protocol):
@@ -77,14 +78,14 @@ class ClientExchange(Protocol):
     def step(self, token: bytes) -> bytes:
         """Our answer to the server's token.
 
-        :raises AuthenticationError: the server proves nothing.
+        :raises AuthenticationError: the server's proof is wrong.
         """
 
 
 def utf8(raw: bytes) -> str:
-    """Text of a token.
+    """A token as text.
 
-    :raises AuthenticationError: it is no UTF-8.
+    :raises AuthenticationError: it is not UTF-8.
     """
     try:
         return raw.decode()
@@ -93,7 +94,7 @@ def utf8(raw: bytes) -> str:
 
 
 class Passwords:
-    """Users and passwords that are compared in the same time whoever it is, and cannot be read back."""
+    """Users and hashed passwords. A comparison takes the same time for known and unknown users."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._key = secrets.token_bytes(32)
@@ -101,7 +102,7 @@ class Passwords:
         self._nobody = secrets.token_bytes(32)
 
     def match(self, user: str, password: bytes) -> bool:
-        """Whether that is the user's password. Nobody has the empty one, as in Kafka."""
+        """Whether that is the user's password. An empty password never matches, as in Kafka."""
         expected = self._digests.get(user)
         same = hmac.compare_digest(self._digest(password), self._nobody if expected is None else expected)
         return same and expected is not None

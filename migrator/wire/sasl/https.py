@@ -1,6 +1,7 @@
 """One HTTPS request of bounded size and time, for keys and tokens of an identity provider.
 
-Redirections are not followed: who answers is whom the operator named. Blocks; called on threads beside the event loop.
+Redirects are not followed, so only the server that the operator named can answer. The calls block, and run on threads
+beside the event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TOTAL_SECONDS = 30.0
 
 @value
 class Address:
-    """``path`` with its query; of a file, the path on this machine."""
+    """``path``: with the query; for a file, its path on this machine."""
 
     scheme: str
     host: str
@@ -33,7 +34,7 @@ class Address:
 def parse_address(text: str) -> Address:
     """A ``file:`` or ``https:`` address.
 
-    :raises ValueError: it is another one.
+    :raises ValueError: it is another kind of address.
     """
     parts = urlsplit(text)
     if parts.scheme == "file":
@@ -52,7 +53,7 @@ def parse_address(text: str) -> Address:
 def read_file(path: str) -> bytes:
     """A file of bounded size.
 
-    :raises OSError: it cannot be read, or is too big.
+    :raises OSError: the file cannot be read, or is too big.
     """
     with Path(path).open("rb") as file:
         found = file.read(MAX_BYTES + 1)
@@ -95,7 +96,7 @@ def request(
 
 
 def _cut(connection: http.client.HTTPSConnection) -> None:
-    """End a request that takes too long, however slowly its answer drips in."""
+    """End a request that takes too long, also when its answer arrives byte by byte."""
     if isinstance(connection.sock, socket.socket):
         with contextlib.suppress(OSError):
             connection.sock.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
 """The keys that an identity provider publishes (JWKS), kept and fetched again beside the event loop.
 
-Keys that are known stay in use while the provider is away. A token that names an unknown key makes them be fetched
-sooner, not oftener than once in `UNKNOWN_SECONDS`: whoever sends tokens must not choose how often we ask.
+Known keys stay in use while the provider is away. A token that names an unknown key causes an earlier fetch, at most
+one in `UNKNOWN_SECONDS`, so that clients cannot make this node ask too often.
 Source: Kafka's ``RefreshingHttpsJwks``.
 """
 
@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 
 UNKNOWN_SECONDS = 60.0
 STALE = 2
-"""So many refresh intervals old, keys are used only if the provider could not be asked since."""
+"""Keys that are this many refresh intervals old are used only while the provider cannot be asked."""
 
 
 class KeySet:
     """A `PublishedKeys`.
 
-    :param where: what is fetched, for messages.
-    :param fetch: gives the document, or raises OSError.
-    :param refresh_s: how often it is fetched (``sasl.oauthbearer.jwks.endpoint.refresh.ms``).
-    :param backoff_s: the first and the longest wait after a failure.
+    :param where: the address, for messages.
+    :param fetch: returns the document, or raises OSError.
+    :param refresh_s: seconds between two fetches (``sasl.oauthbearer.jwks.endpoint.refresh.ms``).
+    :param backoff_s: the first and the longest wait after a failure, in seconds.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class KeySet:
         self._unknown_at: float | None = None
 
     def load(self) -> None:
-        """Fetch now, and wait for it.
+        """Fetch the keys now, and wait for them.
 
-        :raises OperatorError: it cannot be had, or is no such document.
+        :raises OperatorError: the document cannot be fetched, or has no keys.
         """
         try:
             self._take(self._fetch())
@@ -71,7 +71,7 @@ class KeySet:
             ) from error
 
     def refresh(self) -> None:
-        """Fetch beside the event loop, if it is time."""
+        """Begin to fetch the keys on a thread, if it is time."""
         with self._lock:
             if self._fetching or self._clock() < self._next_at:
                 return
@@ -109,7 +109,7 @@ class KeySet:
             self._next_at = self._clock() + wait
             kept = "the previous keys stay in use" if self._loaded_at is not None else "nobody can log in with a token"
             log.warning("The keys at %s cannot be fetched; %s: %s", self._where, kept, error)
-        except Exception:  # the top of a thread: nobody else would hear of it
+        except Exception:  # the top of a thread: no caller would see the error
             self._next_at = self._clock() + self._backoff_s[1]
             log.exception("The keys at %s cannot be fetched", self._where)
         finally:

@@ -1,7 +1,7 @@
 """Signed tokens (JSON Web Tokens) of an identity provider, checked with its published keys (KIP-768).
 
-Source: Kafka's ``ValidatorAccessTokenValidator``. Unlike there, signatures by a shared secret (``HS...``) never count:
-public keys must not be taken for such a secret.
+Source: Kafka's ``ValidatorAccessTokenValidator``. Unlike Kafka, signatures by a shared secret (``HS...``) are never
+accepted: an attacker could sign with a public key as the secret.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Algorithms that count, and the type and curve of their keys."""
+"""The accepted algorithms, and the type and curve of their keys."""
 PUBLIC_FIELDS = ("kty", "crv", "n", "e", "x", "y")
 MIN_RSA_BITS = 2048
 MAX_KEYS = 100
 MAX_KEY_ID = 1000
 MAX_CANDIDATES = 4
-"""Keys that a token without a key id is tried with."""
+"""The most keys with which a token without a key id is checked."""
 
 
 @value
 class TokenRules:
-    """What ``sasl.oauthbearer...`` keys say. No audience or issuer: none is asked for."""
+    """The values of ``sasl.oauthbearer...`` keys. Without an audience or an issuer, any is accepted."""
 
     audiences: tuple[str, ...] = ()
     issuer: str | None = None
@@ -45,7 +45,7 @@ class TokenRules:
 
 @value
 class PublicKey:
-    """A key of the provider. ``algorithm`` is the only one that it is for, None when it does not say."""
+    """A key of the provider. ``algorithm``: the only one that the key is for, None when the provider does not say."""
 
     key_id: str | None
     kind: tuple[str, str | None]
@@ -53,7 +53,7 @@ class PublicKey:
     fields: Mapping[str, Any]
 
     def fits(self, algorithm: str, key_id: str | None) -> bool:
-        """Whether a token with that header may be signed with it."""
+        """Whether a token with that header may be signed with this key."""
         wanted = KEY_TYPES[algorithm]
         return (
             self.kind[0] == wanted[0]
@@ -64,15 +64,15 @@ class PublicKey:
 
 
 class PublishedKeys(Protocol):
-    """The provider's keys as they are known now."""
+    """The provider's keys that are known now."""
 
     def refresh(self) -> None:
-        """Begin to fetch them, if it is time."""
+        """Begin to fetch the keys, if it is time."""
 
     def fitting(self, algorithm: str, key_id: str | None) -> Iterable[PublicKey]:
         """Keys for a token with that header.
 
-        :raises NotReadyError: none are known yet.
+        :raises NotReadyError: no keys are known yet.
         """
 
 
@@ -88,7 +88,7 @@ class SignedTokenValidator:
         self._keys.refresh()
 
     def validate(self, token: str) -> Authenticated:
-        """Whose token it is, and until when (see `TokenValidator`)."""
+        """The principal of the token, and its end (see `TokenValidator`)."""
         try:
             claims = self._verified(token)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
@@ -135,7 +135,7 @@ class SignedTokenValidator:
 def public_keys(document: Any) -> tuple[PublicKey, ...]:
     """The keys of a JWKS document that can sign tokens; others are left out.
 
-    :raises ValueError: it is no such document, or has no key of use.
+    :raises ValueError: the document is malformed, or has no usable key.
     """
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
@@ -147,7 +147,7 @@ def public_keys(document: Any) -> tuple[PublicKey, ...]:
 
 
 def _public_key(entry: Any) -> PublicKey | None:
-    """Only the public part of the key, whatever else stands there."""
+    """The public part of a key; other parts of the entry are ignored."""
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or not _may_verify(entry.get("key_ops")):
         return None
     fields = {name: entry[name] for name in PUBLIC_FIELDS if name in entry}
@@ -169,7 +169,7 @@ def _may_verify(operations: Any) -> bool:
 
 
 def _check_scope(found: Any) -> None:
-    """Kafka's own demand: texts, not empty, none twice."""
+    """Kafka's rule for scopes: texts that are not empty, none twice."""
     scopes = found if isinstance(found, list) else [found] if isinstance(found, str) else []
     cleaned = [scope.strip() if isinstance(scope, str) else "" for scope in scopes]
     if not all(cleaned) or len(set(cleaned)) < len(cleaned):

@@ -1,4 +1,4 @@
-"""How we log in at peers and brokers: what makes the client's side of each new connection."""
+"""This node's logins at peers and brokers: the client's side of each new connection."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from migrator.wire.sasl.scram import ScramClient
 from migrator.wire.sasl.unsecured import unsecured_token
 
 RENEW_AT = 0.8
-"""The part of a token's life after which another one is fetched (``sasl.login.refresh.window.factor``)."""
+"""The part of a token's lifetime after which a new one is fetched (``sasl.login.refresh.window.factor``)."""
 
 RETRY_SECONDS = 5.0
-"""After a failure the provider is not asked again for so long: every peer is to be connected to."""
+"""After a failure the provider is not asked again for this long: otherwise each connection to a peer would ask."""
 
 Fetch = Callable[[], tuple[str, float]]
-"""A token, and when it expires in seconds since 1970; OSError or ValueError when there is none."""
+"""Returns a token and its end in seconds since 1970; raises OSError or ValueError when there is none."""
 
 
 class Login(Protocol):
-    """Makes exchanges. May block: called on threads beside the event loop."""
+    """Makes exchanges. A call may block, so it runs on a thread beside the event loop."""
 
     @property
     def mechanism(self) -> str: ...
@@ -37,13 +37,13 @@ class Login(Protocol):
     def exchange(self) -> ClientExchange:
         """The client's side of a new connection.
 
-        :raises AuthenticationError: there is nothing to log in with.
+        :raises AuthenticationError: there is no credential.
         """
 
 
 @value
 class PasswordLogin:
-    """PLAIN and SCRAM. ``is_token``: the user is the id of a delegation token, the password its HMAC."""
+    """PLAIN and SCRAM. ``is_token``: the user is a delegation token's id, the password its HMAC."""
 
     mechanism: str
     user: str
@@ -58,8 +58,8 @@ class PasswordLogin:
 
 
 class BearerLogin:
-    """OAUTHBEARER. A token is fetched again when most of its life is over; should that fail, the old one serves on
-    until it expires."""
+    """OAUTHBEARER. A new token is fetched when most of the old one's lifetime is over. If that fails, the old one is
+    used until it expires."""
 
     mechanism = "OAUTHBEARER"
 
@@ -89,7 +89,7 @@ class BearerLogin:
             self._token, self._expires_at = self._fetch()
             self._renew_at = now + RENEW_AT * (self._expires_at - now)
         except (OSError, ValueError) as error:
-            self._why, self._retry_at = str(error), self._wall() + RETRY_SECONDS  # to fail may have taken long
+            self._why, self._retry_at = str(error), self._wall() + RETRY_SECONDS  # from now: the failure may take long
 
 
 def unsecured(options: Mapping[str, str]) -> Fetch:
@@ -98,7 +98,7 @@ def unsecured(options: Mapping[str, str]) -> Fetch:
 
 
 def from_file(read: Callable[[], bytes]) -> Fetch:
-    """A token that something else puts into a file, and renews there."""
+    """A token in a file that another program writes and renews."""
 
     def fetch() -> tuple[str, float]:
         token = read().decode("ascii").strip()
@@ -110,7 +110,7 @@ def from_file(read: Callable[[], bytes]) -> Fetch:
 def client_credentials(
     post: Callable[[bytes, Mapping[str, str]], bytes], client_id: str, secret: Secret, scope: str
 ) -> Fetch:
-    """Tokens for our own client id (RFC 6749, section 4.4)."""
+    """Tokens for this node's client id (RFC 6749, section 4.4)."""
 
     def fetch() -> tuple[str, float]:
         headers = {
@@ -130,9 +130,9 @@ def client_credentials(
 
 
 def expiry_of(token: str) -> float:
-    """When a token expires, as it says itself; whoever it is for checks it.
+    """The end of a token, read from the token without a check: the server that gets it checks it.
 
-    :raises ValueError: it is no token that says so.
+    :raises ValueError: the token is malformed or has no end.
     """
     parts = token.split(".")
     if len(parts) != 3:

@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255), both sides. Whether a token counts is said by a `TokenValidator`.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255), both sides. A `TokenValidator` checks the tokens.
 
 Source: Kafka's ``OAuthBearerSaslServer``, ``OAuthBearerClientInitialResponse``, ``OAuthBearerSaslClient``.
 """
@@ -21,7 +21,7 @@ OTHER_IDENTITY = (
     "that is different from the token's principal name ({})"
 )
 ERROR_SEEN = b"\x01"
-"""The client's answer to an error; the server then refuses."""
+"""The client's acknowledgement of an error; the server then refuses the login."""
 
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+?"
 _PAIR = r"[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01"
@@ -32,10 +32,10 @@ _EXTENSION_VALUE = re.compile(r"[\x20-\x7e\t\r\n]+")
 
 
 class TokenError(Exception):
-    """A token that does not count.
+    """The token is not valid.
 
-    :param reason: why, for our own log.
-    :param scope: the scopes that it lacks, which the client is told; empty: it fails for another reason.
+    :param reason: why, for this node's log.
+    :param scope: the scopes that it lacks, which the client is told; empty when it fails for another reason.
     """
 
     def __init__(self, reason: str, scope: str = "") -> None:
@@ -44,16 +44,16 @@ class TokenError(Exception):
 
 
 class TokenValidator(Protocol):
-    """Says whose token it is."""
+    """Checks tokens."""
 
     def prepare(self) -> None:
-        """Begin to fetch what it needs."""
+        """Begin to fetch the keys that it needs."""
 
     def validate(self, token: str) -> Authenticated:
-        """Whose token it is, and until when.
+        """The principal of the token, and its end.
 
-        :raises TokenError: it does not count.
-        :raises NotReadyError: nobody can tell yet.
+        :raises TokenError: the token is not valid.
+        :raises NotReadyError: this node cannot check it yet.
         """
 
 
@@ -94,7 +94,7 @@ class OAuthBearerServer:
 
 
 class OAuthBearerClient:
-    """The client's side: one message, and an acknowledgement of an error."""
+    """The client's side: one message, and the acknowledgement of an error."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         self.user = "the bearer of a token"
@@ -120,7 +120,7 @@ class OAuthBearerClient:
 
 
 def initial_response(token: bytes) -> tuple[str, str]:
-    """The client's message: its authorization id (or ""), and its token. Other pairs are read past, as by Kafka.
+    """The client's message: its authorization id (or ""), and its token. Other pairs are ignored, as in Kafka.
 
     :raises AuthenticationError: malformed.
     """
@@ -142,9 +142,9 @@ def initial_response(token: bytes) -> tuple[str, str]:
 
 
 def check_extensions(extensions: Mapping[str, str]) -> None:
-    """Whether these may go into the client's message.
+    """Check the extensions of the client's message.
 
-    :raises ValueError: with the first that may not.
+    :raises ValueError: the message names the first invalid one.
     """
     for name, text in extensions.items():
         if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(text):
@@ -152,9 +152,9 @@ def check_extensions(extensions: Mapping[str, str]) -> None:
 
 
 def bearer_principal(name: str) -> Principal:
-    """The principal that the bearer of a valid token is.
+    """The principal of a valid token's bearer.
 
-    :raises TokenError: half a character is in its name (JSON lets it), which no record or answer of ours could hold.
+    :raises TokenError: the name has an unpaired surrogate, which JSON allows and no record or answer can hold.
     """
     try:
         name.encode()

@@ -1,6 +1,6 @@
 """SCRAM-SHA-256 and -512 (RFC 5802, 7677), both sides, with Kafka's logins by delegation token (KIP-48).
 
-The server does not tell known users from unknown: both take the same steps, and fail at the end with the same words.
+The server's answers do not show whether a user exists: unknown users take the same steps, and fail with the same words.
 Source: Kafka's ``ScramSaslServer``, ``ScramSaslClient``.
 """
 
@@ -28,13 +28,14 @@ from migrator.wire.sasl.scram_messages import (
 
 NONCE_BYTES = 18
 _TOKEN = b"tokenauth"
-"""In the first message of a delegation token, whose password is hashed some thousand times for each login."""
+"""The mark in the first message of a login by delegation token. Each such login hashes a password thousands of
+times."""
 
 
 @value
 class ScramAccount:
-    """What a name stands for. ``authenticated`` is None for a name that nobody can log in with, whose ``credential``
-    looks like others; ``why`` is then the reason, for our log."""
+    """The account of a name. ``authenticated`` is None when no login with the name can succeed: ``credential`` is then
+    made up, and ``why`` the reason for this node's log."""
 
     credential: ScramCredential
     authenticated: Authenticated | None
@@ -42,20 +43,20 @@ class ScramAccount:
 
 
 class ScramAccounts(Protocol):
-    """Where credentials come from. Asked on threads beside the event loop, too.
+    """The source of credentials. Its methods are also called on threads beside the event loop.
 
-    :raises NotReadyError: nobody can tell yet.
+    :raises NotReadyError: the credentials are not known yet.
     """
 
     def user(self, mechanism: str, name: str) -> ScramAccount:
         """The account of a user."""
 
     def token(self, mechanism: str, token_id: str) -> ScramAccount:
-        """The account of a delegation token: its owner's, for as long as the token counts."""
+        """The account of a delegation token: that of its owner, while the token is valid."""
 
 
 class NoAccounts:
-    """The `ScramAccounts` of a listener that has none."""
+    """The `ScramAccounts` of a listener without accounts."""
 
     def user(self, mechanism: str, name: str) -> ScramAccount:
         """An account without a principal: every login fails (see `ScramAccounts`)."""
@@ -122,7 +123,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side; demands that the server knows the password, too."""
+    """The client's side. It also checks that the server knows the password."""
 
     def __init__(self, mechanism: str, user: str, password: str, *, is_token: bool = False) -> None:
         self._hash = SCRAM_HASHES[mechanism]
@@ -158,7 +159,7 @@ class ScramClient:
 
 
 def scram_credential(mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS) -> ScramCredential:
-    """What a server keeps of ``password``."""
+    """The credential that a server stores for ``password``."""
     name = SCRAM_HASHES[mechanism]
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     stored_key = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()

@@ -1,7 +1,7 @@
 """The four messages of SCRAM (RFC 5802), read and written.
 
-What is accepted is what Kafka accepts (``ScramMessages``): names and nonces of ASCII. Beyond Kafka, a mandatory
-extension (``m=``) is refused, an attribute may come only once, and lengths are bounded.
+They accept what Kafka accepts (``ScramMessages``): names and nonces of ASCII. Stricter than Kafka, they refuse a
+mandatory extension (``m=``) and a repeated attribute, and bound lengths.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from migrator.values import value
 from migrator.wire.sasl.exchange import AuthenticationError
 
 MAX_MESSAGE_BYTES = 8192
-"""Names, nonces and proofs take some hundred bytes."""
+"""A bound far above real messages: names, nonces and proofs take some hundred bytes."""
 MAX_NONCE = 1024
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
-"""A server may not make us hash for ever."""
+"""A bound for the client, so that a server cannot make it hash for ever."""
 MAX_SALT = 1024
 
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -40,7 +40,7 @@ _SERVER_FINAL = re.compile(rf"v=(?P<signature>{_BASE64}){_EXTENSIONS}")
 
 @value
 class ClientFirst:
-    """``header`` is the GS2 header, which the final message repeats; ``bare`` the rest."""
+    """``header``: the GS2 header, which the final message repeats; ``bare``: the rest."""
 
     header: str
     bare: str
@@ -51,7 +51,7 @@ class ClientFirst:
 
     @property
     def is_token(self) -> bool:
-        """Whether a delegation token logs in: its id is the user, its HMAC the password."""
+        """Whether this is a login by delegation token: the user is its id, the password its HMAC."""
         return self.extensions.get("tokenauth", "").lower() == "true"
 
 
@@ -126,12 +126,12 @@ def server_final(token: bytes) -> bytes:
 
 
 def escape(name: str) -> str:
-    """A name as it stands in a message."""
+    """A name, escaped for a message."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def unescape(name: str) -> str:
-    """The counterpart of `escape`, for what the patterns above let through."""
+    """The counterpart of `escape`, for names that the patterns above accept."""
     return name.replace("=2C", ",").replace("=3D", "=")
 
 

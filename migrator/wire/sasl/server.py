@@ -1,4 +1,4 @@
-"""The server's side of one connection: handshake, exchange, session, and authentication again (KIP-43, 152, 368).
+"""The server's side of one connection: handshake, exchange, session, and re-authentication (KIP-43, 152, 368).
 
 Source: Kafka's ``SaslServerAuthenticator``.
 """
@@ -19,17 +19,17 @@ from migrator.wire.sasl.exchange import OAUTHBEARER, Authenticated, Authenticati
 from migrator.wire.schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE, build, response_type
 
 MIN_SECONDS_BETWEEN = 1.0
-"""Nobody may authenticate again more often, as in Kafka."""
+"""The least seconds between two re-authentications of a client, as in Kafka."""
 MAX_STEPS = 4
-"""Tokens of one exchange; no mechanism takes more than two."""
+"""The most tokens in one exchange. No mechanism needs more than two."""
 MAX_LIFETIME_MS = 2**53
 SHORT_BYTES = 40 * 1024
-"""Of any request of a login, but for the tokens of OAUTHBEARER. A string of the protocol has at most 32,767 bytes."""
+"""The most bytes of a login's request, except tokens of OAUTHBEARER. A string of the protocol has at most 32,767."""
 
 
 @value
 class LoginFailure:
-    """A login that failed: whom the client claimed to be (empty: nobody yet), and why, for our log."""
+    """A failed login, for this node's log: the name that the client claimed (empty if none), and the reason."""
 
     reason: str
     tried: str = ""
@@ -44,9 +44,9 @@ class LoginFailure:
 class SaslServer:
     """Authentication of one connection.
 
-    :param mechanisms: what is enabled; each makes a new exchange.
-    :param max_reauth_ms: by mechanism, after how long a client has to authenticate again
-        (``connections.max.reauth.ms``); 0 or nothing: never.
+    :param mechanisms: the enabled mechanisms; each makes a new exchange.
+    :param max_reauth_ms: for each mechanism the time after which a client has to re-authenticate
+        (``connections.max.reauth.ms``); never when it is 0 or missing.
     """
 
     def __init__(
@@ -67,36 +67,36 @@ class SaslServer:
         self._expires_at: float | None = None
         self._began_again_at: float | None = None
         self.principal: Principal | None = None
-        """Who it is, once authenticated."""
+        """The principal after authentication."""
         self.failure: LoginFailure | None = None
-        """Why the connection has to be closed after the last response."""
+        """Set when the login has failed. The connection has to be closed after the last response."""
 
     @property
     def tried(self) -> str | None:
-        """Whom the client claims to be, if it got so far; nothing is proved."""
+        """The name that the client claims, without proof, if it got so far."""
         return (self._exchange.tried or None) if self._exchange is not None else None
 
     def max_request_bytes(self, limit: int) -> int:
-        """Of the request that comes next.
+        """The most bytes of the next request.
 
-        :param limit: what the listener allows (``sasl.server.max.receive.size``).
+        :param limit: the listener's limit (``sasl.server.max.receive.size``).
         """
         is_long = self._exchange is not None and self._mechanism == OAUTHBEARER
         return limit if is_long else min(limit, SHORT_BYTES)
 
     @property
     def is_complete(self) -> bool:
-        """Whether no exchange is under way, and the client is known."""
+        """Whether the client is authenticated and no exchange is under way."""
         return self.principal is not None and self._exchange is None
 
     @property
     def has_expired(self) -> bool:
-        """Whether the client should have authenticated again by now: only that is served any more."""
+        """Whether the session is over: only re-authentication is served any more."""
         return self._expires_at is not None and self._monotonic() >= self._expires_at
 
     def begins_again(self, api_key: int) -> bool:
-        """Whether a request on a connection that is authenticated begins another authentication. Anything else is an
-        ordinary request; `refuse` answers those of SASL."""
+        """Whether a request on an authenticated connection begins a re-authentication. Other SASL requests are answered
+        with `refuse`."""
         if api_key != SASL_HANDSHAKE or self._expires_at is None:
             return False
         now, last = self._monotonic(), self._began_again_at
@@ -106,14 +106,14 @@ class SaslServer:
         return True
 
     def takes_long(self, api_key: int, request: Any) -> bool:
-        """Whether `handle` would take milliseconds for it, and belongs beside the event loop."""
+        """Whether `handle` would take milliseconds for this request, and has to run beside the event loop."""
         exchange = self._exchange
         return api_key == SASL_AUTHENTICATE and exchange is not None and exchange.takes_long(request.auth_bytes)
 
     def handle(self, api_key: int, version: int, request: Any) -> Any:
         """The response to a SaslHandshake or SaslAuthenticate request.
 
-        :raises NotReadyError: nobody can tell yet; the connection is to be closed without an answer.
+        :raises NotReadyError: logins cannot be checked yet; the connection has to be closed without an answer.
         """
         if api_key == SASL_HANDSHAKE:
             return self._handshake(version, request.mechanism)
@@ -121,7 +121,7 @@ class SaslServer:
 
     @staticmethod
     def refuse(api_key: int, version: int) -> Any:
-        """The response to either on a connection that is past authentication."""
+        """The error response to a SASL request that is not allowed now."""
         return build(
             response_type(api_key, version),
             error_code=ErrorCode.illegal_sasl_state,
@@ -132,7 +132,7 @@ class SaslServer:
     def _handshake(self, version: int, mechanism: str) -> Any:
         error = ErrorCode.none
         if version == 0:
-            # Version 0 goes on in raw tokens without Kafka's frames (before KIP-152); no client of ours needs it.
+            # After version 0 raw tokens follow, without Kafka's frames (before KIP-152). No client here needs that.
             error = self._fail(
                 ErrorCode.unsupported_version, "the client sent SaslHandshake version 0, which is not supported"
             )
@@ -168,9 +168,9 @@ class SaslServer:
         return build(answer, auth_bytes=reply, session_lifetime=dt.timedelta(milliseconds=lifetime_ms))
 
     def _succeed(self, outcome: Authenticated) -> int:
-        """How long the session lasts in ms, as the answer says it: 0 for ever, or when it is over already.
+        """The session lifetime in ms for the answer: 0 for ever, or when the session is over already.
 
-        :raises AuthenticationError: the client was another one before.
+        :raises AuthenticationError: the client had another principal before.
         """
         before, now = self.principal, outcome.principal
         if before is not None and (before.kind, before.name) != (now.kind, now.name):
@@ -198,6 +198,6 @@ class SaslServer:
 
     @property
     def _wrong(self) -> str:
-        """Stock's words, which do not tell what was wrong."""
+        """The refusal in Kafka's words, which do not say which part was wrong."""
         which = "re-authentication" if self.principal is not None else "authentication"
         return f"Authentication failed during {which} due to invalid credentials with SASL mechanism {self._mechanism}"

@@ -1,4 +1,4 @@
-"""Tokens that anybody can make: Kafka's unsecured JSON Web Signatures (KIP-255), for development only.
+"""Tokens without a signature: Kafka's unsecured JSON Web Signatures (KIP-255), for development only.
 
 Source: Kafka's ``OAuthBearerUnsecuredValidatorCallbackHandler``, ``OAuthBearerUnsecuredLoginCallbackHandler``.
 """
@@ -18,12 +18,12 @@ from migrator.wire.sasl.oauthbearer import TokenError, bearer_principal
 
 RESERVED = ("iat", "exp")
 MAX_SECONDS = 2**43
-"""A time beyond any calendar; what is later counts as this."""
+"""A time beyond any calendar. A later time counts as this one."""
 
 
 @value
 class UnsecuredRules:
-    """What ``unsecuredValidator...`` options say. ``clock_skew_ms`` is the difference of clocks that is allowed."""
+    """The values of ``unsecuredValidator...`` options. ``clock_skew_ms``: the allowed difference of clocks."""
 
     principal_claim: str = "sub"
     scope_claim: str = "scope"
@@ -32,17 +32,17 @@ class UnsecuredRules:
 
 
 class UnsecuredValidator:
-    """A `TokenValidator` that believes what a token says."""
+    """A `TokenValidator` that accepts every well-formed token."""
 
     def __init__(self, rules: UnsecuredRules, wall: Callable[[], float] = wall_seconds) -> None:
         self._rules = rules
         self._wall = wall
 
     def prepare(self) -> None:
-        """Nothing: an unsecured token is checked without keys (see `TokenValidator`)."""
+        """Do nothing: an unsecured token is checked without keys (see `TokenValidator`)."""
 
     def validate(self, token: str) -> Authenticated:
-        """Whose token it is, and until when (see `TokenValidator`)."""
+        """The principal of the token, and its end (see `TokenValidator`)."""
         rules, now, skew = self._rules, self._wall(), self._rules.clock_skew_ms / 1000
         claims = _claims(token)
         name = claims.get(rules.principal_claim)
@@ -62,7 +62,7 @@ class UnsecuredValidator:
 
 
 def unsecured_token(options: Mapping[str, str], now: float) -> tuple[str, float]:
-    """The token that ``unsecuredLogin...`` options describe, and when it expires (seconds since 1970).
+    """The token that ``unsecuredLogin...`` options describe, and its end in seconds since 1970.
 
     :raises ValueError: the options make no token.
     """
@@ -91,7 +91,7 @@ def seconds(claims: Mapping[str, Any], name: str) -> float | None:
     if found is None:
         return None
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    # A whole number may be too big for a float, and is finite all the same.
+    # A whole number may be too big for a float, although it is finite.
     if not is_number or (isinstance(found, float) and not math.isfinite(found)) or found < 0:
         raise TokenError(f"claim {name} is not a time")
     return float(min(found, MAX_SECONDS))
@@ -133,7 +133,7 @@ def _json(part: Mapping[str, Any]) -> bytes:
 
 
 def _list(text: str) -> list[str]:
-    """Kafka's lists: the first character separates the elements."""
+    """A list in Kafka's form: its first character is the separator."""
     return text[1:].split(text[0]) if len(text) > 1 else []
 
 
