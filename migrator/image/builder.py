@@ -1,4 +1,4 @@
-"""From one image to the next by replaying records."""
+"""Builds the next image by replaying records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from migrator.records import metadata as rec
 
 
 class ImageBuilder:
-    """Replays records on top of an image, which itself stays as it is. Good for one `build`.
+    """Replays records on top of an image, which does not change. A builder makes one image.
 
-    Transactions are not its business: their marker records are refused, as they are in a snapshot.
+    Marker records of transactions are refused, as in a snapshot: the loader handles transactions.
 
     :param intern: shared by the builders of one log, so that equal assignments are one object throughout an image.
     """
@@ -66,8 +66,8 @@ class ImageBuilder:
     def replay(self, record: rec.MetadataRecord) -> None:
         """Apply one record.
 
-        :raises InvariantViolation: when it does not fit the image, e.g. a partition of an unknown topic, or is the
-            marker of a transaction. The message never holds a record's secrets. The builder must then be dropped.
+        :raises InvariantViolation: the record does not fit the image, for example a partition of an unknown topic, or
+            it is the marker of a transaction. The message quotes no secret. The builder must then be dropped.
         """
         handler = self._handlers.get(type(record))
         if handler is None:
@@ -76,12 +76,12 @@ class ImageBuilder:
         self.records += 1
 
     def build(self, provenance: Provenance) -> tuple[MetadataImage, Changes]:
-        """The resulting image, and what differs from the base. Nothing may be replayed afterwards."""
+        """The resulting image, and the changes from the base. Nothing may be replayed afterwards."""
         return self.image(provenance), self._changes()
 
     def image(self, provenance: Provenance) -> MetadataImage:
-        """The resulting image, whose price does not depend on how much was replayed. Nothing may be replayed
-        afterwards."""
+        """The resulting image, in a time that does not depend on the number of replayed records. Nothing may be
+        replayed afterwards."""
         topics, cluster, settings, security = self._topics, self._cluster, self._settings, self._security
         return MetadataImage(
             provenance=provenance,
@@ -119,4 +119,4 @@ class ImageBuilder:
 
 
 def _no_op(record: rec.NoOpRecord) -> None:
-    """It moves the offset and nothing else."""
+    """A NoOpRecord only takes an offset."""

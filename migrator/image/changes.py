@@ -1,4 +1,4 @@
-"""Arithmetic on `Changes`: gathering, merging, and finding them out by comparing two images."""
+"""Computes with `Changes`: join and merge them, and find them by comparing two images."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SETS = ("brokers", "controllers", "topics", "configs", "quotas", "acls", "scram
 
 
 def join_changes(parts: list[Changes], more: Iterable[Changes]) -> None:
-    """Put the changes of later deltas behind those of earlier ones. Small neighbours become one, up to what one turn
-    does, so that a million deltas of one record are no million objects; each is merged a few times at most."""
+    """Append the changes of later deltas to those of earlier ones. Small neighbours are merged, up to the size of one
+    turn, so that a million deltas of one record are not a million objects. Each is merged a few times at most."""
     for part in more:
         parts.append(part)
         while len(parts) > 1 and parts[-2].records <= parts[-1].records <= TURN_RECORDS - parts[-2].records:
@@ -27,7 +27,7 @@ def join_changes(parts: list[Changes], more: Iterable[Changes]) -> None:
 
 
 def merge_changes(parts: Iterable[Changes]) -> Changes:
-    """The changes of several deltas, one after the other, as those of one delta."""
+    """The changes of several successive deltas as those of one delta."""
     known = list(parts)
     if len(known) < 2:
         return known[0] if known else NO_CHANGES
@@ -38,7 +38,7 @@ def merge_changes(parts: Iterable[Changes]) -> Changes:
 
 
 def merge_steps(parts: Iterable[Changes]) -> Generator[None, None, Changes]:
-    """As `merge_changes`; yields where a turn is over."""
+    """As `merge_changes`, in steps: yields where a turn of the event loop is over."""
     merged, turn = _Merged(), Turn()
     for part in parts:
         merged.add(part)
@@ -48,7 +48,7 @@ def merge_steps(parts: Iterable[Changes]) -> Generator[None, None, Changes]:
 
 
 class _Merged:
-    """The changes of several deltas, as far as they are added."""
+    """The merged changes of the deltas added so far."""
 
     __slots__ = ("_features", "_partitions", "_producer_ids", "_records", "_sets", "_zk_migration_state")
 
@@ -59,7 +59,7 @@ class _Merged:
         self._partitions: dict[Uuid, frozenset[int]] = {}
 
     def add(self, part: Changes) -> None:
-        """Those of the next delta."""
+        """Add the changes of the next delta."""
         self._features |= part.features
         self._zk_migration_state |= part.zk_migration_state
         self._producer_ids |= part.producer_ids
@@ -71,7 +71,7 @@ class _Merged:
             self._partitions[topic_id] = partitions if known is None else known | partitions
 
     def changes(self) -> Changes:
-        """All of them. Nothing may be added afterwards."""
+        """The merged changes. Nothing may be added afterwards."""
         return Changes(
             features=self._features,
             zk_migration_state=self._zk_migration_state,
@@ -83,8 +83,8 @@ class _Merged:
 
 
 def undo_changes(parts: Iterable[Changes], image: MetadataImage) -> Changes:
-    """The changes of the way back along several deltas, to ``image``: topics that they deleted are there again,
-    with all their partitions."""
+    """The changes of going back over several deltas to ``image``. Topics that the deltas deleted exist again, so all
+    their partitions count as changed."""
     forth = merge_changes(parts)
     back = {
         topic_id: frozenset(image.topics.by_id[topic_id].partitions)
@@ -95,9 +95,9 @@ def undo_changes(parts: Iterable[Changes], image: MetadataImage) -> Changes:
 
 
 def compare_images(before: MetadataImage, after: MetadataImage) -> Iterator[Changes | None]:
-    """Exactly what differs between two images: yields None where a turn is over, at last the changes.
+    """The exact differences between two images. Yields None where a turn is over, and the changes at the end.
 
-    For a snapshot that replaces an image, where no records lead from the one to the other.
+    It is for a snapshot that replaces an image: no records lead from one to the other.
     """
     turn = Turn()
     topics, partitions = yield from _differing_topics(before.topics.by_id, after.topics.by_id, turn)
@@ -139,7 +139,7 @@ def _differing(
 def _differing_topics(
     before: Map[Uuid, TopicImage], after: Map[Uuid, TopicImage], turn: Turn
 ) -> Generator[None, None, tuple[frozenset[Uuid], Mapping[Uuid, frozenset[int]]]]:
-    """The topics of only one of the two, and the partitions that are new or differ."""
+    """The topics that only one image has, and the partitions that are new or differ."""
     intern, one_sided, partitions = Interner(), set(), {}
     for topic_id, topic in after.items():
         old = before.get(topic_id)

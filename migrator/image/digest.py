@@ -1,9 +1,10 @@
-"""A digest of an image: whether two controllers, or an image and a replay of its log, hold the same metadata.
+"""A digest of an image. Equal digests show that two controllers, or an image and a replay of its log, have the same
+metadata.
 
-It is the sum of a hash for each entity, over the bytes of the record that a snapshot would hold of it (at one level of
-metadata.version, whatever the cluster has). So it does not depend on the order of entities, or on how an image is kept
-in memory, and leads from one image to the next over what differs between the two. A sum, as an XOR would lose two equal
-terms. etcd compares its members in the same way (``HashKV``).
+The digest is the sum of one hash per entity, over the bytes of the entity's record in a snapshot, at one fixed level of
+metadata.version. So it does not depend on the order of entities or on their form in memory, and the next image's digest
+can be computed from the differences. It is a sum because an XOR would cancel two equal terms. etcd compares its members
+in the same way (``HashKV``).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from migrator.turns import Turn
 HASH_BYTES = 16
 MODULUS = 1 << 8 * HASH_BYTES
 DIGEST_LEVEL = 29
-"""The level of metadata.version whose records are hashed. It does not follow the newest one that this program knows:
-during an upgrade, controllers of two releases compare their digests. A change of it needs a field in the request."""
+"""The level of metadata.version whose records are hashed. It stays the same in later releases of this program, because
+controllers of two releases compare digests during an upgrade. A change would need a field in the request."""
 
 LOOKS_A_RECORD = 50
 
@@ -41,13 +42,14 @@ _encode = encoder(DIGEST_LEVEL)
 _Records = Callable[[Any, Any], Iterable[rec.MetadataRecord]]
 _Registration = TypeVar("_Registration", rec.RegisterBrokerRecord, rec.RegisterControllerRecord)
 _Differing = tuple[int, Iterable[rec.MetadataRecord]]
-"""1 for what the later image holds, -1 for what the earlier one held; 0 for an entity that is the same in both."""
+"""The sign of records in the sum, 1 for the later image and -1 for the earlier one; 0 without records ends a group of
+entries."""
 
 
 def digest_steps(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
     """The digest of ``after`` minus that of ``before``, in parts to be added, one for each turn of the event loop.
 
-    What both images share costs no more than a look.
+    Parts that both images share are skipped by a comparison of identity.
     """
     total, turn = 0, Turn()
     for sign, records in _differing(before, after):
@@ -94,8 +96,8 @@ def _partition(topic_id: Uuid, number: int, partition: Any) -> Iterable[rec.Meta
 
 
 def _in_order(record: _Registration) -> _Registration:
-    """The listeners, features and directories of a registration are sets. A snapshot of a stock controller has them in
-    another order than the log (``BrokerRegistration``, ``ControllerRegistration``)."""
+    """A registration with sorted listeners, features and directories. They are sets, and a stock controller's snapshot
+    has them in another order than the log (``BrokerRegistration``, ``ControllerRegistration``)."""
     arrays: dict[str, Any] = {
         "end_points": tuple(sorted(record.end_points, key=lambda each: each.name)),
         "features": tuple(sorted(record.features, key=lambda each: each.name)),
@@ -106,7 +108,7 @@ def _in_order(record: _Registration) -> _Registration:
 
 
 def _between(before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Records) -> Iterator[_Differing]:
-    """Equal values are one object where an image was made of the other, else they cancel each other out."""
+    """The entries that differ. Equal values that are two objects are yielded twice, with both signs, and cancel out."""
     if before is after:
         return
     for looks in _some(after.items()):
@@ -126,14 +128,14 @@ def _between(before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Reco
 
 
 def _some(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[tuple[Any, Any], ...]]:
-    """So many looks at what both images share take as long as the digest of one record."""
+    """The entries in groups. Skipping a group of unchanged entries takes as long as the digest of one record."""
     rest = iter(entries)
     while looks := tuple(islice(rest, LOOKS_A_RECORD)):
         yield looks
 
 
 def _singles(image: MetadataImage) -> Mapping[str, Iterable[rec.MetadataRecord]]:
-    """What there is one of."""
+    """The records of the parts of an image that are no maps."""
     features = image.features
     return {
         "migration": (rec.ZkMigrationStateRecord(int(features.zk_migration_state), features.migration_hold),),
@@ -151,4 +153,4 @@ _KINDS: tuple[tuple[Callable[[MetadataImage], Mapping[Any, Any]], _Records], ...
     (lambda image: image.scram, lambda key, item: (scram_record(key, item),)),
     (lambda image: image.tokens, lambda _, token: (token_record(token),)),
 )
-"""Maps of an image, and the records of one of their entries."""
+"""The maps of an image, each with the function that makes the records of an entry."""

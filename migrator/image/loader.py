@@ -1,8 +1,8 @@
-"""From the records of the log to images: the speculative one at its end, and the published one.
+"""Turns the records of the log into images: the speculative one at the log's end, and the published one.
 
-Every appended batch is applied at once, on leaders and followers alike, to the image at the end of the log. What
-results is published when it is committed and outside a transaction (KIP-868), as one `ImageDelta`, and is dropped
-when the log is truncated. Source: Kafka's ``MetadataBatchLoader`` and ``OffsetControlManager``.
+Leaders and followers apply every appended batch at once to the speculative image. A part that is committed and outside
+a transaction (KIP-868) is published as an `ImageDelta`. A part that the log truncates is dropped. Source: Kafka's
+``MetadataBatchLoader`` and ``OffsetControlManager``.
 
 The log, as the loader sees it::
 
@@ -36,7 +36,7 @@ from migrator.turns import TURN_RECORDS
 from migrator.values import value
 
 MAX_STATES = 1024
-"""How many unpublished states are held; beyond, a new one absorbs the one before it."""
+"""The most unpublished states that are held. When there are more, a new one absorbs the one before it."""
 
 Step = Callable[[MetadataImage, MetadataImage, Changes], None]
 """(image before, image after, what may differ between the two)."""
@@ -83,10 +83,10 @@ class _State:
 class ImageLoader:
     """Holds the images of one log. Offsets named "end" are exclusive.
 
-    :param image: what precedes the first batch: that of the latest snapshot, or the empty one.
+    :param image: the image before the first batch: that of the latest snapshot, or the empty one.
     :param max_states: bound of the unpublished states, at least 1.
-    :param on_step: told of each move of the speculative image, backwards too; not of `reset`.
-    :param on_leap: told instead of a move back over more records than one turn can name.
+    :param on_step: called for each move of the speculative image, also backwards, but not for `reset`.
+    :param on_leap: called instead for a move back over more records than one turn can name.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ImageLoader:
         self._restore(self._published)
 
     def _restore(self, state: _State) -> None:
-        """Go back to a state, which is the end of the log from now on."""
+        """Go back to a state, which becomes the end of the log."""
         self._batches.clear()
         self._next = 0  # index of the first record of the first batch that is not applied
         self._backlog = 0
@@ -129,7 +129,7 @@ class ImageLoader:
 
     @property
     def speculative(self) -> MetadataImage:
-        """The image after the last batch applied, what an open transaction did included."""
+        """The image after the last applied batch, including an open transaction."""
         return self._image
 
     @property
@@ -139,12 +139,12 @@ class ImageLoader:
 
     @property
     def backlog(self) -> int:
-        """How many appended records are not applied yet."""
+        """The number of appended records that are not applied yet."""
         return self._backlog
 
     @property
     def waits_from(self) -> int | None:
-        """The offset of the first record that is appended and not applied; None without one."""
+        """The offset of the first record that is appended and not yet applied; None without one."""
         return self._batches[0].base_offset + self._next if self._batches else None
 
     @property
@@ -154,13 +154,13 @@ class ImageLoader:
 
     @property
     def snapshot_image(self) -> MetadataImage | None:
-        """The image that a snapshot may be made of: the published one, unless its end lies within a batch."""
+        """The image for a snapshot: the published one; None when its end is within a batch."""
         return self._published.image if self._published.ends_batch else None
 
     @property
     def last_stable_offset(self) -> int:
-        """The last offset (inclusive) that is committed, not part of a transaction whose end is not, and published:
-        what was written up to here may be confirmed to whoever asked for it."""
+        """The last offset (inclusive) that is committed and published, outside transactions without a committed end.
+        Requests with records up to here may be answered."""
         if self.has_unpublished:
             return self._published.end_offset - 1
         last = min(self._high_watermark, self._applied_end) - 1
@@ -175,8 +175,8 @@ class ImageLoader:
     def append(self, base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[MetadataRecord]) -> None:
         """Take one data batch that the log has appended; `apply` has to follow.
 
-        Control batches are left out, hence gaps between batches are in order. After `truncate` the first batch may
-        begin earlier than the offset asked for, which then is that of a Begin within: what precedes it is skipped.
+        Control batches are not given here, so there may be gaps between batches. After `truncate` the first batch may
+        begin before the requested offset, which is then that of a Begin within the batch: earlier records are skipped.
 
         :param timestamp_ms: the batch's append time.
         """
@@ -192,12 +192,10 @@ class ImageLoader:
             self._backlog += len(records)
 
     def apply(self, max_records: int | None = None) -> int:
-        """Apply appended records, at most so many; returns how many remain.
+        """Apply at most ``max_records`` appended records; returns the number that remains. It takes some 5 µs a record.
 
-        One call takes some 5 µs a record.
-
-        :raises InvariantViolation: when a record does not fit; names its offset and type. The loader is of no
-            further use then.
+        :raises InvariantViolation: a record does not fit; the message names its offset and type. The loader is then
+            unusable.
         """
         budget = self._backlog if max_records is None else max_records
         while self._batches and budget > 0:
@@ -213,10 +211,10 @@ class ImageLoader:
         return self._backlog
 
     def commit(self, high_watermark: int) -> ImageDelta | None:
-        """The records below the high watermark are committed; publishes at once what may be, None if that is nothing
-        new. For tools: a node lets `publish` take its turns.
+        """The records below the high watermark are committed: publish them in one call. Returns None when nothing is
+        new. This is for tools; a node calls `committed` and `publish`, in turns.
 
-        A high watermark beyond what is applied is in order; call again after `apply`.
+        The high watermark may be beyond the applied records; then call again after `apply`.
         """
         self.committed(high_watermark)
         deltas = [delta for delta in self.publish() if delta is not None]
@@ -233,10 +231,10 @@ class ImageLoader:
         self._high_watermark = high_watermark
 
     def publish(self, stop_at: Callable[[], int | None] = lambda: None) -> Iterator[ImageDelta | None]:
-        """Publish what may be, as much in one delta as one turn does: yields each delta, and None where a turn is over
-        within one. The log may change meanwhile, but for `reset`.
+        """Publish what is committed, in deltas of one turn's size. Yields each delta, and None where a turn is over
+        within a delta. Between two steps any method but `reset` may be called.
 
-        :param stop_at: an offset; a delta ends at the first image that ends there or behind it.
+        :param stop_at: an offset, or None; a delta ends at the first image that ends there or later.
         """
         while self.has_unpublished:
             ready = self._next_to_publish(stop_at())
@@ -258,8 +256,9 @@ class ImageLoader:
         return ready
 
     def truncate(self, offset: int) -> int:
-        """The log was cut back to end at ``offset``; returns the offset from which its data batches are to be
-        appended again, at most ``offset``: it is smaller when no state is held for it."""
+        """The log was truncated to ``offset``. Returns the offset from which its data batches have to be appended
+        again:
+        ``offset``, or a smaller one when no state is held for it."""
         require(
             offset >= self._high_watermark,
             f"the log was cut at {offset}, below the high watermark {self._high_watermark}",
@@ -279,7 +278,7 @@ class ImageLoader:
         return self.end_offset
 
     def reset(self, image: MetadataImage) -> None:
-        """A snapshot took the place of the log: begin anew after an image, which is the published one from now on."""
+        """A snapshot has replaced the log: begin anew with its image, which becomes the published one."""
         require(
             image.provenance.offset >= self.published.provenance.offset,
             f"an image up to {image.provenance.offset} is older than the published one up to "
@@ -357,7 +356,7 @@ class ImageLoader:
         self._on_step(before, self._image, changes)
 
     def _close_region(self, batch: _Batch, end_offset: int) -> None:
-        """Make a state of what was applied since the last one."""
+        """Make a state of the records applied since the last state."""
         self._build(batch, end_offset)
         parts, start = self._parts, self._region_transaction
         if len(self._states) >= self._max_states and self._states[-1].end_offset > self._high_watermark:

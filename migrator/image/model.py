@@ -1,8 +1,8 @@
 """The metadata of a cluster at one offset, immutable.
 
-Maps are persistent (`immutables.Map`): the next image shares all that did not change with this one, so an image
-for each appended batch costs what the batch changed. A `Mapping` field of a leaf (partitions of a topic, keys of a
-config resource) is replaced as a whole, never written to. Source: Kafka's ``org.apache.kafka.image``.
+Maps are persistent (`immutables.Map`): the next image shares everything that did not change, so an image per appended
+batch costs only the batch's changes. A `Mapping` field of a leaf (partitions of a topic, keys of a config resource) is
+replaced as a whole, never changed. Source: Kafka's ``org.apache.kafka.image``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from migrator.values import value
 
 @value
 class Provenance:
-    """Which point of the log an image stands for: the last offset it contains (-1: none), its leader epoch
-    and append time in ms."""
+    """The point of the log at which an image is: its last offset (-1 for none), that record's leader epoch, and its
+    append time in ms."""
 
     offset: int
     epoch: int
@@ -30,8 +30,8 @@ class Provenance:
 
 @value
 class FeaturesImage:
-    """Finalized levels by feature name, ``metadata.version`` included; the state of the migration, and whether the
-    operator holds it there."""
+    """The finalized level of each feature, including ``metadata.version``; the state of the migration, and the
+    operator's hold if there is one."""
 
     levels: Map[str, int]
     zk_migration_state: ZkMigrationState
@@ -101,8 +101,8 @@ class TopicImage:
 
 @value
 class PartitionCounts:
-    """Of all partitions: how many there are, without a leader, and whose leader is not their first replica
-    (``ControllerMetricsChanges``: those without a leader are among these)."""
+    """The numbers of all partitions: in total, without a leader, and with a leader that is not the first replica. The
+    last number includes those without a leader (``ControllerMetricsChanges``)."""
 
     all: int = 0
     offline: int = 0
@@ -115,7 +115,7 @@ class TopicsImage:
     ids: Map[str, Uuid]
     """Topic name -> id."""
     counts: PartitionCounts = field(default=PartitionCounts(), compare=False)
-    """Kept up as records are replayed: millions of partitions are never counted at once."""
+    """Updated with each replayed record, because counting millions of partitions at once takes too long."""
 
     def by_name(self, name: str) -> TopicImage | None:
         """The topic of that name, or None."""
@@ -145,7 +145,7 @@ class ScramKey:
 
 @value
 class ScramCredential:
-    """What a server keeps of a password (``ScramCredential`` in Kafka)."""
+    """A stored SCRAM credential (``ScramCredential`` in Kafka)."""
 
     salt: bytes
     stored_key: bytes
@@ -192,7 +192,7 @@ class MetadataImage:
     configs: Map[ConfigResource, Mapping[str, str]]
     quotas: Map[QuotaKey, Mapping[str, float]]
     producer_ids_next: int
-    """The next producer id to hand out; -1 when none was ever recorded."""
+    """The next producer id to assign; -1 when none was ever recorded."""
     acls: Map[Uuid, Acl]
     scram: Map[ScramKey, ScramCredential]
     tokens: Map[str, DelegationToken]
@@ -214,8 +214,8 @@ EMPTY_IMAGE = MetadataImage(
 
 @value
 class Changes:
-    """Which entities may differ between two images; a superset never harms. Topics are named by id, so that a topic
-    deleted and created again under its name shows up twice; ``partitions`` names the changed partitions of a topic."""
+    """The entities that may differ between two images; naming too many does no harm. Topics are named by id, so a topic
+    that was deleted and created again is there twice. ``partitions``: the changed partitions of each topic."""
 
     features: bool = False
     zk_migration_state: bool = False
@@ -237,7 +237,7 @@ class Changes:
 
 @value
 class ImageDelta:
-    """What subscribers get: two images and where to look for differences."""
+    """What subscribers get: two images, and the entities that may differ."""
 
     before: MetadataImage
     after: MetadataImage

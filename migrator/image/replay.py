@@ -1,6 +1,6 @@
-"""From the batches of a log or a snapshot to the image: the one way in, for nodes, tools and workers alike.
+"""Turns the batches of a log or a snapshot into images, for nodes, tools and workers alike.
 
-Source: ``RecordsIterator``, which gives a batch's max timestamp as its append time, and ``RecordsSnapshotReader``.
+Source: ``RecordsIterator``, which uses a batch's max timestamp as its append time, and ``RecordsSnapshotReader``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from migrator.records.control import SnapshotHeader, control_records
 from migrator.records.metadata import MetadataRecord
 
 Decode = Callable[[Batch], Sequence[MetadataRecord]]
-"""The records of a data batch; one for each record of the batch, so that offsets stay what they are."""
+"""Returns the records of a data batch: one for each record in it, so that offsets are kept."""
 DecodeSized = Callable[[Batch], Iterable[tuple[MetadataRecord, int]]]
 """The same, each record with its bytes."""
 
 
 def every_record(batch: Batch) -> Sequence[MetadataRecord]:
-    """`Decode` of everything.
+    """A `Decode` that decodes every record.
 
     :raises CorruptRecordsError: a record does not decode.
     """
@@ -49,10 +49,10 @@ def replay(loader: ImageLoader, batch: Batch, decode: Decode = every_record) -> 
 def replay_snapshot(
     offset: int, epoch: int, batches: Iterable[Batch], decode: DecodeSized = Batch.sized_records
 ) -> Iterator[MetadataImage | None]:
-    """Build the image of a snapshot: yields None where a turn is over, at last the image.
+    """Build the image of a snapshot. Yields None where a turn is over, and the image at the end.
 
     :param offset: the snapshot's end offset (exclusive), as in its name; with ``epoch`` its id.
-    :param batches: all of it, control batches included; the header says up to when its records were appended.
+    :param batches: all batches, control batches included. The header has the append time of the last record.
     :raises CorruptRecordsError: a record does not decode.
     :raises InvariantViolation: a record does not fit, or is the marker of a transaction.
     """
@@ -65,7 +65,7 @@ def replay_snapshot(
 
 
 def snapshot_image(offset: int, epoch: int, batches: Iterable[Batch], decode: Decode = every_record) -> MetadataImage:
-    """As `replay_snapshot`, at once."""
+    """As `replay_snapshot`, in one call."""
     image = None
     sized = partial(_unweighed, decode)
     for image in replay_snapshot(offset, epoch, batches, sized):  # noqa: B007 - the last one is the image
@@ -78,7 +78,7 @@ def _unweighed(decode: Decode, batch: Batch) -> Iterator[tuple[MetadataRecord, i
 
 
 def _append_time(first: Batch) -> int:
-    """Of the last record that a snapshot stands for, in ms, as its header says; -1 without one."""
+    """The append time in ms of the last record before a snapshot's end, from its header; -1 without one."""
     control = control_records(first) if first.header.is_control else []
     headers = (record for record, _ in control if isinstance(record, SnapshotHeader))
     return next((header.last_contained_log_timestamp for header in headers), -1)

@@ -17,7 +17,7 @@ from migrator.records.uuid import Uuid, uuid_to_text
 
 
 class SecurityBuilder:
-    """Replays the records of who may do what, and of how users prove who they are."""
+    """Replays the records of access control entries, SCRAM credentials and delegation tokens."""
 
     __slots__ = ("acls", "scram", "tokens")
 
@@ -74,12 +74,12 @@ class SecurityBuilder:
         )
 
     def remove_token(self, record: RemoveDelegationTokenRecord) -> None:
-        """Remove a delegation token; as in Kafka, one that is gone already is no fault."""
+        """Remove a delegation token. As in Kafka, a missing one is not an error."""
         self.tokens.remove(record.token_id)
 
 
 def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
-    """What `SecurityBuilder.put_acl` makes that entry of."""
+    """The record of an access control entry."""
     return AccessControlEntryRecord(
         id=acl_id,
         resource_type=acl.resource_type,
@@ -93,7 +93,7 @@ def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
 
 
 def scram_record(key: ScramKey, credential: ScramCredential) -> UserScramCredentialRecord:
-    """What `SecurityBuilder.put_scram` makes that credential of."""
+    """The record of a SCRAM credential."""
     return UserScramCredentialRecord(
         name=key.user,
         mechanism=key.mechanism,
@@ -105,7 +105,7 @@ def scram_record(key: ScramKey, credential: ScramCredential) -> UserScramCredent
 
 
 def token_record(token: DelegationToken) -> DelegationTokenRecord:
-    """What `SecurityBuilder.put_token` makes that token of."""
+    """The record of a delegation token."""
     return DelegationTokenRecord(
         owner=token.owner,
         requester=token.requester,

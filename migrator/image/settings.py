@@ -30,14 +30,14 @@ class SettingsBuilder:
         self.producer_ids_next = base.producer_ids_next
 
     def set_feature(self, record: FeatureLevelRecord) -> None:
-        """Level 0 takes the feature away."""
+        """Set the level of a feature; level 0 removes it."""
         if record.feature_level == 0:
             self.levels.remove(record.name)
         else:
             self.levels.put(record.name, record.feature_level)
 
     def set_zk_migration_state(self, record: ZkMigrationStateRecord) -> None:
-        """Which changes of state are allowed is the controller's business."""
+        """Set the state of the migration. The controller checks whether the change is allowed, not this method."""
         try:
             self.zk_migration_state = ZkMigrationState(record.zk_migration_state)
         except ValueError as error:
@@ -65,7 +65,7 @@ class SettingsBuilder:
             self.quotas.put(entity, record.key, record.value)
 
     def set_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """A block of producer ids was handed out; the next one begins where the record says."""
+        """A block of producer ids was assigned. The record has the beginning of the next one."""
         self.producer_ids_next = record.next_producer_id
 
     def features(self) -> FeaturesImage:

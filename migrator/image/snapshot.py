@@ -1,4 +1,4 @@
-"""From an image to the records of a snapshot, in Kafka's order: ``org.apache.kafka.image.MetadataImage.write``."""
+"""Turns an image into the records of a snapshot, in Kafka's order (``org.apache.kafka.image.MetadataImage.write``)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from migrator.turns import Turn, in_order
 K = TypeVar("K")
 V = TypeVar("V")
 Step = rec.MetadataRecord | None
-"""None: a turn of the event loop is over before the next record is there."""
+"""A record; None where a turn of the event loop is over before the next record is ready."""
 
 
 def snapshot_steps(image: MetadataImage) -> Iterator[Step]:
-    """The records that make the image out of nothing, the same for equal images. To put a million topics in order takes
-    many turns of the event loop, so there are steps without a record.
+    """The records that make the image from an empty one, the same for equal images. Sorting a million topics takes many
+    turns of the event loop, so some steps have no record.
 
-    They are meant for the image's own metadata.version. No image holds part of a transaction, so no snapshot does.
+    The records are for the image's own metadata.version. No image has a part of a transaction, so no snapshot does.
 
-    :raises InvariantViolation: when the image holds what its metadata.version has no record for.
+    :raises InvariantViolation: the image holds something for which its metadata.version has no record.
     """
     level = image.features.metadata_version
     yield from _features(image, level)
@@ -49,11 +49,11 @@ def snapshot_steps(image: MetadataImage) -> Iterator[Step]:
 def load_snapshot(
     records: Iterable[tuple[rec.MetadataRecord, int]], provenance: Provenance
 ) -> Iterator[MetadataImage | None]:
-    """Build the image of a snapshot: yields None where a turn is over, at last the image.
+    """Build the image of a snapshot. Yields None where a turn is over, and the image at the end.
 
-    :param records: each with its bytes.
-    :param provenance: the last offset and epoch that the snapshot contains, and its last contained append time.
-    :raises InvariantViolation: when a record does not fit, or is the marker of a transaction.
+    :param records: each record with its number of bytes.
+    :param provenance: offset, epoch and append time of the last record before the snapshot's end.
+    :raises InvariantViolation: a record does not fit, or is the marker of a transaction.
     """
     builder, turn = ImageBuilder(EMPTY_IMAGE), Turn()
     for number, (record, size) in enumerate(records, 1):
@@ -88,7 +88,7 @@ def _cluster(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
 
 
 def controller_record(item: ControllerRegistration) -> rec.RegisterControllerRecord:
-    """What a controller's registration is made of."""
+    """The record of a controller's registration."""
     return rec.RegisterControllerRecord(
         controller_id=item.controller_id,
         incarnation_id=item.incarnation_id,
@@ -99,7 +99,7 @@ def controller_record(item: ControllerRegistration) -> rec.RegisterControllerRec
 
 
 def broker_record(broker: BrokerRegistration, level: int) -> rec.RegisterBrokerRecord:
-    """What a broker's registration is made of, at a level of metadata.version."""
+    """The record of a broker's registration, at a level of metadata.version."""
     _exists("controlled shutdown", level, MinLevel.CONTROLLED_SHUTDOWN_STATE, used=broker.in_controlled_shutdown)
     _exists("a broker in migration", level, MinLevel.ZK_MIGRATION, used=broker.is_migrating_zk_broker)
     _exists("log directories", level, MinLevel.DIRECTORY_ASSIGNMENT, used=bool(broker.log_dirs))
@@ -129,10 +129,10 @@ def _topics(image: MetadataImage, level: int) -> Iterator[Step]:
 
 
 def partition_record(topic_id: Uuid, number: int, partition: PartitionRegistration, level: int) -> rec.PartitionRecord:
-    """What a partition is made of, at a level of metadata.version."""
+    """The record of a partition, at a level of metadata.version."""
     directories = partition.directories
     if _exists("directories of replicas", level, MinLevel.DIRECTORY_ASSIGNMENT, used=bool(directories)):
-        directories = directories or (DIRECTORY_MIGRATING,) * len(partition.replicas)  # stock names them too
+        directories = directories or (DIRECTORY_MIGRATING,) * len(partition.replicas)  # stock writes them, too
     has_elr = bool(partition.elr or partition.last_known_elr)
     _exists("eligible leader replicas", level, MinLevel.ELIGIBLE_LEADER_REPLICAS, used=has_elr)
     return rec.PartitionRecord(
@@ -162,13 +162,13 @@ def _settings(image: MetadataImage) -> Iterator[Step]:
 
 
 def config_records(resource: ConfigResource, config: Mapping[str, str]) -> Iterator[rec.ConfigRecord]:
-    """What the configuration of a resource is made of."""
+    """The records of a resource's configuration."""
     for key, text in sorted(config.items()):
         yield rec.ConfigRecord(resource.resource_type, resource.name, key, text)
 
 
 def quota_records(entity: QuotaKey, quotas: Mapping[str, float]) -> Iterator[rec.ClientQuotaRecord]:
-    """What the quotas of an entity are made of."""
+    """The records of an entity's quotas."""
     for key, number in sorted(quotas.items()):
         yield rec.ClientQuotaRecord(_sorted_entity(entity), key, number, remove=False)
 
@@ -201,6 +201,6 @@ def _each(
 
 
 def _exists(what: str, level: int, since: MinLevel, *, used: bool) -> bool:
-    """Whether that level knows it; what is in use must be known."""
+    """Whether a level has a feature; an `InvariantViolation` when it does not and the image uses the feature."""
     require(level >= since or not used, f"a snapshot at metadata.version level {level} cannot hold {what}")
     return level >= since

@@ -24,7 +24,7 @@ _RECOVERING = int(LeaderRecoveryState.RECOVERING)
 
 
 class TopicsBuilder:
-    """Replays topic and partition records. The partitions of a topic are copied once, at their first change."""
+    """Replays topic and partition records. A topic's partitions are copied once, at their first change."""
 
     __slots__ = ("_all", "_by_id", "_ids", "_intern", "_offline", "_open", "_topics", "_without_preferred")
 
@@ -63,7 +63,7 @@ class TopicsBuilder:
         return topic.name
 
     def put_partition(self, record: PartitionRecord) -> None:
-        """A partition in full, new or not."""
+        """Set the whole state of a partition, new or not."""
         opened = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
         intern = self._intern
         opened[1].add(record.partition_id)
@@ -86,8 +86,8 @@ class TopicsBuilder:
         self._count(new, 1)
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
-        """Change an existing partition; its partition epoch rises by one, and its leader epoch too when the record
-        names a leader, be it the same one."""
+        """Change an existing partition. Its partition epoch rises by one. Its leader epoch rises, too, when the record
+        names a leader, even the same one."""
         opened = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
         old = opened[0].get(record.partition_id)
         if old is None:
@@ -129,7 +129,7 @@ class TopicsBuilder:
         return {topic_id: intern(frozenset(changed)) for topic_id, (_, changed) in self._open.items() if changed}
 
     def _count(self, partition: PartitionRegistration, one: int) -> None:
-        """Add a partition as it is, or with -1 take away what it was."""
+        """Count a partition with ``one`` 1, or take back its count with -1."""
         replicas, leader = partition.replicas, partition.leader
         self._all += one
         if leader == NO_LEADER:

@@ -1,4 +1,4 @@
-"""Persistent maps under change that remember which keys were touched: what the image builders are made of."""
+"""Persistent maps under change that remember the changed keys. The image builders use them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TrackedMap(Generic[K, V]):
         return True
 
     def snapshot(self) -> Map[K, V]:
-        """The map as changed so far. Later changes do not show in it."""
+        """The map as changed so far. Later changes do not affect it."""
         if self._mutation is not None:
             self._base = self._mutation.finish()
             self._mutation = None
@@ -55,8 +55,8 @@ class TrackedMap(Generic[K, V]):
 
 
 class TrackedDicts(Generic[K, V]):
-    """A map of string-keyed dictionaries under change. Each is copied once, at its first change; those left empty
-    disappear."""
+    """A map of string-keyed dictionaries under change. Each dictionary is copied once, at its first change. Empty ones
+    are removed."""
 
     __slots__ = ("_copies", "_emptied", "_entries")
 
@@ -103,9 +103,10 @@ class TrackedDicts(Generic[K, V]):
 
 
 class Interner:
-    """Keeps one object per equal value: a cluster has few assignments and very many partitions.
+    """Keeps one object per equal value: a cluster has few different assignments and very many partitions.
 
-    Bounded: it forgets everything when it holds `MAX_INTERNED` values, which costs some sharing and nothing else.
+    It is bounded: when it holds `MAX_INTERNED` values, it forgets all of them. Later equal values then become new
+    objects.
     """
 
     __slots__ = ("_known",)
@@ -114,7 +115,7 @@ class Interner:
         self._known: dict[Hashable, Hashable] = {}
 
     def __call__(self, value: T) -> T:
-        """The first object seen that equals ``value``; mind that 1, 1.0 and True are equal."""
+        """The first object that equals ``value``. Note that 1, 1.0 and True are equal."""
         known = self._known
         if len(known) >= MAX_INTERNED:
             known.clear()
