@@ -1,7 +1,7 @@
 """Record batches (magic 2) as the metadata log and its snapshots hold them.
 
-A `Batch` is a view of bytes that never change, so that what was read is written again to the same bytes. Base offset
-and leader epoch lie outside the checksum: a worker encodes a batch, the leader stamps it (`restamp`).
+A `Batch` is a view of bytes that never change, so a batch that was read is written again as the same bytes. Base offset
+and leader epoch are outside the checksum: a worker encodes a batch, and the leader sets them (`restamp`).
 Source: ``org.apache.kafka.common.record.DefaultRecordBatch``, ``org.apache.kafka.raft.internals.RecordsIterator``.
 """
 
@@ -21,11 +21,11 @@ from migrator.values import value
 Buffer = bytes | bytearray | memoryview
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-"""Largest batch that a KRaft leader appends; whoever builds batches keeps below it."""
+"""The largest batch that a KRaft leader appends. Builders of batches stay below it."""
 
 HEADER_SIZE = 61
 LENGTH_END = 12
-"""The length field counts what follows it."""
+"""The end of the length field, which counts the bytes after it."""
 MAGIC_AT = 16
 CHECKED_FROM = 21
 MAGIC = 2
@@ -80,7 +80,7 @@ class BatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -105,7 +105,7 @@ class Batch:
     data: memoryview
 
     def check_crc(self) -> None:
-        """:raises CorruptRecordsError: when the checksum does not fit the bytes."""
+        """:raises CorruptRecordsError: the checksum does not match the bytes."""
         actual = crc32c.crc32c(self.data[CHECKED_FROM:])
         if actual != self.header.crc:
             raise CorruptRecordsError(
@@ -116,7 +116,7 @@ class Batch:
     def raw_records(self) -> list[RawRecord]:
         """Every record of the batch with its key and value.
 
-        :raises CorruptRecordsError: when the records are not laid out as KRaft demands.
+        :raises CorruptRecordsError: the records do not have KRaft's layout.
         """
         buffer, base = bytes(self.data), self.header.base_offset
         return [
@@ -127,9 +127,9 @@ class Batch:
     def records(self, wanted: Callable[[bytes, int], bool] | None = None) -> list[tuple[MetadataRecord, int]]:
         """Every metadata record of a data batch with its version; the first has the batch's base offset.
 
-        :param wanted: told the batch's bytes and where a record begins; what it refuses is not decoded, and a
-            `NoOpRecord` stands in its place.
-        :raises CorruptRecordsError: when a record does not decode, or the batch is a control batch.
+        :param wanted: called with the batch's bytes and the position of a record's value. If it returns False, the
+            record is not decoded, and a `NoOpRecord` is returned in its place.
+        :raises CorruptRecordsError: a record does not decode, or the batch is a control batch.
         """
         return list(self.iter_records(wanted))
 
@@ -180,7 +180,7 @@ def _walk(buffer: bytes, header: BatchHeader) -> Iterator[tuple[Bounds | None, i
 
 
 def _key_bounds(buffer: bytes, position: int, index: int) -> tuple[Bounds | None, int]:
-    """Where record number ``index`` has its key, if any, and where the value's length is."""
+    """The bounds of the key of record number ``index``, None without one, and the position of the value's length."""
     expected = b"\0\0" + _zigzag(index)  # attributes (unused), timestamp delta, offset delta
     key_at = position + len(expected)
     if buffer[position:key_at] != expected:
@@ -201,10 +201,10 @@ def build_batch(
     leader_epoch: int = 0,
     control_keys: Sequence[bytes] = (),
 ) -> bytes:
-    """One uncompressed batch of values already encoded.
+    """One uncompressed batch of encoded values.
 
-    :param timestamp_ms: append time, the same for every record; unlike offset and epoch it is checksummed.
-    :param control_keys: one key a value makes it a control batch.
+    :param timestamp_ms: append time of every record. Unlike offset and epoch it is in the checksum.
+    :param control_keys: one key for each value makes it a control batch.
     """
     if not values:
         raise ValueError("a batch must hold at least one record")
@@ -224,10 +224,10 @@ def build_batch(
 
 
 def restamp(batches: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, int]:
-    """Whole batches with new offsets, the first getting ``base_offset``, and a new leader epoch.
+    """Whole batches with a new leader epoch and new offsets, from ``base_offset`` on.
 
-    :returns: the stamped bytes and the offset behind them.
-    :raises CorruptRecordsError: when the buffer does not hold whole batches.
+    :returns: the changed bytes and the offset after them.
+    :raises CorruptRecordsError: the buffer does not hold whole batches.
     """
     stamped = bytearray(batches)
     position = 0
@@ -240,9 +240,9 @@ def restamp(batches: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at a position, its plain sanity checked: magic, length, counts.
+    """The header at a position, after a check of magic, length and counts.
 
-    :raises CorruptRecordsError: when that is no batch header, or the buffer ends within it.
+    :raises CorruptRecordsError: there is no batch header, or the buffer ends within it.
     """
     if len(buffer) - position < HEADER_SIZE:
         raise CorruptRecordsError(f"{len(buffer) - position} bytes are no batch header", position)
@@ -257,10 +257,10 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_headers(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[BatchHeader]:
-    """Headers of the whole batches that lie one behind the other in a buffer.
+    """The headers of the whole batches in a buffer.
 
-    :param partial_tail: end quietly at an incomplete batch, as stock leaders send at the end of a fetch.
-    :raises CorruptRecordsError: for what is no batch, and for an incomplete one unless ``partial_tail``.
+    :param partial_tail: end without an error at an incomplete batch, as stock leaders send at the end of a fetch.
+    :raises CorruptRecordsError: there is something else than a batch, or an incomplete one without ``partial_tail``.
     """
     position, total = 0, len(buffer)
     while position < total:
@@ -274,9 +274,9 @@ def iter_headers(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[Batc
 
 
 def is_whole(buffer: Buffer, position: int) -> bool:
-    """Whether the batch at a position lies in the buffer to its end, as far as its length says.
+    """Whether the buffer holds the batch at a position to its end, by the length in its header.
 
-    :raises CorruptRecordsError: what begins there is no batch at all.
+    :raises CorruptRecordsError: no batch begins there.
     """
     left = len(buffer) - position
     if left > MAGIC_AT and buffer[position + MAGIC_AT] != MAGIC:
@@ -285,7 +285,7 @@ def is_whole(buffer: Buffer, position: int) -> bool:
 
 
 def iter_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[Batch]:
-    """The batches of a buffer as views of it, checksums not yet compared; errors as `iter_headers`."""
+    """The batches of a buffer as views of it, without a check of their checksums; errors as `iter_headers`."""
     view, position = memoryview(buffer), 0
     for header in iter_headers(view, partial_tail=partial_tail):
         yield Batch(header, view[position : position + header.size])
@@ -295,7 +295,8 @@ def iter_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[Batc
 def split_values(
     values: Sequence[bytes], *, records_max: int, bytes_max: int = BATCH_BYTES_MAX
 ) -> Iterator[list[bytes]]:
-    """Values in order, in groups that each make a batch within both bounds (one larger value makes its own group)."""
+    """Split values, in order, into groups that each make a batch within both bounds. A larger value is a group
+    alone."""
     group: list[bytes] = []
     size = HEADER_SIZE
     for content in values:

@@ -1,8 +1,8 @@
 """Metadata records <-> bytes, as values of the records of the metadata log.
 
 A value is ``uvarint frame (1), uvarint api key, uvarint version, body``; trailing bytes are an error. The three
-varints are single bytes in practice and serve as the key of the reader. Most record types go through the generic
-codec of `schema`; the four that a copy consists of have hand-written paths in `fastpath`.
+varints are single bytes in practice, and are the key by which the reader is found. Most record types use the generic
+codec of `schema`; the four types that make up a copy have hand-written code in `fastpath`.
 Source: ``AbstractApiMessageSerde``, ``MetadataRecordSerde``.
 """
 
@@ -27,7 +27,7 @@ SPEC_OF = {spec.record_type: spec for spec in SPECS}
 """Layout of each record type."""
 
 DECODE_ERRORS = (IndexError, struct.error, UnicodeDecodeError)
-"""What readers let out when bytes end too early or are not text."""
+"""The exceptions that readers raise when bytes end too early or are not text."""
 
 RecordEncoder = Callable[[m.MetadataRecord], bytes]
 
@@ -57,13 +57,13 @@ def _writer(spec: RecordSpec, version: int) -> Writer:
 
 
 def _reader(spec: RecordSpec, version: int) -> Reader:
-    """Reads a body, the position being behind the prefix."""
+    """Reads a body from the position after the prefix."""
     fast = fastpath.READERS.get(spec.record_type)
     return fast(version) if fast else generic_codec(spec.record_type, version).read
 
 
 NAME_MAX: Final = 100
-"""Characters of a name in an error."""
+"""The most characters of a name in an error."""
 _VERSIONED = tuple((spec, version) for spec in SPECS for version in range(spec.latest + 1))
 _WRITERS = {(spec.record_type, version): _writer(spec, version) for spec, version in _VERSIONED}
 _READERS = {prefix(spec, version): (_reader(spec, version), version) for spec, version in _VERSIONED}
@@ -72,7 +72,7 @@ _READERS = {prefix(spec, version): (_reader(spec, version), version) for spec, v
 def encode(record: m.MetadataRecord, version: int) -> bytes:
     """The value of one record at one version.
 
-    :raises ValueError: when the version does not exist or cannot carry what the record says.
+    :raises ValueError: the version does not exist, or cannot express the record's content.
     """
     writer = _WRITERS.get((type(record), version))
     if writer is None:
@@ -83,8 +83,9 @@ def encode(record: m.MetadataRecord, version: int) -> bytes:
 def encoder(level: int) -> RecordEncoder:
     """A function that encodes records for a cluster at that level of metadata.version.
 
-    It raises `TooLongError` for a text that no record can hold, `ValueError` for content that the level cannot carry
-    (say, directories of a partition below 17), and `InvariantViolation` for a record type that the level does not have.
+    It raises `TooLongError` for a text that no record can hold, `ValueError` for content that the level cannot express
+    (for example directories of a partition below level 17), and `InvariantViolation` for a record type that the level
+    does not have.
     """
     writers: dict[type, Writer] = {}
 
@@ -120,7 +121,7 @@ def _about(record: m.MetadataRecord) -> str:
 
 
 def _lowest_version_writer(highest: int) -> Writer:
-    """Kafka writes a registration change at the lowest version that can carry it."""
+    """A writer of registration changes. Kafka writes one at the lowest version that can express it."""
 
     def write(record: m.BrokerRegistrationChangeRecord) -> bytes:
         needed = 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
@@ -132,7 +133,7 @@ def _lowest_version_writer(highest: int) -> Writer:
 def decode(data: bytes) -> tuple[m.MetadataRecord, int]:
     """A record and its version.
 
-    :raises CorruptRecordsError: when it does not decode, or is of a type or version that we do not know.
+    :raises CorruptRecordsError: it does not decode, or has an unknown type or version.
     """
     return decode_at(data, 0, len(data))
 

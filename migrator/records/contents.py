@@ -1,4 +1,4 @@
-"""Whether the records of batches decode, looked at before they are written: what is in a log stays there."""
+"""Checks that the records of batches decode, before they are written: a bad record in a log cannot be removed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Decoded = tuple[BatchHeader, list[MetadataRecord]]
 def check_contents(batches: Buffer) -> list[Decoded]:
     """Decode every record of whole batches, metadata and control records alike.
 
-    :raises CorruptRecordsError: one does not decode, or is of a type or version that we do not know, or names voters
-        who cannot form a quorum. Kafka 3.9 ends at such a record, too.
+    :raises CorruptRecordsError: a record does not decode, has an unknown type or version, or names voters that cannot
+        form a quorum. Kafka 3.9 ends at such a record, too.
     """
     return [(batch.header, check_batch(batch)) for batch in iter_batches(batches)]
 

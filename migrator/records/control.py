@@ -1,6 +1,6 @@
-"""Control records: what consensus and snapshots write between the metadata records.
+"""Control records: those that consensus and snapshots write between the metadata records.
 
-The key says the type, the value starts with its own version. They share batches only with other control records.
+The key has the type, and the value begins with its version. A control batch has no metadata records.
 Source: ``org.apache.kafka.common.record.ControlRecordType``, ``ControlRecordUtils``; KIP-595, KIP-630, KIP-853.
 """
 
@@ -32,7 +32,7 @@ from migrator.values import value
 
 @value
 class Voter:
-    """A voter as `LeaderChange` names it; version 0 carries no directory."""
+    """A voter in a `LeaderChange`; version 0 has no directory."""
 
     voter_id: int
     voter_directory_id: Uuid = ZERO_UUID
@@ -42,7 +42,7 @@ class Voter:
 class LeaderChange:
     """First record of each leader epoch.
 
-    ``led_by_migrator``: this program led, not a stock controller. A tagged field of ours, which Kafka passes over.
+    ``led_by_migrator``: a controller of this program led, not a stock one. It is a tagged field that Kafka skips.
     """
 
     leader_id: int
@@ -53,7 +53,7 @@ class LeaderChange:
 
 @value
 class SnapshotHeader:
-    """``last_contained_log_timestamp``: append time in ms of the last record that the snapshot stands for."""
+    """``last_contained_log_timestamp``: append time in ms of the last record before the snapshot's end."""
 
     last_contained_log_timestamp: int
 
@@ -102,9 +102,9 @@ class KRaftVoters:
 
 ControlRecord = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters
 VotersRecord = KRaftVersion | KRaftVoters
-"""What says who votes."""
+"""The records that name the voters or the kraft.version."""
 KRAFT_VERSION_MAX = 1
-"""The latest kraft.version that we know."""
+"""The latest kraft.version that this program knows."""
 
 
 @value
@@ -130,7 +130,7 @@ _DYNAMIC_VOTER = Struct(
     ),
 )
 _OUR_TAG = 10_866
-"""Kafka numbers its tags from 0, one after the other: one that far away stays ours."""
+"""The tag of ``led_by_migrator``. Kafka numbers its tags from 0 on, so it will not use this one."""
 _LEADER_CHANGE = Struct(
     LeaderChange,
     (
@@ -196,7 +196,7 @@ def decode_control(key: bytes, data: bytes) -> tuple[ControlRecord, int]:
 def control_records(batch: Batch) -> list[tuple[ControlRecord, int]]:
     """Every control record of a control batch, with its version.
 
-    :raises CorruptRecordsError: when one does not decode, or the batch is no control batch.
+    :raises CorruptRecordsError: a record does not decode, or the batch is not a control batch.
     """
     if not batch.header.is_control:
         raise CorruptRecordsError(f"the batch at offset {batch.header.base_offset} holds no control records")
@@ -204,9 +204,9 @@ def control_records(batch: Batch) -> list[tuple[ControlRecord, int]]:
 
 
 def voters_records(batch: Batch) -> list[tuple[int, VotersRecord]]:
-    """The records of a control batch that say who votes, with their offsets. The others are not looked at.
+    """The voters records of a control batch, with their offsets. Other records are not decoded.
 
-    :raises CorruptRecordsError: one of them does not decode, or no quorum could go by it.
+    :raises CorruptRecordsError: one of them does not decode, or its voters cannot form a quorum.
     """
     found: list[tuple[int, VotersRecord]] = []
     for raw in batch.raw_records():
@@ -244,6 +244,6 @@ def build_control_batch(
 
 
 def control_to_json(record: ControlRecord, version: int) -> dict[str, Any]:
-    """The record as Kafka's tools print it: type and data, the data starting with the version."""
+    """The record as Kafka's tools print it: type and data; the data begins with the version."""
     spec = _BY_TYPE[type(record)]
     return {"type": spec.name, "data": {"version": version, **_codec(spec, version).to_json(record)}}

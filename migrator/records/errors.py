@@ -1,4 +1,4 @@
-"""What goes wrong when bytes are not what Kafka writes."""
+"""The errors for bytes that are not Kafka's records, and for records that have no bytes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from migrator.errors import MigratorError
 
 
 class TooLongError(MigratorError):
-    """A text that no record can hold. Kafka's readers end at a longer one: it must never get into a log."""
+    """A text is too long for a record. Kafka's readers end at a longer one, so it must not get into a log."""
 
 
 class CorruptRecordsError(MigratorError):
-    """Bytes that do not decode. Whoever knows where they came from (a file, a peer) turns this into an error of
-    that place.
+    """The bytes do not decode. The caller, which knows the file or peer that they come from, adds that to the error.
 
     :param what: one sentence, without a final full stop.
-    :param position: byte position in the buffer that was handed in, where it is known.
+    :param position: byte position in the given buffer, if known.
     """
 
     def __init__(self, what: str, position: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Hand-written readers and writers of the four record types that a copy consists of, a million at a time.
+"""Hand-written readers and writers of the four record types that make up a copy, which has millions of them.
 
-They do what the generic codec does for the same specs (a property test compares them) without a call per field.
-What a copy never has goes back to the generic codec: unusual lengths, tagged fields of partitions.
+They do the same as the generic codec (a property test compares them), without a call per field. Rare cases use the
+generic codec: unusual lengths, tagged fields of partitions.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _partition_writer(head: bytes, version: int) -> Writer:
 
 
 def _short_ids(buffer: bytes, position: int) -> tuple[tuple[int, ...], int]:
-    """As `read_ids`, without its checks where the length is a single byte: a list that the buffer cuts short moves
-    the position past the end, which the caller notices."""
+    """As `read_ids`, but without its checks when the length is a single byte: an incomplete list moves the position
+    past the end of the buffer, and the caller checks that."""
     length = buffer[position]
     if length not in _ONE_BYTE_LENGTHS:
         return read_ids(buffer, position)
@@ -210,7 +210,7 @@ def _partition_change_writer(head: bytes, version: int) -> Writer:
 
 
 def _partition_change_reader(version: int) -> Reader:
-    """Fast for what most changes are, a new ISR and perhaps a new leader (tags 0 and 1); else the generic codec."""
+    """Fast for the usual change: a new ISR and perhaps a new leader (tags 0 and 1). Others use the generic codec."""
     generic = compiled(_LAYOUT[m.PartitionChangeRecord], version).read
     unpack_start, int32_from = _ID_AND_TOPIC.unpack_from, _INT32.unpack_from
 
@@ -244,7 +244,7 @@ WRITERS: dict[type, Callable[[bytes, int], Writer]] = {
     m.PartitionRecord: _partition_writer,
     m.PartitionChangeRecord: _partition_change_writer,
 }
-"""Per record type: from a value's first bytes and a version to a writer of whole values."""
+"""For each record type: makes a writer of whole values from their first bytes and a version."""
 
 READERS: dict[type, Callable[[int], Reader]] = {
     m.TopicRecord: _topic_reader,
@@ -252,4 +252,4 @@ READERS: dict[type, Callable[[int], Reader]] = {
     m.PartitionRecord: _partition_reader,
     m.PartitionChangeRecord: _partition_change_reader,
 }
-"""Per record type: from a version to a reader of bodies."""
+"""For each record type: makes a reader of bodies for a version."""

@@ -1,4 +1,4 @@
-"""Base64 as Java's ``Base64.getDecoder`` reads it, with which Kafka reads credentials and passwords."""
+"""Base 64 as Java's ``Base64.getDecoder`` reads it. Kafka reads credentials and passwords with that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TEXT = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+
 
 
 def decode_base64(text: str) -> bytes:
-    """:raises ValueError: when Java would refuse it. The text is in no message: it may be a secret."""
+    """:raises ValueError: Java would refuse the text. The message does not quote it: it may be a secret."""
     if _TEXT.fullmatch(text) is None:
         raise ValueError("not base64")
     return base64.b64decode(text + "=" * (-len(text) % 4))

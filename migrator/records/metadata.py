@@ -1,7 +1,7 @@
-"""Every record of the metadata log, as immutable values; no bytes here.
+"""Every record of the metadata log as an immutable value.
 
-Names and meaning are Kafka's (``metadata/src/main/resources/common/metadata/*.json``). A field that a
-record version lacks has its default. Times are milliseconds since 1970, epochs and offsets plain integers.
+Names and meaning are Kafka's (``metadata/src/main/resources/common/metadata/*.json``). A field that a record version
+lacks has its default. Times are milliseconds since 1970, epochs and offsets plain integers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class LeaderRecoveryState(IntEnum):
 
 
 class ConfigResourceType(IntEnum):
-    """``UNKNOWN`` is what Kafka reads any other number as. Stock controllers keep its records, and take none from
-    clients: so that is where the target of a reassignment of voters is (`QUORUM_RESOURCE`)."""
+    """Kafka reads every other number as ``UNKNOWN``. Stock controllers keep records of that type and accept none from
+    clients. So the target of a reassignment of voters is stored there (`QUORUM_RESOURCE`)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -58,7 +58,7 @@ class ZkMigrationState(IntEnum):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a leader without the migration flag would do harm: a stock one ends the migration at once."""
+        """Whether the migration runs. A stock leader without the migration flag would end it at once."""
         return self in {ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION}
 
 
@@ -116,7 +116,7 @@ class TopicRecord:
 
 @value
 class PartitionRecord:
-    """``directories`` empty stands for "none written": the image then uses MIGRATING for each replica."""
+    """Empty ``directories`` mean that the record has none: the image then has MIGRATING for each replica."""
 
     partition_id: int
     topic_id: Uuid
@@ -293,7 +293,7 @@ class NoOpRecord:
 
 @value
 class MigrationHold:
-    """The operator's order not to begin the migration: given to that controller, at that time (ms since 1970)."""
+    """The operator's order not to begin the migration: the controller that got it, and the time (ms since 1970)."""
 
     node_id: int
     time_ms: int
@@ -302,7 +302,7 @@ class MigrationHold:
 
 @value
 class ZkMigrationStateRecord:
-    """``hold`` is ours: a tagged field, which Kafka skips when it does not know it (KIP-482)."""
+    """``hold``: a tagged field of this program, which Kafka skips (KIP-482)."""
 
     zk_migration_state: int
     hold: MigrationHold | None = None

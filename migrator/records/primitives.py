@@ -1,8 +1,8 @@
 """Kafka's primitive types in the compact encoding of flexible messages: bytes <-> plain Python values.
 
-A reader takes a buffer and a position and returns the value and the position behind it; a writer returns bytes.
-Readers may let `IndexError`, `struct.error` and `UnicodeDecodeError` out: the codecs above turn them into
-`CorruptRecordsError`. Source: ``org.apache.kafka.common.protocol``, KIP-482.
+A reader takes a buffer and a position, and returns the value and the position after it. A writer returns bytes. Readers
+may raise `IndexError`, `struct.error` and `UnicodeDecodeError`, which the codecs turn into `CorruptRecordsError`.
+Source: ``org.apache.kafka.common.protocol``, KIP-482.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Writer = Callable[[Any], bytes]
 
 UVARINT_BITS_MAX = 63
 MAX_STRING_BYTES = 0x7FFF
-"""Of UTF-8; whatever the version, Kafka's readers take no longer text."""
+"""The most bytes of a text in UTF-8. Kafka's readers accept no longer text in any version."""
 ID_LISTS_CACHED = 65_536
-"""Distinct lists of broker ids (and of directories) whose bytes and tuples are remembered: a cluster has few."""
+"""The most lists of broker ids (and of directories) that are cached with their bytes: a cluster has few."""
 
 
 def encode_uvarint(number: int) -> bytes:
@@ -151,8 +151,8 @@ def encode_ids(ids: tuple[int, ...]) -> bytes:
 
 @lru_cache(maxsize=ID_LISTS_CACHED)
 def decode_ids(raw: bytes) -> tuple[int, ...]:
-    """The numbers of an int32 array without its length. Equal lists share one tuple, which saves most of the
-    memory of an image: partitions outnumber assignments by far."""
+    """The numbers of an int32 array without its length. Equal lists share one tuple, which saves most of an image's
+    memory: there are far more partitions than different assignments."""
     return struct.unpack(f">{len(raw) // 4}i", raw)
 
 

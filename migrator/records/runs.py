@@ -1,7 +1,7 @@
-"""A run: whole batches one behind the other, checked as a log that appends them has to.
+"""A run: consecutive whole batches that were checked, so that a log may append them.
 
-Eight megabytes of small batches are 116,000 headers. So the check goes a part at a time, and what it finds fits a
-page: where the run begins and ends, where epochs begin, and a sparse index. Nobody has to walk the headers again.
+Eight megabytes of small batches have 116,000 headers. So the check works in parts. It notes the run's bounds, the
+beginnings of epochs, and a sparse index, so that the headers need not be read again.
 Source: ``UnifiedLog.analyzeAndValidateRecords`` and ``trimInvalidBytes`` of Kafka 3.9.
 """
 
@@ -17,7 +17,7 @@ from migrator.records.errors import CorruptRecordsError
 from migrator.values import value
 
 INDEX_INTERVAL_BYTES = 4096
-"""An index names about one batch for so many bytes (Kafka's default of ``log.index.interval.bytes``)."""
+"""An index has about one batch for this many bytes (Kafka's default of ``log.index.interval.bytes``)."""
 
 
 EPOCH_MAX = 2**31 - 1
@@ -25,11 +25,11 @@ EPOCH_MAX = 2**31 - 1
 
 @value
 class BatchRun:
-    """What a log may append.
+    """Batches that a log may append.
 
-    ``epochs`` are (leader epoch, its first offset here), each higher than the one before. ``marks`` are offsets and
-    positions of some batches, the first one among them, more than `INDEX_INTERVAL_BYTES` from each other. ``voters``
-    are the records that say who votes, with their offsets.
+    ``epochs``: leader epochs with their first offset here, in rising order. ``marks``: offsets and positions of some
+    batches, including the first, more than `INDEX_INTERVAL_BYTES` apart. ``voters``: the voters records with their
+    offsets.
     """
 
     data: memoryview
@@ -48,11 +48,11 @@ class BatchRun:
 
 
 class RunChecker:
-    """Checks the batches of a buffer that is to be appended at ``next_offset``: checksums hold, offsets follow on
-    without a gap, epochs do not fall, voters can form a quorum.
+    """Checks the batches of a buffer that is to be appended at ``next_offset``: checksums are right, offsets have no
+    gap, epochs do not fall, and voters can form a quorum.
 
-    :param partial_tail: an incomplete last batch ends the run; that is where a stock leader's bytes ended.
-    :param max_epoch: no batch is of a later one; no checksum covers its epoch.
+    :param partial_tail: whether an incomplete last batch ends the run without an error, as in a stock leader's answer.
+    :param max_epoch: the highest allowed epoch. The checksum does not cover a batch's epoch.
     """
 
     def __init__(
@@ -73,22 +73,22 @@ class RunChecker:
 
     @property
     def checked_batches(self) -> int:
-        """How many have been found in order so far."""
+        """The number of batches that have passed the check."""
         return self._batches
 
     @property
     def checked_bytes(self) -> int:
-        """How many bytes these are."""
+        """The bytes of these batches."""
         return self._position
 
     def checked_from(self, position: int) -> memoryview:
-        """The bytes that have been found in order, from a position on."""
+        """The bytes that have passed the check, from a position on."""
         return self._view[position : self._position]
 
     def advance(self, max_batches: int, max_bytes: int) -> bool:
-        """Check on: at most so many batches, and one batch beyond so many bytes. Says whether something is left.
+        """Check at most ``max_batches`` more batches, and stop after ``max_bytes``. Returns whether something is left.
 
-        :raises CorruptRecordsError: at the first batch that a log must not append.
+        :raises CorruptRecordsError: a log must not append the next batch.
         """
         stop_batches, stop_bytes = self._batches + max_batches, self._position + max_bytes
         while not self._ended and self._batches < stop_batches and self._position < stop_bytes:
@@ -96,7 +96,7 @@ class RunChecker:
         return not self._ended
 
     def run(self) -> BatchRun | None:
-        """The batches checked so far; None when there is not one."""
+        """The batches that have passed the check; None without any."""
         if not self._batches:
             return None
         return BatchRun(
@@ -111,7 +111,7 @@ class RunChecker:
         )
 
     def _check_next(self) -> bool:
-        """Take the next batch; False at the end."""
+        """Check the next batch; False at the end."""
         view, position = self._view, self._position
         left = len(view) - position
         if not left or (self._partial_tail and not is_whole(view, position)):
@@ -148,7 +148,7 @@ class RunChecker:
 
 
 def check_run(data: Buffer, next_offset: int, *, partial_tail: bool = False) -> BatchRun | None:
-    """Everything at once; parameters and errors as `RunChecker`."""
+    """Check a buffer in one call; parameters and errors as `RunChecker`."""
     checker = RunChecker(data, next_offset, partial_tail=partial_tail)
     size = len(data)
     checker.advance(max_batches=size, max_bytes=size)

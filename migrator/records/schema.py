@@ -1,7 +1,7 @@
-"""Messages described as data, and the one codec that reads, writes and shows whatever is described.
+"""Messages described as data, and the generic codec that reads, writes and shows them.
 
-A `Struct` lists its fields in Kafka's order with the versions that have them; `compiled` turns it into three
-functions for one version, once. Every version is flexible: compact lengths, and a tag buffer at each struct's end.
+A `Struct` lists its fields in Kafka's order, with the versions that have them. `compiled` makes three functions of it
+for one version. Every version is flexible: compact lengths, and a tag buffer at the end of each struct.
 Source: Kafka's message generator, KIP-482.
 """
 
@@ -39,8 +39,8 @@ class Field:
     :ivar name: attribute of the value class.
     :ivar since: first version with the field.
     :ivar tag: number of a tagged field, which is written only when it differs from ``default``.
-    :ivar default: what the field is where a version or a message lacks it.
-    :ivar json_name: name in Kafka's JSON, when it is not ``name`` in camel case.
+    :ivar default: the value of the field when a version or a message lacks it.
+    :ivar json_name: name in Kafka's JSON, if it is not ``name`` in camel case.
     """
 
     name: str
@@ -183,7 +183,7 @@ def _list_codec(item: Codec) -> Codec:
 
 
 def _nullable(codec: Codec) -> Codec:
-    """Strings and arrays: their length 0 stands for null."""
+    """A codec of nullable strings or arrays: the length 0 means null."""
 
     def read(buffer: bytes, position: int) -> tuple[Any, int]:
         return (None, position + 1) if buffer[position] == 0 else codec.read(buffer, position)

@@ -49,7 +49,7 @@ class RecordSpec:
 
 
 HOLD_TAG = 10_000
-"""Of a field that Kafka does not have; far from the numbers that it gives away."""
+"""The tag of ``hold``, which Kafka does not have. Kafka numbers its tags from 0 on."""
 MIGRATION_HOLD = Struct(m.MigrationHold, (Field("node_id", INT32), Field("time_ms", INT64), Field("reason", STRING)))
 ENDPOINT = Struct(
     m.Endpoint,

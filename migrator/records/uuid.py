@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Uuid = NewType("Uuid", bytes)
 
 RESERVED_COUNT = 100
-"""The first 100 values are never generated, so that some can carry a meaning."""
+"""The first 100 values are never generated. Some of them have a special meaning."""
 
 
 def reserved_uuid(number: int) -> Uuid:

@@ -1,7 +1,7 @@
-"""metadata.version: its levels, their names, and what each of them brings. All of it is data.
+"""metadata.version: its levels, their names, and the features that each of them adds, as data.
 
-Levels up to `LATEST_SUPPORTED` can be the level of a cluster that we control; those above are known so that logs of
-Kafka 4.x can be read. Source: ``org.apache.kafka.server.common.MetadataVersion`` (3.9 and 4.1).
+This program can control a cluster at levels up to `LATEST_SUPPORTED`. Higher levels are known only to read logs of
+Kafka 4.x. Source: ``org.apache.kafka.server.common.MetadataVersion`` (3.9 and 4.1).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ FEATURE_NAME = "metadata.version"
 
 MINIMUM_SUPPORTED = 1
 MINIMUM_BOOTSTRAP = 4
-"""The first level that is itself recorded, so the first that a directory can be formatted with."""
+"""The first level that the log records itself, so the first one for formatting a directory."""
 LATEST_SUPPORTED = 21
 
 
 @value
 class MetadataVersion:
-    """One level. ``changes_records`` says whether a record type or version came with it, so that going back
-    below it may lose metadata."""
+    """One level. ``changes_records``: whether the level has added a record type or version, so that a downgrade below
+    it may lose metadata."""
 
     level: int
     release: str
@@ -115,7 +115,7 @@ RECORD_VERSIONS: dict[type[m.MetadataRecord], tuple[tuple[int, int], ...]] = {
     m.RegisterControllerRecord: ((15, 0),),
     m.ClearElrRecord: ((23, 0),),
 }
-"""Per record type, oldest first: from which level on (first number) which record version (second) is the highest."""
+"""For each record type, oldest first: pairs of a level and the highest record version from that level on."""
 
 _BY_LEVEL = {version.level: version for version in VERSIONS}
 _BY_TEXT = {version.release: version for version in VERSIONS} | {version.name: version for version in VERSIONS}
@@ -154,6 +154,6 @@ def record_version(record_type: type[m.MetadataRecord], level: int) -> int:
 
 
 def changes_records(from_level: int, to_level: int) -> bool:
-    """Whether going from the one level to the other, up or down, passes a change of record types or versions."""
+    """Whether record types or versions change between two levels, up or down."""
     low, high = sorted((from_level, to_level))
     return any(version.changes_records for version in VERSIONS if low < version.level <= high)
