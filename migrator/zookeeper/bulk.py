@@ -1,7 +1,7 @@
-"""Reading many znodes fast: several hundred paths a request, several requests in flight, results in order.
+"""Reads many znodes fast: several hundred paths a request, several requests in flight, results in order.
 
-One path a request costs a round trip through ZooKeeper's pipeline and kazoo's threads: 14,000 reads/s. In multiReads
-of 500 paths it is 20 times as many. Servers before 3.6 get single reads, pipelined.
+Single reads go through ZooKeeper's pipeline and kazoo's threads one by one, at 14,000 reads/s. MultiReads of 500 paths
+are 20 times as fast. Servers before 3.6 know no multiRead and get pipelined single reads.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ T = TypeVar("T")
 
 PATHS_MAX = 500
 PATHS_AT_FIRST = 16
-"""Before anything is known about the size of the replies."""
+"""The paths in the first request, before the size of replies is known."""
 BYTES_MAX = 512 * 1024
-"""Of a request, and expected of a reply: half of ``jute.maxbuffer``."""
+"""The most bytes of a request, and of an expected reply: half of ``jute.maxbuffer``."""
 REPLY_SECONDS = 60.0
 RETRY_SECONDS = 60.0
-"""How long a chunk is tried again across lost connections."""
+"""The seconds for which a chunk is tried again after lost connections."""
 
 
 class _Chunk:
-    """Some paths that were asked for together, and the pending answer."""
+    """The paths of one request, and the pending answer."""
 
     __slots__ = ("paths", "pending", "request")
 
@@ -45,13 +45,13 @@ class _Chunk:
 
 
 class BulkReader:
-    """Reads on one session; good for any number of calls, from one thread at a time.
+    """Reads on one session, for one thread at a time.
 
-    :param multi_read: False for single reads from the start; a server that lacks multiRead is noticed anyhow.
-    :param retry_seconds: how long to go on through lost connections before giving up.
-    :param on_refused: hears of each path that our identity may not read, which then counts as missing; without it,
-        the first one is an error.
-    :param chroot: where paths begin instead of at the session's chroot.
+    :param multi_read: False for single reads from the start. Without it, a server that lacks multiRead is detected.
+    :param retry_seconds: how long to try again after lost connections.
+    :param on_refused: called with each path that this session may not read, which then counts as missing. Without it,
+        the first such path is an error.
+    :param chroot: the chroot of the paths, in place of the session's.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class BulkReader:
         self._reply_seconds = min(retry_seconds, REPLY_SECONDS)
 
     def read(self, paths: Iterable[str]) -> Iterator[Znode | None]:
-        """Data and Stat in the order of ``paths``; None for a missing znode. Reads ahead of what is consumed.
+        """Data and Stat in the order of ``paths``; None for a missing znode. The reader reads ahead of its consumer.
 
-        :raises ZooKeeperUnavailableError: when the connection stays away for ``retry_seconds``.
-        :raises OperatorError: when the server refuses a path.
+        :raises ZooKeeperUnavailableError: the connection is away for ``retry_seconds``.
+        :raises OperatorError: the server refuses a path.
         """
         return self._stream(GET_DATA, iter(paths))
 
@@ -83,8 +83,8 @@ class BulkReader:
         return self._stream(GET_CHILDREN, iter(paths))
 
     def catch_up(self) -> None:
-        """Have what is read from now on show every write that anybody has finished until now. A server that follows
-        may be behind the leader; a session sees its own writes only. Errors as `read`."""
+        """Make later reads see every write that any client has finished by now. A following server may be behind the
+        leader, and a session is sure to see only its own writes. Errors as `read`."""
 
         def attempt() -> None:
             if not self._session.wait_connected(self._retry_seconds):
@@ -118,7 +118,7 @@ class BulkReader:
             chunk.pending = [self._session.call(Read(kind, path, self._chroot)) for path in chunk.paths]
 
     def _results(self, kind: int, chunk: _Chunk) -> list[ReadResult]:
-        """The answer of a chunk, asked for again when the connection went."""
+        """The answer of a chunk. The request is repeated after a lost connection."""
 
         def attempt() -> list[ReadResult]:
             if not chunk.pending:
@@ -128,7 +128,7 @@ class BulkReader:
                 return [_single(result, self._reply_seconds) for result in pending]
             try:
                 results: list[ReadResult] = pending[0].get(timeout=self._reply_seconds)
-            except UnimplementedError as error:  # a server before 3.6, which closes the connection besides
+            except UnimplementedError as error:  # a server before 3.6, which also closes the connection
                 self._multi_read = False
                 raise ConnectionLoss from error
             return results
@@ -136,7 +136,8 @@ class BulkReader:
         return self._persistently(attempt)
 
     def _send_when_connected(self, kind: int, chunk: _Chunk) -> None:
-        """Not before: what waits for a connection inside kazoo cannot be told from what waits for an answer."""
+        """Send a chunk once there is a connection: a request that waits inside kazoo for a connection looks the same as
+        one that waits for an answer."""
         if not self._session.wait_connected(self._retry_seconds):
             raise ConnectionLoss
         self._send(kind, chunk)
@@ -162,7 +163,7 @@ class BulkReader:
 
 
 class _ChunkSize:
-    """How many paths the next chunk may have, by the size of replies so far."""
+    """Chooses the number of paths in the next chunk by the size of earlier replies."""
 
     def __init__(self) -> None:
         self.paths = PATHS_AT_FIRST
@@ -173,7 +174,7 @@ class _ChunkSize:
 
 
 def _take(paths: Iterator[str], size: _ChunkSize) -> _Chunk | None:
-    """The next chunk; a request of `PATHS_MAX` of Kafka's longest paths stays far below `BYTES_MAX`."""
+    """The next chunk. A request with `PATHS_MAX` of Kafka's longest paths is far below `BYTES_MAX`."""
     taken = list(islice(paths, size.paths))
     return _Chunk(taken) if taken else None
 

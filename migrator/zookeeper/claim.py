@@ -1,4 +1,4 @@
-"""Claiming and releasing ZooKeeper's controllership on a session; `leadership` decides."""
+"""Claims and releases ZooKeeper's controllership on a session. `leadership` makes the decisions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes.controller import ControllerClaim
 
 WAKE_SECONDS = 1.0
-"""In this time brokers that were told of a new ``/controller`` set their watches again. It takes milliseconds."""
+"""The time for brokers to set their watches again after they saw a new ``/controller``. They need milliseconds."""
 ELECTION_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
 
 class Claimer:
-    """Reads, decides and writes, once for each call: when to try again is up to the caller."""
+    """Reads, decides and writes, once for each call. The caller decides when to try again."""
 
     def __init__(self, session: ZooKeeperSession, sleep: Callable[[float], None] = time.sleep) -> None:
         self._session = session
@@ -47,8 +47,8 @@ class Claimer:
     def view(self) -> ClaimView:
         """The three znodes, not older than this call.
 
-        :raises ZnodeError: when one does not decode.
-        :raises ZooKeeperUnavailableError: when ZooKeeper does not answer.
+        :raises ZnodeError: a znode does not decode.
+        :raises ZooKeeperUnavailableError: ZooKeeper does not answer.
         """
         self._session.sync()
         return read_view(self._reader.read)
@@ -61,9 +61,9 @@ class Claimer:
         view: ClaimView | None = None,
         heal_to: EpochOffset | None = None,
     ) -> Claim | Superseded | LostRace:
-        """Take controllership over from whoever has it; errors as `plan_claim`, `conclude_claim` and `view`.
+        """Take over controllership; errors as `plan_claim`, `conclude_claim` and `view`.
 
-        :param view: what the decision to claim was made upon: if it does not hold any more, the race is lost.
+        :param view: the view on which the caller decided to claim. If it is outdated, the race is lost.
         """
         now_ms = wall_ms()
         view = view or self.view()
@@ -76,7 +76,7 @@ class Claimer:
         return conclude_release(plan, self._writer.write(plan)) if isinstance(plan, tuple) else plan
 
     def wait_for_zookeeper_controller(self, seconds: float = ELECTION_SECONDS) -> ControllerClaim | None:
-        """The broker that was elected after a release; None when none was within that time; errors as `view`."""
+        """The broker that was elected after a release; None if none was within ``seconds``; errors as `view`."""
         retrying = Retrying(
             retry=retry_if_result(lambda claim: claim is None),
             stop=stop_after_delay(seconds),
@@ -88,16 +88,16 @@ class Claimer:
             return None
 
     def wake_brokers(self) -> bool:
-        """Create ``/controller`` for nobody and delete it later: brokers that missed the release get another event to
-        elect upon.
+        """Create ``/controller`` without a controller and delete it later, so that brokers that missed the release get
+        another event and elect a controller.
 
-        One multi would not do: a broker waits with one watch, which goes off at the creation, and it elects upon a
-        deletion only. When the two follow at once, the deletion often comes before the broker has set its watch again;
-        nobody sees that from here. The znode is ephemeral, so that a crash between the two does not leave it.
+        One multi does not work: a broker elects at a deletion, but its only watch fires at the creation. If the
+        deletion follows at once, the broker often has not set its watch again, and this side cannot see that. The znode
+        is ephemeral, so a crash between the two leaves no znode.
 
-        :return: False when somebody was elected meanwhile, or nobody knows what became of it: look again.
-        :raises ZooKeeperUnavailableError: when ZooKeeper does not answer.
-        :raises OperatorError: when it does not let us.
+        :return: False when a controller was elected meanwhile, or the outcome is unknown: look again.
+        :raises ZooKeeperUnavailableError: ZooKeeper does not answer.
+        :raises OperatorError: ZooKeeper does not allow the write.
         """
         view = self.view()
         ops = plan_wake(view, wall_ms())

@@ -1,4 +1,5 @@
-"""Whether a Kafka cluster lives where an address points, and where one does instead: chroots are easily forgotten."""
+"""Checks that an address leads to a Kafka cluster, and finds clusters at other chroots: a chroot is easily
+forgotten."""
 
 from __future__ import annotations
 
@@ -9,18 +10,18 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
 
 DEPTH_MAX = 3
-"""Names in the longest chroot that is looked for."""
+"""The most names in a chroot that is searched."""
 ZNODES_MAX = 1_000
-"""How many znodes are looked at; others than Kafka may keep any number."""
+"""The most znodes that are searched: other software may have any number."""
 _NO_CHROOTS = frozenset({"zookeeper"})
-"""Of ZooKeeper itself."""
+"""The top znodes of ZooKeeper itself, which are no chroots."""
 
 
 class NoClusterError(OperatorError):
     """There is no ``/cluster/id`` at an address.
 
     :param hosts: the address, as in ``zookeeper.connect``.
-    :param chroots: of the clusters that the same servers hold elsewhere; "" is the root.
+    :param chroots: those of other clusters on the same servers; "" is the root.
     """
 
     def __init__(self, hosts: str, chroots: tuple[str, ...]) -> None:
@@ -46,14 +47,14 @@ def read_cluster_id(session: ZooKeeperSession) -> str:
 
 
 def no_cluster(session: ZooKeeperSession) -> NoClusterError:
-    """What to tell of a session without ``/cluster/id``; looks for clusters at other chroots. Errors as
+    """The error for a session without ``/cluster/id``, with the clusters found at other chroots. Errors as
     `read_cluster_id`."""
     return NoClusterError(session.options.hosts, chroots_of_clusters(session))
 
 
 def chroots_of_clusters(session: ZooKeeperSession) -> tuple[str, ...]:
-    """Where clusters live on the servers of a session, the shortest chroots first; "" is the root. What our identity
-    may not read counts as missing. Errors as `read_cluster_id`."""
+    """The chroots of the clusters on the servers of a session, the shortest first; "" is the root. A znode that this
+    session may not read counts as missing. Errors as `read_cluster_id`."""
     reader = BulkReader(session, chroot="", on_refused=lambda _: None)
     found: list[str] = []
     level, left = [""], ZNODES_MAX

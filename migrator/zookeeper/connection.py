@@ -1,9 +1,9 @@
-"""kazoo's client with what it lacks: it is connected only once it has logged in, and a login that fails is a lost
-connection with a reason, not the end of the client.
+"""kazoo's client with two changes: it is connected only after its login, and a failed login is a lost connection with a
+reason.
 
-kazoo reports CONNECTED before the SASL exchange, and stops for good when that exchange fails, also where a server only
-went away in its middle. Requests wait in its queue until the exchange is over, so none goes out without an identity;
-that holds for every reconnect and every new session.
+kazoo itself reports CONNECTED before the SASL exchange, and stops for good when the exchange fails, even when only the
+server went away. Here requests wait in kazoo's queue until the exchange is over, at every reconnect and every new
+session, so none is sent without an identity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from migrator.zookeeper.tls import TlsOptions, connect
 
 SESSION_CLOSED_REQUIRE_SASL_AUTH = -124
 ROUNDS_MAX = 10
-"""Tokens that a login may take; GSSAPI takes four."""
+"""The most tokens in a login. GSSAPI needs four."""
 ATTEMPTS = (
     "Connection dropped",
     "Connection time-out",
@@ -34,12 +34,13 @@ ATTEMPTS = (
     "Failed connecting",
     "Cannot resolve",
 )
-"""kazoo warns so of each attempt to connect, about 65 times a minute while ZooKeeper is away. Whoever waits for the
-connection says it better (`ZooKeeperSession.start`, `migrator.node.migration.away`)."""
+"""The beginnings of kazoo's warnings at each attempt to connect, some 65 a minute while ZooKeeper is away. They are not
+logged: the code that waits for the connection reports better (`ZooKeeperSession.start`,
+`migrator.node.migration.away`)."""
 
 
 def _quiet() -> logging.Logger:
-    """kazoo's log, in every process, without the attempts to connect."""
+    """kazoo's logger without the warnings of `ATTEMPTS`, in every process."""
     found = logging.getLogger("kazoo.client")
     if _is_no_attempt not in found.filters:
         found.addFilter(_is_no_attempt)
@@ -51,7 +52,7 @@ def _is_no_attempt(record: logging.LogRecord) -> bool:
 
 
 class LoginDroppedError(ConnectionDropped):  # type: ignore[misc] # kazoo has no types
-    """The connection was given up, because one side did not accept the other's login."""
+    """The connection was closed because one side did not accept the other's login."""
 
 
 class ZooKeeperHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
@@ -63,7 +64,7 @@ class ZooKeeperHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazo
         self._name = ""
 
     def create_connection(self, address: tuple[str, int], hostname: Any = None, **options: Any) -> Any:
-        """Connect to a server. For its four letter words kazoo gives the port as the name."""
+        """Connect to a server. When kazoo sends a four letter word, it passes the port as ``hostname``."""
         if self._tls is None:
             return super().create_connection(address, hostname=hostname, **options)
         if isinstance(hostname, str):
@@ -74,9 +75,9 @@ class ZooKeeperHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazo
 class Client(KazooClient):  # type: ignore[misc]
     """One client.
 
-    ``trouble`` says why there is no connection, "" while there is one or nothing is known. ``refusals``: by server, why
-    it or we did not accept the other's login when that was last tried; it is tried again, but waiting alone will not
-    help. A server of an ensemble may be set up wrongly while the others are not.
+    ``trouble``: why there is no connection; "" while there is one or the reason is unknown. ``refusals``: for each
+    server why the last login failed, on either side. The client tries again, but waiting alone does not help. One
+    server of an ensemble may be set up wrongly while the others are not.
     """
 
     def __init__(self, *, tls: TlsOptions | None, jaas: JaasEntry | None, **options: Any) -> None:
@@ -90,7 +91,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     @property
     def refused_by_all(self) -> bool:
-        """Whether no server is left that could accept us."""
+        """Whether the last login has failed at every server."""
         return len(self.refusals) >= len(set(self.hosts))
 
     def _session_callback(self, state: str) -> None:
@@ -109,7 +110,7 @@ class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
         self._tls = tls
         self._jaas = jaas
         self.entering = False
-        """The way in, login included, is not over yet."""
+        """Whether the connection is being made, including its login."""
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self.entering = True
@@ -134,9 +135,9 @@ class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
         return found
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
-        """Log in, before anything else is sent.
+        """Log in, before any other request is sent.
 
-        :raises ConnectionDropped: it did not succeed.
+        :raises ConnectionDropped: the login failed.
         """
         who = ""
         try:
@@ -176,7 +177,8 @@ class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
         raise LoginRefusedError(f"the login was not finished after {ROUNDS_MAX} tokens")
 
     def _read_response(self, header: ReplyHeader, buffer: bytes, offset: int) -> Any:
-        """Errors that kazoo does not know would end its thread, and the request would never be answered."""
+        """Read a response. An error code that kazoo does not know would end its thread without an answer to the
+        request, so it is handled here."""
         if header.err == SESSION_CLOSED_REQUIRE_SASL_AUTH:
             self.client.trouble = "the server serves only clients that have logged in with SASL"
             header = header._replace(err=AuthFailedError.code)

@@ -1,7 +1,7 @@
 """The client's side of SASL DIGEST-MD5 (RFC 2831), as ZooKeeper's servers speak it. Without I/O.
 
-ZooKeeper takes part with one fixed realm and ``digest-uri`` (``SecurityUtils``, ``SaslServerFactory``), offers ``qop``
-``auth`` only, and answers with ``rspauth``: the server proves that it knows the password, too.
+ZooKeeper uses one fixed realm and ``digest-uri`` (``SecurityUtils``, ``SaslServerFactory``), offers only ``qop``
+``auth``, and answers with ``rspauth``, which proves that the server knows the password, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from migrator.zookeeper.login_errors import LoginRefusedError
 
 HOST = "zk-sasl-md5"
-"""Stands for the server's name in the ``digest-uri``, whatever the server's name is."""
+"""The server's name in the ``digest-uri``. All servers use this name."""
 
 _DIRECTIVE = re.compile(rb'\s*([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^,"\s]*))\s*(?:,|$)')
 _NC = b"00000001"
@@ -24,7 +24,7 @@ _CHALLENGE_BYTES_MAX = 2048
 class DigestMd5:
     """One login.
 
-    :param nonce: our own, unpredictable and never used twice, as text in ASCII without quotes.
+    :param nonce: the client's nonce: unpredictable, never used twice, ASCII text without quotes.
     :param uri: the ``digest-uri``: service and host.
     """
 
@@ -36,14 +36,14 @@ class DigestMd5:
         self._rspauth: bytes | None = None
 
     def first(self) -> bytes:
-        """What opens the exchange: the server begins."""
+        """The first token: empty, because the server begins."""
         return b""
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """The answer to the server's token; None when both sides have proved themselves.
+        """The answer to the server's token; None when both sides are authenticated.
 
-        :raises LoginRefusedError: the token is no challenge that we can answer, or the server does not know the
-            password.
+        :raises LoginRefusedError: the token is not a challenge that this client can answer, or the server does not know
+            the password.
         """
         directives = parse(challenge or b"")
         if self._rspauth is not None:
@@ -83,9 +83,9 @@ class DigestMd5:
 
 
 def parse(challenge: bytes) -> dict[str, bytes]:
-    """Directives of a token by their name in lower case; what stands twice counts once.
+    """The directives of a token by their name in lower case. A repeated one counts once.
 
-    :raises LoginRefusedError: it is no list of directives, or longer than the RFC allows.
+    :raises LoginRefusedError: the token is not a list of directives, or is longer than the RFC allows.
     """
     found: dict[str, bytes] = {}
     position = 0
@@ -101,7 +101,7 @@ def parse(challenge: bytes) -> dict[str, bytes]:
 
 
 def _bytes(text: str, *, utf8: bool) -> bytes:
-    """RFC 2831, 2.1.2.1: what ISO 8859-1 can say is hashed in it, in UTF-8 the rest."""
+    """The bytes to hash: in ISO 8859-1 if the text allows that, otherwise in UTF-8 (RFC 2831, 2.1.2.1)."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -113,4 +113,4 @@ def _quoted(text: bytes) -> bytes:
 
 
 def _md5(data: bytes) -> hashlib._Hash:
-    return hashlib.md5(data, usedforsecurity=False)  # the mechanism's own hash; there is no choice
+    return hashlib.md5(data, usedforsecurity=False)  # the mechanism prescribes MD5

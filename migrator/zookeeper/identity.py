@@ -1,4 +1,4 @@
-"""Who we are towards ZooKeeper, and how the connection is protected, by the settings of a controller."""
+"""This controller's identity at ZooKeeper and its TLS, from its settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from migrator.zookeeper.tls import TlsOptions
 
 
 def tls_options(settings: Settings) -> TlsOptions | None:
-    """TLS by ``zookeeper.ssl.*``, tried out once; None where ``zookeeper.ssl.client.enable`` is false.
+    """TLS by ``zookeeper.ssl.*``, tested once; None if ``zookeeper.ssl.client.enable`` is false.
 
     :raises OperatorError: a file or a value cannot be used.
     """
@@ -33,7 +33,7 @@ def tls_options(settings: Settings) -> TlsOptions | None:
 
 
 def jaas_entry(settings: Settings) -> JaasEntry | None:
-    """Our section of the JAAS file, read once to see that it can be; None without ``migrator.zookeeper.jaas.file``.
+    """This client's section of the JAAS file, read once as a test; None without ``migrator.zookeeper.jaas.file``.
 
     :raises OperatorError: see `JaasEntry.read`.
     """
@@ -45,7 +45,7 @@ def jaas_entry(settings: Settings) -> JaasEntry | None:
 
 
 def identity_of(tls: TlsOptions | None, jaas: JaasEntry | None) -> str:
-    """Who we are in access control lists, by the files as they are now, such as ``sasl:kafka`` or ``x509:CN=kafka``."""
+    """The identity in access control lists by the present files, such as ``sasl:kafka`` or ``x509:CN=kafka``."""
     found = []
     try:
         if jaas is not None:
@@ -53,14 +53,14 @@ def identity_of(tls: TlsOptions | None, jaas: JaasEntry | None) -> str:
         subject = tls.subject() if tls is not None else None
         if subject is not None:
             found.append(f"x509:{subject}")
-    except OperatorError as error:  # a file that is just being replaced; the connect will complain
+    except OperatorError as error:  # a file may be just being replaced; the next connect reports a real fault
         found.append(f"unknown ({error.what})")
     return " and ".join(found) or "world:anyone"
 
 
 def _choice(settings: Settings) -> TlsChoice:
-    """As Kafka: ``zookeeper.ssl.protocol`` is the only version unless ``zookeeper.ssl.enabled.protocols`` names some.
-    Kafka's default for it, TLSv1.2, counts only when the file sets it: TLSv1.3 may be spoken besides."""
+    """The TLS versions and suites. As in Kafka, ``zookeeper.ssl.protocol`` is the only version unless
+    ``zookeeper.ssl.enabled.protocols`` names some. But its default, TLSv1.2, does not forbid TLSv1.3 here."""
     key, versions = "zookeeper.ssl.enabled.protocols", settings.zookeeper_ssl_enabled_protocols or ()
     if not versions and settings.explicit.get("zookeeper.ssl.protocol", "TLS") != "TLS":
         key, versions = "zookeeper.ssl.protocol", (settings.zookeeper_ssl_protocol,)

@@ -1,8 +1,8 @@
 """Requests that kazoo lacks or does not decode well enough, in ZooKeeper's own encoding (jute).
 
-`MultiRead` is operation 22 (servers from 3.6): many getData or getChildren in one request, each with its own outcome.
-`Multi` is operation 14 with null data told apart from empty data, and per-operation errors as values. `Read` is a
-single read, for older servers. Source: ZooKeeper's ``zookeeper.jute``, ``MultiOperationRecord``, ``MultiResponse``.
+`MultiRead` is operation 22 (servers from 3.6): many getData or getChildren in one request, each with its own result.
+`Multi` is operation 14; it distinguishes null data from empty data, and returns the error of each operation. `Read` is
+a single read, for older servers. Source: ZooKeeper's ``zookeeper.jute``, ``MultiOperationRecord``, ``MultiResponse``.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class MultiRead:
         return b"".join(parts)
 
     def deserialize(self, reply: bytes, offset: int) -> list[ReadResult]:
-        """One result a path, in order.
+        """One result for each path, in order.
 
-        :raises MarshallingError: the server sent something else.
+        :raises MarshallingError: the reply is malformed.
         """
         self.reply_bytes = len(reply) - offset
         with _whole():
@@ -92,9 +92,9 @@ class Read:
         return _string(absolute(self._chroot, self._path)) + b"\0"
 
     def deserialize(self, reply: bytes, offset: int) -> ReadResult:
-        """A znode or its children; errors never get here.
+        """A znode or its children. kazoo raises errors before this call.
 
-        :raises MarshallingError: the server sent something else.
+        :raises MarshallingError: the reply is malformed.
         """
         with _whole():
             if self.type == GET_DATA:
@@ -103,7 +103,7 @@ class Read:
 
 
 class Multi:
-    """All operations or none. Its text form does not carry data: kazoo logs requests."""
+    """A multi: all operations are applied, or none. Its text form has no data, because kazoo logs requests."""
 
     type = MULTI
 
@@ -125,9 +125,9 @@ class Multi:
         return b"".join(parts)
 
     def deserialize(self, reply: bytes, offset: int) -> list[Any]:
-        """One `WriteResult` an operation; kazoo takes the chroot off the paths among them.
+        """One `WriteResult` for each operation. kazoo removes the chroot from paths.
 
-        :raises MarshallingError: the server sent something else; nobody knows what it has written.
+        :raises MarshallingError: the reply is malformed; it is then unknown whether the multi was applied.
         """
         with _whole():
             return list(self._results(reply, offset))
@@ -183,7 +183,7 @@ def _acl_list(acls: Sequence[ACL]) -> bytes:
 
 @contextmanager
 def _whole() -> Iterator[None]:
-    """What is not in the form of a reply is the server's error."""
+    """Turns the errors of decoding a malformed reply into `MarshallingError`."""
     try:
         yield
     except (TooShortError, UnicodeDecodeError) as error:
@@ -191,9 +191,9 @@ def _whole() -> Iterator[None]:
 
 
 def _end_of(reply: bytes, start: int, length: int) -> int:
-    """Where something of that length ends.
+    """The end of a field of that length.
 
-    :raises MarshallingError: not in this reply. (Backwards, a list of names would have no end.)
+    :raises MarshallingError: the length is negative (a list of names would then never end) or beyond the reply.
     """
     if not 0 <= length <= len(reply) - start:
         raise MarshallingError(f"this is not a reply of ZooKeeper: {length} bytes at {start} of {len(reply)}")

@@ -1,4 +1,4 @@
-"""All that Kafka has in ZooKeeper: listed, and kept as lines of JSON, by which it is removed. Not what others have."""
+"""Lists the znodes of Kafka, without those of other software, and writes them as lines of JSON for their removal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ OTHERS = ("/controller", "/controller_epoch", "/migration", "/cluster", "/featur
 
 
 def roots() -> tuple[str, ...]:
-    """The topmost znodes of Kafka, and that of a rollout."""
+    """The top znodes of Kafka, and that of a rollout."""
     tops = (f"/{path.split('/')[1]}" for path in (*paths.STANDARD_PATHS, *paths.SECURITY_PATHS, *OTHERS))
     return tuple(dict.fromkeys(tops))
 
 
 def every_path(source: ZkSource) -> Iterator[str]:
-    """Each znode that is there, parents before their children. Errors as `BulkReader.children`."""
+    """The path of each znode, parents before their children. Errors as `BulkReader.children`."""
     level: list[str] = list(roots())
     while level:
         below: list[str] = []
@@ -32,7 +32,7 @@ def every_path(source: ZkSource) -> Iterator[str]:
 
 
 def lines_of(source: ZkSource) -> Iterator[bytes]:
-    """Each znode as a line of JSON, with its data in base64: what ZooKeeper holds, secrets too."""
+    """Each znode as a line of JSON, with its data in base 64. The data may be secret."""
     for znode in source.read(every_path(source)):
         if znode is not None:
             content = {
@@ -45,9 +45,9 @@ def lines_of(source: ZkSource) -> Iterator[bytes]:
 
 
 def delete_of(line: bytes) -> Delete:
-    """The deletion of a znode that `lines_of` has written, unless somebody changes it.
+    """The deletion of the znode in a line of `lines_of`, on condition that it has not changed.
 
-    :raises ValueError: it is no such line.
+    :raises ValueError: the line is malformed.
     """
     try:
         znode = orjson.loads(line)

@@ -14,8 +14,8 @@ _CHOICE = bytes([_NO_LAYER, 0, 0, 0])
 class Gssapi:
     """One login.
 
-    :param principal: ours; None for the owner of the ticket cache.
-    :param key_tab: the file with its key; None for the ticket cache.
+    :param principal: this client's; None for the owner of the ticket cache.
+    :param key_tab: the file with its key; None to use the ticket cache.
     """
 
     def __init__(self, principal: str | None, key_tab: str | None, service: str, host: str) -> None:
@@ -35,7 +35,7 @@ class Gssapi:
         return self._step(None)
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """Our next token: the context's tokens, then the choice of no security layer (see `Exchange`)."""
+        """The client's next token: those of the context, then the choice of no security layer (see `Exchange`)."""
         if self._chosen:
             return None
         if not self._context.complete:

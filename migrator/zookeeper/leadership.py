@@ -1,8 +1,8 @@
-"""Deciding to claim and to release ZooKeeper's controllership for a KRaft controller.
+"""Decides how to claim and release ZooKeeper's controllership for a KRaft controller.
 
-Pure functions of what was read (`ClaimView`); `claim` does the reading and writing. Source: KIP-866,
-``KafkaZkClient.tryRegisterKRaftControllerAsActiveController``. Otherwise than there, one multi does everything,
-``/migration`` included: its version is known afterwards, and it cannot move backwards.
+These are pure functions of a `ClaimView`; `claim` reads and writes. Source: KIP-866,
+``KafkaZkClient.tryRegisterKRaftControllerAsActiveController``. Unlike Kafka, one multi writes everything, including
+``/migration``: so its version is known afterwards, and its offset cannot go backwards.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from migrator.zookeeper.znodes.controller import (
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration, encode_migration
 
 CrcAt = Callable[[int], int | None]
-"""CRC of the batch of our log that holds an offset; None when our log does not hold it."""
+"""Returns the CRC of the batch of this node's log that holds an offset; None when the log does not hold it."""
 
 
 def holds_nothing(_: int) -> None:
-    """The `CrcAt` of nobody's log."""
+    """The `CrcAt` of an empty log."""
 
 
 @value
 class ClaimView:
-    """The three znodes that controllership consists of, with their data versions; None for what is missing."""
+    """The three znodes of controllership with their data versions; None for a missing one."""
 
     epoch: int | None
     epoch_version: int
     controller: ControllerClaim | None
     controller_version: int
     migration: MigrationState | None
-    """None also for a znode without data."""
+    """Also None for a znode without data."""
     migration_version: int | None
     """None when the znode is missing."""
     epoch_mzxid: int = -1
-    """The transaction that wrote ``/controller_epoch`` last."""
+    """The last transaction that wrote ``/controller_epoch``."""
 
 
 @value
 class Claim:
-    """What a held claim is: every later write checks ``epoch_version`` and sets ``/migration`` at its version.
-    ``zxid``: the transaction that made it; whoever held the claim before wrote earlier."""
+    """A held claim: every later write checks ``epoch_version`` and sets ``/migration`` at its version. ``zxid``: the
+    transaction that made the claim. All writes of earlier holders have lower ones."""
 
     zk_epoch: int
     epoch_version: int
@@ -78,7 +78,7 @@ class Claim:
 
 @value
 class ClaimPlan:
-    """One multi and what holds when it is applied."""
+    """One multi, and the claim that holds after it is applied."""
 
     ops: tuple[Op, ...]
     zk_epoch: int
@@ -87,7 +87,7 @@ class ClaimPlan:
 
 @value
 class Superseded:
-    """A KRaft controller of the same or a newer epoch holds the claim: this one must not touch ZooKeeper."""
+    """A KRaft controller of the same or a newer epoch holds the claim. This controller must not write to ZooKeeper."""
 
     broker_id: int
     kraft_epoch: int
@@ -95,22 +95,22 @@ class Superseded:
 
 @value
 class LostRace:
-    """Something changed between reading and writing, or the outcome is unknown: read again and decide anew."""
+    """A znode changed between reading and writing, or the outcome is unknown: read again and decide anew."""
 
     reason: str
 
 
 @value
 class Released:
-    """``/controller`` is gone, or was never a KRaft controller's."""
+    """``/controller`` does not exist, or is not a KRaft controller's."""
 
     by_us: bool
 
 
 def read_view(read: Callable[[list[str]], Iterator[Znode | None]]) -> ClaimView:
-    """Read and decode.
+    """Read and decode the three znodes.
 
-    :raises ZnodeError: when one of the three does not decode: then nothing may be claimed.
+    :raises ZnodeError: one of them does not decode; then nothing may be claimed.
     """
     epoch, controller, migration = read([paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.MIGRATION])
     return ClaimView(
@@ -133,14 +133,14 @@ def plan_claim(
     heal_to: EpochOffset | None = None,
     crc_at: CrcAt = holds_nothing,
 ) -> ClaimPlan | Claim | Superseded:
-    """Decide on a claim: what to write, or that it is ours already, or somebody else's.
+    """Decide on a claim: the multi to write, or the claim that this controller has already, or that another one has it.
 
-    The second set of ``/controller`` gives it a version other than the 0 of ZooKeeper controllers' znodes, which
-    brokers from 3.7 tell a change of controller by.
+    The second set of ``/controller`` gives the znode a version other than 0, which ZooKeeper controllers' znodes have.
+    Brokers from 3.7 on notice a change of controller by that.
 
-    :param heal_to: what ``/migration`` is set to: that of the End record, where a crash kept it from there. Only if our
-        log still holds it; else the end of the reconcile sets it.
-    :raises OperatorError: without ``/controller_epoch``, which only brokers create.
+    :param heal_to: the offset for ``/migration`` when a crash kept the End record's offset from being written. It is
+        used only if this node's log still holds it; otherwise the end of the reconcile sets ``/migration``.
+    :raises OperatorError: ``/controller_epoch`` is missing; only brokers create it.
     """
     held = view.controller
     if held is not None and held.kraft_epoch >= kraft_epoch:
@@ -169,11 +169,12 @@ def plan_claim(
 
 
 def conclude_claim(plan: ClaimPlan, outcome: MultiOutcome) -> Claim | LostRace:
-    """What the outcome of a plan's multi means.
+    """The result of a claim, from the outcome of its multi.
 
-    BADVERSION, NONODE and NODEEXISTS: somebody else was faster; an unknown outcome: the next look will tell.
+    BADVERSION, NONODE and NODEEXISTS mean that another controller was faster. After an unknown outcome the next view
+    shows what happened.
 
-    :raises OperatorError: when this session may not write.
+    :raises OperatorError: this session may not write.
     """
     match outcome:
         case Applied(results):
@@ -193,9 +194,10 @@ def conclude_claim(plan: ClaimPlan, outcome: MultiOutcome) -> Claim | LostRace:
 
 
 def plan_release(view: ClaimView, *, kraft_epoch: int) -> tuple[Op, ...] | Released | Superseded:
-    """Decide on releasing any KRaft controller's claim up to our epoch, our predecessors' included.
+    """Decide how to release a KRaft controller's claim of this epoch or an earlier one.
 
-    ``/controller_epoch`` is only checked: brokers give up when it is written after ``/controller`` went.
+    ``/controller_epoch`` is only checked, not written: brokers give up when it changes after ``/controller`` was
+    deleted.
     """
     held = view.controller
     if held is None or not held.is_kraft:
@@ -211,7 +213,7 @@ def release_ops(epoch_version: int, controller_version: int) -> tuple[Op, ...]:
 
 
 def conclude_release(ops: tuple[Op, ...], outcome: MultiOutcome) -> Released | LostRace:
-    """What the outcome of a release means; errors as `conclude_claim`."""
+    """The result of a release, from the outcome of its multi; errors as `conclude_claim`."""
     match outcome:
         case Applied():
             return Released(by_us=True)
@@ -222,10 +224,11 @@ def conclude_release(ops: tuple[Op, ...], outcome: MultiOutcome) -> Released | L
 
 
 def plan_wake(view: ClaimView, now_ms: int) -> tuple[Op, ...] | None:
-    """What creates ``/controller`` for nobody, or () if a wake has left one; None while somebody is the controller.
+    """The multi that creates ``/controller`` without a controller; () if such a znode is left from before; None while
+    there is a controller.
 
-    Every operation is under ``/controller_epoch`` as it was seen: whoever becomes the controller, a broker or a quorum,
-    writes it in the same multi. The version of ``/controller`` tells nothing, each begins at 0.
+    Every operation checks the version of ``/controller_epoch``: a new controller, broker or quorum, writes that znode
+    in the multi of its claim. The version of ``/controller`` does not help, because each new one begins at 0.
     """
     held = view.controller
     if view.epoch is None or (held is not None and not held.is_nobody):
@@ -237,7 +240,8 @@ def plan_wake(view: ClaimView, now_ms: int) -> tuple[Op, ...] | None:
 def _mark(
     before: MigrationState, controller_id: int, kraft_epoch: int, heal_to: EpochOffset | None, crc_at: CrcAt
 ) -> MigrationState:
-    """What a claim writes into ``/migration``: the offset that is there, with what proves it ours if that is known."""
+    """The state that a claim writes into ``/migration``: the offset that is there, and the batch's CRC if it is
+    known."""
     crc = None if heal_to is None else crc_at(heal_to.offset)
     if heal_to is not None and crc is not None:
         return MigrationState(controller_id, kraft_epoch, heal_to.offset, heal_to.epoch, crc)
@@ -247,7 +251,7 @@ def _mark(
 
 
 def _already_ours(view: ClaimView, controller_id: int, kraft_epoch: int) -> Claim | None:
-    """Our own claim of this epoch, whose answer got lost."""
+    """This controller's own claim of this epoch, if the answer to its multi was lost."""
     migration = view.migration
     if migration is None or view.migration_version is None or view.epoch is None:
         return None

@@ -1,4 +1,4 @@
-"""Who we are towards ZooKeeper by SASL: read from a JAAS file, and played against a server.
+"""SASL logins to ZooKeeper, from a JAAS file.
 
 ``DigestLoginModule`` means DIGEST-MD5, ``Krb5LoginModule`` GSSAPI (Kerberos), which needs the package ``gssapi``. The
 file is read again at each connect, so that a new password needs no restart.
@@ -29,14 +29,15 @@ KERBEROS_MODULE = "Krb5LoginModule"
 
 
 class Exchange(Protocol):
-    """The tokens of one login; raises `LoginRefusedError`."""
+    """The exchange of tokens in one login; raises `LoginRefusedError`."""
 
     def first(self) -> bytes: ...
     def respond(self, challenge: bytes | None) -> bytes | None: ...
 
 
 class ZooKeeperLogin(Protocol):
-    """A way to prove who we are. ``name`` is that of access control lists; ``who``, for messages, says how, too."""
+    """A way to log in. ``name``: the identity in access control lists; ``who``: the same with the mechanism, for
+    messages."""
 
     @property
     def name(self) -> str: ...
@@ -69,7 +70,7 @@ class DigestLogin:
 
 @value
 class KerberosLogin:
-    """GSSAPI; ``principal`` and ``key_tab`` None: those of the process's ticket cache."""
+    """GSSAPI. With ``principal`` and ``key_tab`` None it uses the process's ticket cache."""
 
     principal: str | None
     key_tab: str | None
@@ -93,15 +94,15 @@ class KerberosLogin:
 
 @value
 class JaasEntry:
-    """A section of a JAAS file: where our login stands."""
+    """The section of a JAAS file with this client's login."""
 
     file: str
     section: str = "Client"
 
     def read(self) -> ZooKeeperLogin:
-        """The login as it stands there now.
+        """The login that the file has now.
 
-        :raises OperatorError: the file cannot be read, or holds no login that can be made here.
+        :raises OperatorError: the file cannot be read, or has no login that this program supports.
         """
         return _login(_module(self), self)
 
@@ -164,9 +165,9 @@ def _option(module: LoginModule, name: str, where: str) -> str:
 
 
 def parse_jaas(text: str) -> dict[str, tuple[LoginModule, ...]]:
-    """The sections of a file by name, with system properties as Java would have them in this process.
+    """The sections of a file by name. System properties have the values that Java would have in this process.
 
-    :raises JaasSyntaxError: the text does not follow the grammar, or names a property that only a Java machine knows.
+    :raises JaasSyntaxError: the text is malformed, or names a property that only a Java machine has.
     """
     return parse_sections(text, _system_properties())
 
@@ -174,7 +175,7 @@ def parse_jaas(text: str) -> dict[str, tuple[LoginModule, ...]]:
 def _system_properties() -> dict[str, str]:
     found = {"/": os.sep, "file.separator": os.sep, "path.separator": os.pathsep, "line.separator": os.linesep}
     found |= {"user.dir": str(Path.cwd()), "java.io.tmpdir": "/tmp"}  # noqa: S108 (Java's default)
-    with suppress(KeyError):  # a user without an entry: Java does not know a home either
+    with suppress(KeyError):  # a user without an entry has no home in Java, either
         own = pwd.getpwuid(os.getuid())
         found |= {"user.home": own.pw_dir, "user.name": own.pw_name}
     return found

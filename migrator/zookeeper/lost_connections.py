@@ -1,4 +1,4 @@
-"""Trying again what a lost connection has interrupted, for as long as somebody wants to wait."""
+"""Repeats a request after lost connections, for a bounded time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ T = TypeVar("T")
 
 
 def persistently(session: ZooKeeperSession, attempt: Callable[[], T], *, seconds: float, done: str) -> T:
-    """What ``attempt`` gives, once it does not end in one of `CONNECTION_ERRORS`, nor in kazoo's time-out.
+    """Call ``attempt`` until it ends without one of `CONNECTION_ERRORS` and without kazoo's time-out. Returns its
+    result.
 
-    :param seconds: how long to go on through lost connections before giving up; less if the session is closed.
-    :param done: what was tried, as a participle: "read".
-    :raises ZooKeeperUnavailableError: the connection stays away for so long.
-    :raises OperatorError: the server refuses it.
+    :param seconds: how long to try again after lost connections. The end of the session ends the attempts, too.
+    :param done: the participle of the action for messages, such as "read".
+    :raises ZooKeeperUnavailableError: the connection is away for that long.
+    :raises OperatorError: the server refuses the request.
     """
     timeout = session.client.handler.timeout_exception
     retrying = Retrying(

@@ -1,7 +1,6 @@
-"""The write operations of a ZooKeeper multi, what one can come to, and znodes as they are read, without I/O.
+"""Values without I/O: the write operations of a ZooKeeper multi, its outcomes, and znodes as they are read.
 
-Shared by the conditional writer, which sends them, by the planners, which make them, and by the model
-ZooKeeper of the tests, which applies them.
+Planners make the operations, the conditional writer sends them, and the model ZooKeeper of the tests applies them.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from migrator.values import value
 
 ANY_VERSION = -1
 FORBIDDEN_REMEDY = "Give the controllers the ZooKeeper identity of the brokers, or correct the access control list"
-"""What to do about NO_AUTH."""
+"""The remedy for NO_AUTH."""
 
 
 @value
 class Create:
-    """Create a znode: persistent, unless it ends with our session. ``sequential``: the path is a prefix."""
+    """Create a znode: persistent, or ephemeral with this session. ``sequential``: the path is a prefix."""
 
     path: str
     data: bytes | None
@@ -44,7 +43,7 @@ class Delete:
 
 @value
 class Check:
-    """Only compares the znode's data version."""
+    """Compare the znode's data version, and change nothing."""
 
     path: str
     version: int
@@ -54,8 +53,8 @@ Op = Create | SetData | Delete | Check
 
 
 def denied(op: Op, identity: str) -> str:
-    """What to tell of NO_AUTH for a write: who we are, the znode, and the right that is missing, which for a creation
-    and a deletion is one on the parent."""
+    """The message for NO_AUTH at a write: this client's identity, the znode, and the missing right. Creation and
+    deletion need a right on the parent."""
     match op:
         case Create():
             does, right, where = "create", "CREATE", _parent_of(op.path)
@@ -69,7 +68,7 @@ def denied(op: Op, identity: str) -> str:
 
 
 def may_not_read(path: str, identity: str) -> OperatorError:
-    """The same for reading."""
+    """The error for NO_AUTH at a read."""
     what = f"ZooKeeper does not let {identity} read it (NO_AUTH)"
     return OperatorError(what, where=path, remedy=FORBIDDEN_REMEDY)
 
@@ -79,7 +78,7 @@ def _parent_of(path: str) -> str:
 
 
 class ZkError(Enum):
-    """Error codes of single operations that callers have to tell apart."""
+    """The error codes of single operations that callers distinguish."""
 
     NO_NODE = -101
     NO_AUTH = -102
@@ -87,7 +86,7 @@ class ZkError(Enum):
     NODE_EXISTS = -110
     NOT_EMPTY = -111
     ROLLED_BACK = -2
-    """RUNTIMEINCONSISTENCY: not tried or undone, because another operation of the multi failed."""
+    """RUNTIMEINCONSISTENCY: the operation was undone or not tried, because another one of the multi failed."""
 
 
 @value
@@ -108,7 +107,7 @@ class Stat:
 
 @value
 class Znode:
-    """One znode as read. ``data`` None and b"" are told apart where ZooKeeper does."""
+    """One znode as read. ``data`` None and b"" are different, as in ZooKeeper."""
 
     path: str
     data: bytes | None
@@ -116,8 +115,8 @@ class Znode:
 
 
 class ZkSource(Protocol):
-    """Znodes that can be asked for in bulk: a live server (`migrator.zookeeper.bulk.BulkReader`), a server's files, a
-    model. Answers come in the order of the paths, None for a missing znode."""
+    """A source of znodes for reads in bulk: a live server (`migrator.zookeeper.bulk.BulkReader`), a server's files, or
+    a model. Results are in the order of the paths, None for a missing znode."""
 
     def read(self, paths: Iterable[str], /) -> Iterator[Znode | None]: ...
     def children(self, paths: Iterable[str], /) -> Iterator[tuple[str, ...] | None]: ...
@@ -125,16 +124,16 @@ class ZkSource(Protocol):
 
 @value
 class Applied:
-    """The multi was applied. One entry an operation: the Stat of a set, the path of a create, else None."""
+    """The multi was applied. It has one entry for each operation: the Stat of a set, the path of a create, or None."""
 
     results: tuple[Stat | str | None, ...]
 
 
 @value
 class Failed:
-    """The multi was refused as a whole: ``error`` is that of operation number ``index``, the first that failed.
+    """The multi was not applied. ``error``: that of operation number ``index``, the first one that failed.
 
-    ``identity``: of NO_AUTH, who we are towards ZooKeeper, such as ``sasl:kafka``.
+    ``identity``: for NO_AUTH this client's identity at ZooKeeper, such as ``sasl:kafka``.
     """
 
     index: int

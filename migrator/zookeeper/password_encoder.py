@@ -9,7 +9,7 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 
 def password_encoder(settings: Settings) -> PasswordEncoder:
-    """As ``password.encoder.*`` say.
+    """The encoder with the parameters of ``password.encoder.*``.
 
     :raises ZnodeError: the algorithms are unknown.
     """

@@ -1,9 +1,9 @@
-"""What our identity may not do in ZooKeeper, found out without a change.
+"""Finds out what this client may not do in ZooKeeper, without a change.
 
-ZooKeeper judges the operations of a multi one after the other, each first by the access control list and then by its
-other conditions (``PrepRequestProcessor.pRequest2Txn``), and applies all or none. So a multi of the wanted operation
-and a `Check` that cannot hold says whether the operation is allowed: NOAUTH for the first operation if not, else the
-refusal of the check. No znode changes in either case.
+ZooKeeper checks the operations of a multi one after the other, each first against the access control list and then for
+its other conditions (``PrepRequestProcessor.pRequest2Txn``), and applies all or none. So a multi of the wanted
+operation and a `Check` that always fails shows whether the operation is allowed: if not, the first error is NOAUTH, and
+otherwise that of the check. No znode changes in either case.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
 
 NO_VERSION = 2**31 - 1
-"""No znode has been set that often."""
+"""A data version that no znode reaches, for the check that always fails."""
 IMPOSSIBLE = Check(paths.CONTROLLER_EPOCH, NO_VERSION)
 PROBE_NAME = "migrator-preflight"
 
 
 @value
 class Wanted:
-    """Paths by what a migration does to them: make children of, set, and delete."""
+    """The paths below which a migration creates znodes, and those that it sets and deletes."""
 
     parents: tuple[str, ...]
     nodes: tuple[str, ...]
     removable: tuple[str, ...]
 
     def probes(self) -> Iterator[tuple[str, Op]]:
-        """What each is, in words, and the operation."""
+        """Each operation with its description for messages."""
         for path in self.parents:
             yield "create znodes below it", Create(f"{'' if path == '/' else path}/{PROBE_NAME}", None)
         for path in self.nodes:
@@ -45,9 +45,9 @@ class Wanted:
 
 
 def forbidden(session: ZooKeeperSession, wanted: Wanted) -> Iterator[tuple[str, str]]:
-    """Try every operation in vain; gives the path and a sentence for each that is refused.
+    """Try every operation without effect. Yields the path and a sentence for each that is refused.
 
-    :raises ZooKeeperUnavailableError: the connection went.
+    :raises ZooKeeperUnavailableError: the connection was lost.
     """
     for (what, op), outcome in _outcomes(session, list(wanted.probes())):
         if isinstance(outcome, str):
@@ -62,7 +62,7 @@ def forbidden(session: ZooKeeperSession, wanted: Wanted) -> Iterator[tuple[str, 
 def _outcomes(
     session: ZooKeeperSession, probes: Sequence[tuple[str, Op]]
 ) -> Iterator[tuple[tuple[str, Op], MultiOutcome | str]]:
-    """Several in flight; a refusal without a code of its own is a text."""
+    """The outcomes of the attempts, with several in flight. A refusal without an error code is a text."""
     writer = ConditionalWriter(session)
     in_flight: deque[tuple[tuple[str, Op], Future[MultiOutcome]]] = deque()
     waiting = iter(probes)

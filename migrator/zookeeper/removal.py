@@ -1,4 +1,4 @@
-"""Deleting many znodes: several hundred in one request, all of them or none, and on through lost connections."""
+"""Deletes many znodes: several hundred in one request, all of them or none, and again after lost connections."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
 
 TOGETHER_MAX = 500
-"""Deletions in one request."""
+"""The most deletions in one request."""
 
 
 def nobody(_: int) -> None:
-    """Hears it."""
+    """The default of ``told``: ignores the number."""
 
 
 def remove(
@@ -29,13 +29,13 @@ def remove(
     *,
     retry_seconds: float = RETRY_SECONDS,
 ) -> int:
-    """Delete znodes; gives how many there were. Safe to repeat: what is gone already is no error.
+    """Delete znodes; returns their number. It can be repeated: a missing znode is no error.
 
     :param deletes: children before their parents.
-    :param told: hears how many are gone, after each request, and before an error.
-    :param retry_seconds: how long to go on through lost connections, for each request.
-    :raises OperatorError: somebody creates or changes znodes meanwhile, or the server refuses.
-    :raises ZooKeeperUnavailableError: the connection stays away.
+    :param told: called with the number of deleted znodes, after each request and before an error.
+    :param retry_seconds: how long each request is tried again after lost connections.
+    :raises OperatorError: another client creates or changes znodes meanwhile, or the server refuses.
+    :raises ZooKeeperUnavailableError: the connection is away for that long.
     """
     removed = 0
     for part in split_ops(deletes, ops_max=TOGETHER_MAX):
@@ -49,20 +49,21 @@ def remove(
 
 
 class _Removal:
-    """Some znodes that are deleted together, or one by one where that does not succeed."""
+    """Some znodes that are deleted in one multi, or one by one if the multi fails."""
 
     def __init__(self, session: ZooKeeperSession, deletes: Iterable[Delete], retry_seconds: float) -> None:
         self._session = session
         self._left = list(deletes)
         self._retry_seconds = retry_seconds
         self._asked = False
-        """Whether the answer to an earlier request was lost: what is gone now, this request may have deleted."""
+        """Whether the answer to an earlier request was lost. That request may have deleted the znodes that are
+        missing."""
         self.removed = 0
 
     def attempt(self) -> None:
-        """Delete what is left.
+        """Delete the znodes that are left.
 
-        :raises kazoo.exceptions.ConnectionLoss: nobody knows of all of it; to be tried again.
+        :raises kazoo.exceptions.ConnectionLoss: the outcome is not known for all znodes; try again.
         :raises OperatorError: as `remove`.
         """
         if not self._session.wait_connected(self._retry_seconds):
@@ -71,7 +72,7 @@ class _Removal:
             self._one_by_one()
 
     def _together(self) -> bool:
-        """Whether all are gone; if not, none of them."""
+        """Delete all in one multi. Returns whether it was applied; if not, none is deleted."""
         try:
             outcome = ConditionalWriter(self._session).submit(self._left).result(self._reply_seconds)
         except TimeoutError:
@@ -85,8 +86,8 @@ class _Removal:
         return False
 
     def _one_by_one(self) -> None:
-        """In order. The first refusal counts; but where the answer for a znode was lost, it may still be there, and its
-        parent is refused for that alone."""
+        """Delete one by one, in order. The first refusal is the error. But after a lost answer the znode may still
+        exist, and the deletion of its parent is refused only for that reason."""
         client, deadline = self._session.client, time.monotonic() + self._reply_seconds
         pending = [(each, client.delete_async(each.path, each.version)) for each in self._left]
         refused: OperatorError | None = None

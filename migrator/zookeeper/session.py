@@ -1,4 +1,4 @@
-"""A ZooKeeper session: kazoo's client made from Kafka's settings, its states, and who may read what it creates."""
+"""A ZooKeeper session: kazoo's client with Kafka's settings, its states, and the access control of created znodes."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from migrator.zookeeper.znodes import paths
 log = logging.getLogger(__name__)
 
 CONNECTION_ERRORS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
-"""What pending requests fail with when the connection goes. A write may have been applied all the same."""
+"""The errors of pending requests when the connection is lost. A write may have been applied nevertheless."""
 
 RETRY_DELAY_MAX_SECONDS = 1.0
 CLOSED_POLL_SECONDS = 0.1
 SILENT_SECONDS = 3.0
-"""Who waits longer for a connection is told so."""
+"""After this time of waiting for a connection the log gets a message."""
 
 
 @value
 class SessionOptions:
-    """How to connect; crosses process borders, so that a worker can have a session of its own.
+    """The options of a session. They can be pickled, so that a worker process can have its own session.
 
-    ``hosts`` carries the chroot, as ``zookeeper.connect`` does. Times are milliseconds. ``set_acl`` is
-    ``zookeeper.set.acl``. ``tls`` None is plain text, ``jaas`` None no SASL.
+    ``hosts`` includes the chroot, as ``zookeeper.connect`` does. Times are milliseconds. ``set_acl`` is
+    ``zookeeper.set.acl``. ``tls`` None means plain text, ``jaas`` None no SASL.
     """
 
     hosts: str
@@ -67,7 +67,7 @@ class SessionState(Enum):
     SUSPENDED = "suspended"
     """The connection is lost; the session may survive."""
     LOST = "lost"
-    """The session is gone, and its ephemeral znodes with it. A new one follows by itself."""
+    """The session has ended, with its ephemeral znodes. The client makes a new one by itself."""
 
 
 _STATES = {
@@ -80,7 +80,7 @@ Listener = Callable[[SessionState], None]
 
 
 class KazooRequest(Protocol):
-    """What kazoo's connection sends and decodes."""
+    """A request in the form that kazoo's connection sends and decodes."""
 
     type: int
 
@@ -101,7 +101,7 @@ class ZooKeeperUnavailableError(OperatorError):
 
 
 class ZooKeeperLoginError(ZooKeeperUnavailableError):
-    """A server answers, and does not accept who we are."""
+    """A server answers, but does not accept this client's login."""
 
     REMEDY = (
         "Check the name and the password in the JAAS file (migrator.zookeeper.jaas.file) against those of the brokers, "
@@ -112,8 +112,8 @@ class ZooKeeperLoginError(ZooKeeperUnavailableError):
 def options_from(settings: Settings, hosts: str | None = None) -> SessionOptions:
     """The options of a controller.
 
-    :param hosts: takes the place of ``zookeeper.connect``, which a controller no longer has at the end of a migration.
-    :raises OperatorError: when neither is given, a key or trust store is not PEM, or a file cannot be used.
+    :param hosts: replaces ``zookeeper.connect``, which a controller no longer has at the end of a migration.
+    :raises OperatorError: neither is given, or a file cannot be used.
     """
     hosts = hosts or settings.zookeeper_connect
     if not hosts:
@@ -132,10 +132,10 @@ def options_from(settings: Settings, hosts: str | None = None) -> SessionOptions
 
 
 class ZooKeeperSession:
-    """One client. Reconnects by itself, with a new session when the old one expired, until it is closed."""
+    """One client. It reconnects by itself, with a new session when the old one has expired, until it is closed."""
 
     def __init__(self, options: SessionOptions) -> None:
-        """:raises OperatorError: nobody could connect to such hosts."""
+        """:raises OperatorError: the hosts are malformed."""
         try:
             address = parse_zookeeper_connect(options.hosts)
         except ValueError as error:
@@ -143,7 +143,7 @@ class ZooKeeperSession:
             raise OperatorError(str(error), where=options.hosts, remedy=remedy) from error
         self.options = options
         self.closed = threading.Event()
-        """Set by `close`: there is no connection any more, and no new one comes."""
+        """Set by `close`: there will be no connection any more."""
         self.client = Client(
             tls=options.tls,
             jaas=options.jaas,
@@ -159,24 +159,24 @@ class ZooKeeperSession:
 
     @property
     def state(self) -> SessionState:
-        """As last seen by the client."""
+        """The state that the client has reported last."""
         return _STATES[self.client.state]
 
     @property
     def trouble(self) -> str:
-        """Why there is no connection, as a sentence's end; "" while there is one, or nothing is known."""
+        """Why there is no connection, as the end of a sentence; "" while there is one or the reason is unknown."""
         return self.client.trouble
 
     @property
     def identity(self) -> str:
-        """Who we are in access control lists."""
+        """This client's identity in access control lists."""
         return identity_of(self.options.tls, self.options.jaas)
 
     def start(self) -> Self:
-        """Connect and wait for it.
+        """Connect, and wait for the connection. The session is closed after an error.
 
-        :raises ZooKeeperLoginError: no server accepts our login; the session is closed then.
-        :raises ZooKeeperUnavailableError: likewise after ``connection_timeout_ms``.
+        :raises ZooKeeperLoginError: no server accepts the login.
+        :raises ZooKeeperUnavailableError: there is no connection within ``connection_timeout_ms``.
         """
         self.start_in_background()
         if not self._wait_and_say_so(self.options.connection_timeout_ms / 1000):
@@ -186,7 +186,7 @@ class ZooKeeperSession:
         return self
 
     def _wait_and_say_so(self, seconds: float) -> bool:
-        """As `wait_connected`; somebody who watches is told why nothing happens."""
+        """As `wait_connected`, with a message in the log when it takes long."""
         silent = min(seconds, SILENT_SECONDS)
         if self.wait_connected(silent, self._is_refused):
             return True
@@ -202,12 +202,13 @@ class ZooKeeperSession:
         return self.client.refused_by_all
 
     def start_in_background(self) -> None:
-        """Connect without waiting: listeners hear of it."""
+        """Connect without waiting. Listeners are told of the connection."""
         self.client.start_async()
 
     def wait_connected(self, seconds: float, give_up: Callable[[], bool] = lambda: False) -> bool:
-        """Whether the client got connected within that time; no longer than until the session is closed, or until
-        ``give_up`` says so."""
+        """Wait until the client is connected, and return whether it is. The wait also ends when the session is closed
+        or
+        ``give_up`` returns True."""
         live = self.client._live  # noqa: SLF001 - kazoo hands it out only from start_async
         deadline = time.monotonic() + seconds
         while not self.closed.is_set():
@@ -219,7 +220,7 @@ class ZooKeeperSession:
         return False
 
     def close(self) -> None:
-        """End the session. Pending requests fail, and whoever waits for a connection waits no longer."""
+        """End the session. Pending requests fail, and waits for a connection end."""
         self.closed.set()
         try:
             self.client.stop()
@@ -234,7 +235,7 @@ class ZooKeeperSession:
         self.close()
 
     def add_listener(self, listener: Listener) -> None:
-        """Hear of state changes. Called on kazoo's connection thread: it must not block."""
+        """Add a listener to state changes. It is called on kazoo's connection thread and must not block."""
 
         def on_change(state: str) -> None:
             listener(_STATES[state])
@@ -242,23 +243,23 @@ class ZooKeeperSession:
         self.client.add_listener(on_change)
 
     def call(self, request: KazooRequest) -> IAsyncResult:
-        """Send a request, after all that were sent before it. The result is set on kazoo's thread."""
+        """Send a request after all earlier ones. A thread of kazoo sets the result."""
         result = self.client.handler.async_result()
         self.client._call(request, result)  # noqa: SLF001 - the only way to an operation that kazoo lacks
         return result
 
     def sync(self) -> None:
-        """Make the server that we are connected to catch up with the leader.
+        """Make the connected server catch up with the leader.
 
-        :raises ZooKeeperUnavailableError: when it does not answer within the session time-out.
+        :raises ZooKeeperUnavailableError: it does not answer within the session time-out.
         """
         self.wait_for(self.client.sync_async("/"))
 
     def wait_for(self, result: IAsyncResult) -> Any:
-        """The answer to a request, awaited no longer than the session time-out.
+        """Wait for the answer to a request, at most for the session time-out.
 
-        :raises ZooKeeperUnavailableError: when none comes, or the connection goes.
-        :raises kazoo.exceptions.KazooException: what the server answered.
+        :raises ZooKeeperUnavailableError: no answer came, or the connection was lost.
+        :raises kazoo.exceptions.KazooException: the error that the server answered.
         """
         try:
             return result.get(timeout=self.options.session_timeout_ms / 1000)
@@ -268,7 +269,7 @@ class ZooKeeperSession:
             raise self.refusal(error, "") from error
 
     def away(self, what: str) -> ZooKeeperUnavailableError:
-        """What to tell of a connection that is not there: ``what``, and why."""
+        """The error for a missing connection, with ``what`` and the reason."""
         refusals = dict(self.client.refusals)
         if refusals:
             told = "; ".join(f"{server}: {why}" for server, why in refusals.items())
@@ -277,7 +278,7 @@ class ZooKeeperSession:
         return ZooKeeperUnavailableError(self.options.hosts, what)
 
     def refusal(self, error: Exception, what: str, where: str = "") -> OperatorError:
-        """What to tell of an error that the server answered: it does not know us, or ``what`` did not please it."""
+        """The error for a server's refusal, of this client's login or of the request ``what``."""
         if isinstance(error, AuthFailedError):
             return ZooKeeperLoginError(
                 self.options.hosts, self.trouble or "the ZooKeeper server did not recognize our identity"
@@ -292,11 +293,11 @@ class ZooKeeperSession:
         )
 
     def acl_of(self, path: str) -> Sequence[ACL]:
-        """The access control list that a znode is created with (``ZkData.defaultAcls``, by the full path)."""
+        """The access control list for the creation of a znode, by its full path (``ZkData.defaultAcls``)."""
         return default_acl(path, set_acl=self.options.set_acl)
 
     def server_version(self) -> tuple[int, ...] | None:
-        """By the four letter word ``srvr``; None where the server does not answer it."""
+        """The server's version, from its four letter word ``srvr``; None when the server does not answer that."""
         try:
             text = self.client.command(b"srvr")
         except (KazooException, OSError):
@@ -306,7 +307,8 @@ class ZooKeeperSession:
 
 
 def default_acl(path: str, *, set_acl: bool) -> Sequence[ACL]:
-    """The world may do all; with ``zookeeper.set.acl`` only the creator, and the world reads what is no secret."""
+    """Everybody has all rights. With ``zookeeper.set.acl`` only the creator has, and everybody may read znodes without
+    secrets."""
     if not set_acl or path == paths.OPEN_PATH:
         return tuple(OPEN_ACL_UNSAFE)
     if paths.is_sensitive(path):

@@ -1,7 +1,7 @@
-"""TLS towards ZooKeeper by the meaning of Kafka's ``zookeeper.ssl.*`` keys, with stores as `wire.stores` reads them.
+"""TLS to ZooKeeper, as Kafka's ``zookeeper.ssl.*`` keys say. `wire.stores` reads the stores.
 
-Otherwise than by kazoo's own code, a configured trust store is the only one, versions are those that are configured,
-and the files are read again at each connect.
+Unlike kazoo's own code, it trusts only a configured trust store if there is one, uses only the configured versions, and
+reads the files again at each connect.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _WRONG_NAME = frozenset({62, 64})
 
 @value
 class TlsOptions:
-    """``key_kind`` and ``trust_kind``: PEM, PKCS12 or JKS, "" for what the file says. Without a trust file the system's
-    authorities are trusted, as in Java. ``choice``: versions and suites."""
+    """``key_kind`` and ``trust_kind``: PEM, PKCS12 or JKS, "" to decide by the file's content. Without a trust file the
+    system's authorities are trusted, as in Java. ``choice``: versions and suites."""
 
     key_file: str | None = None
     key_kind: str = ""
@@ -41,7 +41,7 @@ class TlsOptions:
     choice: TlsChoice = TlsChoice()
 
     def context(self) -> ssl.SSLContext:
-        """Made from the files as they are now.
+        """A context from the present files.
 
         :raises OperatorError: a file or a value cannot be used.
         """
@@ -61,7 +61,7 @@ class TlsOptions:
         return context
 
     def subject(self) -> str | None:
-        """Of our certificate, as ZooKeeper writes it in access control lists; None without one.
+        """The subject of this client's certificate, as in ZooKeeper's access control lists; None without one.
 
         :raises OperatorError: the file cannot be used.
         """
@@ -69,8 +69,8 @@ class TlsOptions:
         return None if own is None else own.subject.rfc4514_string()
 
     def expiry(self) -> str:
-        """A sentence's end about our own certificate where it is no longer valid, else "": a server that refuses it
-        does not always say so."""
+        """The end of a sentence about this client's certificate if it has expired, or "". A server that refuses an
+        expired certificate does not always say so."""
         try:
             own = self._certificate()
         except OperatorError:
@@ -88,7 +88,7 @@ class TlsOptions:
         try:
             with reading_certificates():
                 (own, *_) = x509.load_pem_x509_certificates(store.certificates.encode())
-                _ = own.subject  # a fault in it shows only now
+                _ = own.subject  # the parser finds a fault only at this access
         except ValueError as error:
             raise OperatorError(
                 f"the store of {key} holds no certificate",
@@ -99,16 +99,15 @@ class TlsOptions:
 
 
 def connect(options: TlsOptions, host: str, address: tuple[str, int], timeout: float | None) -> ssl.SSLSocket:
-    """A connection with a finished handshake.
+    """Connect and do the handshake.
 
-    The server's certificate has to be good for the name that we know it by, or for its address (``ZKTrustManager``
-    takes either).
+    The server's certificate must have the configured host name or the server's address, as in ``ZKTrustManager``.
 
-    :raises OSError: nobody listens, or one side does not accept the other.
+    :raises OSError: no server listens, or one side does not accept the other.
     """
     try:
         context = options.context()
-    except OperatorError as error:  # a file that is just being replaced: the next attempt finds it whole
+    except OperatorError as error:  # a file may be just being replaced: the next attempt finds it whole
         raise OSError(errno.EIO, str(error)) from error
     try:
         return _handshake(context, host, address, timeout)

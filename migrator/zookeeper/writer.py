@@ -1,4 +1,4 @@
-"""Conditional writes: multis with outcomes that say what is known, pipelined in order, cut to what a server takes."""
+"""Conditional writes: pipelined multis within a server's size limit, with outcomes that say what is known."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class ConditionalWriter:
         self._session = session
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
-        """Send one multi behind all that were sent before.
+        """Send one multi after all earlier ones.
 
-        The future gets `Unknown` when the connection goes before the answer, or what comes is none, and raises
-        `OperatorError` for a refusal that no caller can act upon (quota exceeded, an invalid access control list, ...).
+        The future's result is `Unknown` when the connection is lost before the answer, or the answer is malformed. It
+        raises `OperatorError` for a refusal that no caller can handle (quota exceeded, invalid access control list,
+        ...).
         """
         future: Future[MultiOutcome] = Future()
         future.set_running_or_notify_cancel()
@@ -66,7 +67,8 @@ class ConditionalWriter:
         return self.submit(ops).result()
 
     def _outcome(self, ops: Sequence[Op], results: Sequence[WriteResult]) -> MultiOutcome:
-        """In a refused multi every operation has an error code: 0 before the culprit, -2 behind it."""
+        """The outcome of a multi. In a refused one every operation has an error code: 0 before the failed operation, -2
+        after it."""
         for index, result in enumerate(results):
             if isinstance(result, int) and result != 0:
                 error = _ERRORS.get(result)
@@ -88,10 +90,10 @@ def split_ops(
     reserved_bytes: int = 0,
     jute_maxbuffer: int = JUTE_MAXBUFFER,
 ) -> Iterator[list[OpT]]:
-    """Cut operations into multis that a server takes, order kept; one above ``bytes_max`` travels alone.
+    """Split operations, in order, into multis within ``bytes_max``. A larger operation gets its own multi.
 
-    :param reserved_bytes: what the caller adds to every multi (its checks).
-    :raises OperatorError: when one operation alone is too big for ZooKeeper.
+    :param reserved_bytes: the bytes of the checks that the caller adds to every multi.
+    :raises OperatorError: a single operation is too big for ZooKeeper.
     """
     part: list[OpT] = []
     size = reserved_bytes

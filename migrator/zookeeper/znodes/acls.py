@@ -18,7 +18,7 @@ from migrator.zookeeper.znodes.fields import JSON_BYTES_PER_CHARACTER, Fields
 
 _REMEDY = "Correct the ACLs of this resource with kafka-acls or a ZooKeeper client, and try again"
 _ENTRY_BYTES = 128
-"""Of an entry beside principal and host: names of fields, operation, permission."""
+"""The most bytes of an entry beside principal and host: names of fields, operation, permission."""
 
 
 @value
@@ -78,7 +78,7 @@ def parse_acl_path(path: str) -> ResourcePattern | None:
 def decode_acls(path: str, data: bytes | None) -> frozenset[AclEntry]:
     """No data means no entries, as in Kafka.
 
-    :raises ZnodeError: when it is not a list of ACLs, or names a principal, operation or permission that is none.
+    :raises ZnodeError: the data is not a list of ACLs, or has an invalid principal, operation or permission.
     """
     if not data:
         return frozenset()
@@ -103,12 +103,12 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
 
 
 def entry_bytes_bound(principal: str, host: str) -> int:
-    """How many bytes an entry takes at most in `encode_acls`."""
+    """The most bytes of an entry in `encode_acls`."""
     return _ENTRY_BYTES + JSON_BYTES_PER_CHARACTER * (len(principal) + len(host))
 
 
 def acl_change_prefix(pattern: ResourcePattern) -> str:
-    """The path, without its number, of a change notice."""
+    """The path of a change notice, without its number."""
     return _CHANGE_PREFIXES[pattern.pattern_type]
 
 
@@ -140,6 +140,7 @@ def _entry(fields: Fields) -> AclEntry:
 
 
 def _member(kind: type[E_], name: str) -> E_ | None:
-    """By the name in Pascal case, in any case, as ``SecurityUtils`` looks it up: ``Describe_Configs`` names nothing."""
+    """The member with a name in Pascal case; upper and lower case are equal, as in ``SecurityUtils``.
+    ``Describe_Configs`` is no such name."""
     wanted = name.upper()
     return next((member for member in kind if member.name.replace("_", "") == wanted), None)

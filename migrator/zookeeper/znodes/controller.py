@@ -10,7 +10,7 @@ from migrator.zookeeper.znodes.fields import INT32_MAX, Fields, parse_decimal, u
 
 NO_KRAFT_EPOCH = -1
 NOBODY = -1
-"""The broker id of a claim that only wakes the brokers up."""
+"""The broker id in a claim without a controller, which only wakes the brokers."""
 
 _REMEDY = "Let the brokers elect a controller: delete the znode once no KRaft quorum runs"
 _EPOCH_REMEDY = (
@@ -21,7 +21,7 @@ _EPOCH_REMEDY = (
 
 @value
 class ControllerClaim:
-    """Who claims to be the controller. A broker's claim is ephemeral and has no ``kraft_epoch`` (-1)."""
+    """The claim of a controller. A broker's claim is ephemeral and has ``kraft_epoch`` -1."""
 
     broker_id: int
     timestamp_ms: int
@@ -29,22 +29,22 @@ class ControllerClaim:
 
     @property
     def is_broker(self) -> bool:
-        """Whether a broker holds it, as ZooKeeper controller."""
+        """Whether a broker holds the claim, as the ZooKeeper controller."""
         return not self.is_kraft and self.broker_id != NOBODY
 
     @property
     def is_nobody(self) -> bool:
-        """Whether it only wakes the brokers up (`migrator.zookeeper.claim.Claimer.wake_brokers`)."""
+        """Whether the claim only wakes the brokers (`migrator.zookeeper.claim.Claimer.wake_brokers`)."""
         return not self.is_kraft and self.broker_id == NOBODY
 
     @property
     def is_kraft(self) -> bool:
-        """Whether a KRaft controller holds it, the test that brokers make, too."""
+        """Whether a KRaft controller holds the claim; brokers use the same test."""
         return self.kraft_epoch > 0
 
 
 EPOCH_MAX = INT32_MAX - 2**16
-"""Of a controller epoch that is claimed: each claim takes the next one, and brokers know none above 32 bits."""
+"""The highest controller epoch that is claimed. Each claim takes the next one, and brokers' epochs have 32 bits."""
 
 
 def decode_controller(path: str, data: bytes | None) -> ControllerClaim:

@@ -1,6 +1,6 @@
 """``/delegation_token/tokens/<id>``. Source: ``DelegationTokenManagerZk``.
 
-The token's HMAC is not stored: whoever has the same ``delegation.token.secret.key`` can compute it.
+The token's HMAC is not stored. Every broker computes it with ``delegation.token.secret.key``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _REMEDY = "Delete the znode (its owner has to ask for a new token), or correct i
 
 
 def decode_token(path: str, data: bytes | None) -> DelegationToken | None:
-    """None for a znode without data, which Kafka passes over.
+    """Decode a token; None for a znode without data, which Kafka skips.
 
-    :raises ZnodeError: when it is not a token of version 1 to 3; times that are strings are refused, as by brokers.
+    :raises ZnodeError: the data is not a token of version 1 to 3. Times as strings are refused, as by brokers.
     """
     if not data:
         return None
@@ -55,7 +55,7 @@ def encode_token(token: DelegationToken) -> bytes:
 
 
 def encode_token_change(token_id: str) -> bytes:
-    """A notice of ``token_changes``: the id."""
+    """The data of a change notice in ``token_changes``: the token's id."""
     return token_id.encode()
 
 

@@ -1,8 +1,8 @@
-"""Which entity a znode below /config belongs to, and what of it brokers obey: an entity is not the name of a znode.
+"""The entity of each znode below /config, and the parts of it that brokers obey. Several znodes may be of one entity.
 
-Tools of others write names without URL-encoding, or encoded in another way. A broker in ZooKeeper mode lists the znodes
-at its start and takes each as follows (``UserConfigHandler``, ``ClientIdConfigHandler``, ``IpConfigHandler``,
-``BrokerConfigHandler``, ``ClientQuotaManager``; no order is promised):
+Some tools write names without URL-encoding, or with another encoding. A broker in ZooKeeper mode lists the znodes at
+its start, in no fixed order, and reads them as follows (``UserConfigHandler``, ``ClientIdConfigHandler``,
+``IpConfigHandler``, ``BrokerConfigHandler``, ``ClientQuotaManager``):
 
 * Credentials belong to the decoded name of the user's znode, whatever its spelling.
 * Quotas of a user, and of a user's clients, count only where the user's znode has the *canonical* name, the one that
@@ -11,8 +11,8 @@ at its start and takes each as follows (``UserConfigHandler``, ``ClientIdConfigH
 * The name of an ip's znode is the address as it is. Brokers do not start with an encoded one, such as ``%3A%3A1``.
 * The name of a broker's znode is a number: ``01`` is broker 1. Brokers do not start with another text.
 
-So an entity has one canonical name, and znodes, of which it may have none, one or several. Where several disagree, the
-canonical one counts, else the first by name; one without content does not count.
+So an entity has one canonical name, and none, one or several znodes. When several disagree, the canonical one counts,
+or the first by name if there is no canonical one. A znode without content does not count.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from migrator.zookeeper.znodes.scram import UserConfig, split_user_config
 
 _NODE = r"(?:<default>|(?:[A-Za-z0-9._-]|%(?:2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-E]))+)"
 _PLAIN = re.compile(rf"(?:users|clients)/{_NODE}|users/{_NODE}/clients/{_NODE}")
-"""Names that are canonical at first sight, nearly all of them: what ASCII has to be encoded is, and nothing else."""
+"""A quick test that nearly all canonical names pass: exactly the ASCII characters that need encoding are encoded."""
 _NUMBER = re.compile(r" *([+-]?[0-9]{1,10}) *")
 _REMEDY = "Kafka's tools never write such a name: delete the znode if nobody uses it"
 
 Held = Sequence[tuple[str, bytes | None]]
-"""The znodes of an entity: name below /config, and data. The canonical one first, if it is there."""
+"""The znodes of an entity: name below /config, and data. The canonical one comes first, if there is one."""
 K_ = TypeVar("K_")
 V_ = TypeVar("V_")
 
 
 def canonical(name: str) -> str:
-    """The canonical name of the entity that a name below /config, such as ``users/a@b``, stands for.
+    """The canonical name of the entity for a name below /config, such as ``users/a@b``.
 
-    :raises ZnodeError: when it stands for none: brokers do not start with such a znode.
+    :raises ZnodeError: the name is invalid. Brokers do not start with such a znode.
     """
     if _PLAIN.fullmatch(name):
         return name
@@ -62,10 +62,10 @@ def canonical(name: str) -> str:
 
 
 def address(path: str, node: str) -> str:
-    """The address that the name of an ip's znode stands for. No encoder leaves a colon; in a name that has one, ``%``
-    begins the scope of an IPv6 address.
+    """The address for the name of an ip's znode. Every encoder encodes colons, so in a name with a colon ``%`` begins
+    the scope of an IPv6 address.
 
-    :raises ZnodeError: when it is neither an address nor an encoded one.
+    :raises ZnodeError: the name is neither an address nor an encoded one.
     """
     return node if ":" in node or "%" not in node else paths.desanitize(path, node)
 
@@ -102,9 +102,9 @@ def is_obeyed(name: str, entity: str) -> bool:
 
 
 def user_config(entity: str, held: Held) -> UserConfig:
-    """What counts of the quotas and credentials of a user, client, user's client or ip.
+    """The quotas and credentials in force of a user, client, user's client or ip.
 
-    :raises ZnodeError: when a znode does not decode, or brokers do not start with it.
+    :raises ZnodeError: a znode does not decode, or brokers do not start with it.
     """
     parsed = []
     for name, data in held:
@@ -117,7 +117,7 @@ def user_config(entity: str, held: Held) -> UserConfig:
 
 
 def first_held(contents: Iterable[Mapping[K_, V_]]) -> Mapping[K_, V_]:
-    """What counts of the contents of an entity's znodes."""
+    """The content in force, of the contents of an entity's znodes."""
     return next(filter(None, contents), {})
 
 

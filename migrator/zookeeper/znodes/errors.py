@@ -1,4 +1,4 @@
-"""What is wrong with a znode, for a person."""
+"""The error about a znode, for the operator."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from migrator.errors import OperatorError
 
 
 class ZnodeError(OperatorError):
-    """A znode that does not decode, or content that ZooKeeper cannot hold.
+    """A znode does not decode, or ZooKeeper cannot hold a content.
 
-    Never carries the data itself: it may be a secret. Crosses process borders (pickle) unharmed.
+    The message never quotes the data, which may be secret. The error can be pickled, for worker processes.
 
     :param path: the znode, without chroot.
     :param fault: one sentence, without a final full stop.

@@ -1,4 +1,4 @@
-"""Reading JSON znodes field by field, with faults that name path and field, never the content.
+"""Reads JSON znodes field by field. Errors name path and field, never the content.
 
 Kafka reads them with Jackson through ``kafka.utils.json``: types are not converted, unknown fields are ignored.
 """
@@ -19,7 +19,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 UINT32_MAX = 2**32 - 1
 
 JSON_BYTES_PER_CHARACTER = 6
-"""At most, in what orjson writes: control characters become six; all others up to four."""
+"""The most bytes of a character in orjson's output: control characters take six, all others at most four."""
 
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,100}")
 
@@ -52,9 +52,9 @@ class Fields:
         return ZnodeError(self.path, fault, self.remedy)
 
     def version(self, supported: Collection[int], *, default: int | None = None) -> int:
-        """The ``version`` field; ``default`` stands in for a missing one.
+        """The ``version`` field, or ``default`` if it is missing.
 
-        :raises ZnodeError: when it is missing without default, or not supported.
+        :raises ZnodeError: it is missing without a default, or not supported.
         """
         if default is not None and "version" not in self._fields:
             return default
@@ -138,7 +138,7 @@ class Fields:
 
 
 def parse_decimal(path: str, text: str, what: str, remedy: str) -> int:
-    """A 64-bit integer in decimal text, as Java's ``Long.parseLong`` takes it: with a sign, with zeros in front.
+    """A 64-bit integer in decimal text, as Java's ``Long.parseLong`` accepts it: with a sign, or with leading zeros.
 
     :raises ZnodeError: when it is not one.
     """
@@ -151,9 +151,9 @@ def parse_decimal(path: str, text: str, what: str, remedy: str) -> int:
 
 @lru_cache(maxsize=1 << 16, typed=True)
 def broker_ids(*ids: int) -> tuple[int, ...]:
-    """A list of broker ids, the same object for the same list: a cluster has far fewer assignments than partitions.
+    """A list of broker ids. Equal lists are one object: a cluster has far fewer different assignments than partitions.
 
-    :raises ValueError: when one is not an integer, negative, or there twice.
+    :raises ValueError: an id is not an integer, is negative, or is there twice.
     """
     if not all(type(broker) is int and 0 <= broker <= INT32_MAX for broker in ids):
         raise ValueError("broker ids are integers from 0")

@@ -1,7 +1,8 @@
-"""``/migration``: how far ZooKeeper follows the metadata log. Source: ``kafka.zk.MigrationZNode``, KIP-866.
+"""``/migration``: the offset of the metadata log up to which ZooKeeper follows it (``kafka.zk.MigrationZNode``,
+KIP-866).
 
-Ours has one field more, ``migrator_batch_crc``, which proves whose log the offset is of: every young quorum has an
-offset 100 of epoch 1. Stock controllers pass over a field that they do not know, and leave it out when they write.
+This program adds the field ``migrator_batch_crc``, which proves the log to which the offset belongs: every young quorum
+has an offset 100 of epoch 1. Stock controllers ignore the field, and leave it out when they write.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _REMEDY = (
 
 @value
 class MigrationState:
-    """ZooKeeper holds the metadata up to ``kraft_metadata_offset`` of the log; -1 everywhere before the copy.
+    """ZooKeeper has the metadata up to ``kraft_metadata_offset`` of the log; before the copy every field is -1.
 
-    ``batch_crc``: CRC-32C of the batch of that log which holds the offset, as in the batch's header; None in what stock
-    controllers write.
+    ``batch_crc``: CRC-32C of the batch that holds the offset, as in the batch's header; None if a stock controller
+    wrote the znode.
     """
 
     kraft_controller_id: int
@@ -34,7 +35,7 @@ class MigrationState:
 
     @property
     def copied(self) -> bool:
-        """Whether a copy has been completed, the test that stock controllers make, too."""
+        """Whether a copy has been completed; stock controllers use the same test."""
         return self.kraft_metadata_offset > 0
 
 
@@ -42,9 +43,9 @@ INITIAL_STATE = MigrationState(-1, -1, -1, -1)
 
 
 def decode_migration(path: str, data: bytes | None) -> MigrationState | None:
-    """None for a znode without data: ``zookeeper-security-migration`` makes such ones (KAFKA-19480).
+    """Decode the state; None for a znode without data, as ``zookeeper-security-migration`` makes it (KAFKA-19480).
 
-    :raises ZnodeError: when it is not the state of a migration, or of an unknown version.
+    :raises ZnodeError: the data is not the state of a migration, or has an unknown version.
     """
     if not data:
         return None

@@ -28,9 +28,10 @@ class PartitionState:
 
 
 def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
-    """There are hundreds of thousands of these, so the usual form has a short way. Brokers do not look at the version.
+    """Decode a partition's state. There are hundreds of thousands, so the usual form has a fast path. Brokers ignore
+    the version.
 
-    :raises ZnodeError: when it is not the state of a partition.
+    :raises ZnodeError: the data is not the state of a partition.
     """
     try:
         fields = orjson.loads(data or b"")

@@ -1,7 +1,7 @@
 """Passwords in broker and topic configs, encrypted under ``password.encoder.secret``.
 
-Text form: a comma list of ``name:value`` that names every parameter, so that decoding needs only the secret.
-Source: ``org.apache.kafka.security.EncryptingPasswordEncoder`` (KIP-226). No message carries secret or password.
+The text form is a comma list of ``name:value`` with every parameter, so decoding needs only the secret. Messages quote
+neither secret nor password. Source: ``org.apache.kafka.security.EncryptingPasswordEncoder`` (KIP-226).
 """
 
 from __future__ import annotations
@@ -58,14 +58,13 @@ def is_password_config(key: str) -> bool:
 
 
 def looks_encrypted(text: str) -> bool:
-    """Whether a value has been encrypted by some encoder. Stock controllers without a secret copy such values as they
-    are."""
+    """Whether an encoder has encrypted the value. Stock controllers without a secret copy such values unchanged."""
     return "encryptedPassword:" in text
 
 
 @value
 class _Parameters:
-    """How one value is encrypted. ``iv`` is the nonce in GCM."""
+    """The parameters of one encrypted value. ``iv`` is the nonce in GCM."""
 
     key_factory: str
     cipher: str
@@ -80,8 +79,8 @@ class PasswordEncoder:
     """Encrypts with the configured parameters, decrypts with those of the value.
 
     :param secret: None when the controller has no ``password.encoder.secret``.
-    :param random_bytes: a source of that many secret random bytes, e.g. ``os.urandom``.
-    :raises ZnodeError: when the configured algorithms are unknown.
+    :param random_bytes: returns that many secret random bytes, as ``os.urandom`` does.
+    :raises ZnodeError: the configured algorithms are unknown.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class PasswordEncoder:
         """The password.
 
         :param path: the znode, for messages; ``key`` likewise.
-        :raises ZnodeError: without a secret, or when the value does not decrypt to a password of the length it names.
+        :raises ZnodeError: there is no secret, or the value does not decrypt to a password of the length in it.
         """
         if self._secret is None:
             raise ZnodeError(path, f"config {key!r} is encrypted and there is no secret to decrypt it", _SECRET_REMEDY)
@@ -134,9 +133,9 @@ class PasswordEncoder:
         return password
 
     def encode(self, password: str) -> str:
-        """The text form under a new salt.
+        """The text form with a new salt.
 
-        :raises ZnodeError: without a secret.
+        :raises ZnodeError: there is no secret.
         """
         if self._secret is None:
             raise ZnodeError("password.encoder.secret", "there is no secret to encrypt passwords with", _SECRET_REMEDY)
@@ -188,7 +187,8 @@ def _parse(text: str) -> tuple[_Parameters, bytes, int]:
 
 
 def _unsupported(parameters: _Parameters) -> str:
-    """What this encoder cannot do, or "". The iteration bound keeps a hostile value from taking hours."""
+    """The parameter that this encoder does not support, or "". The bound of iterations keeps a hostile value from
+    taking hours."""
     if not _KEY_FACTORY.fullmatch(parameters.key_factory):
         return "its key factory algorithm is unknown"
     match = _CIPHER.fullmatch(parameters.cipher)
@@ -216,7 +216,7 @@ def _encrypt(key: bytes, parameters: _Parameters, plain: bytes) -> bytes:
 
 
 def _decrypt(key: bytes, parameters: _Parameters, encrypted: bytes) -> bytes:
-    """ValueError or InvalidTag when it cannot be: wrong key, or damaged."""
+    """Decrypt a password. ValueError or InvalidTag for a wrong key or damaged data."""
     algorithm, mode, padding = parameters.cipher.split("/")
     if mode == "GCM":
         return AESGCM(key).decrypt(parameters.iv, encrypted, None)
@@ -230,7 +230,8 @@ def _decrypt(key: bytes, parameters: _Parameters, encrypted: bytes) -> bytes:
 
 
 def _algorithm(name: str, key: bytes) -> BlockCipherAlgorithm:
-    """DES is Triple DES with three times the same key; two-key Triple DES repeats the first one."""
+    """The cipher by its name. DES is Triple DES with the same key three times; two-key Triple DES repeats the first
+    key."""
     if name == "AES":
         return AES(key)
     return TripleDES(key * 3 if name == "DES" else key + key[:8] if len(key) == 16 else key)
@@ -247,5 +248,5 @@ def _base64(data: bytes) -> str:
 
 
 def _java_length(text: str) -> int:
-    """Java counts UTF-16 units."""
+    """The length of a text in Java, which counts UTF-16 units."""
     return len(text.encode("utf-16-le")) // 2

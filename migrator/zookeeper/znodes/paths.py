@@ -15,9 +15,9 @@ CONTROLLER_EPOCH = "/controller_epoch"
 MIGRATION = "/migration"
 CLUSTER_ID = "/cluster/id"
 ROLLOUT = "/migrator_rollout"
-"""Who rolls this cluster out. It is not Kafka's, and there during a rollout only."""
+"""The lock of a rollout of this cluster. It is this program's, and exists only during a rollout."""
 DRILL = "/migrator_drill"
-"""Which drill uses this place. It is not Kafka's, and in a throw-away cluster only."""
+"""The mark of a drill. It is this program's, and exists only in a throw-away cluster."""
 PRODUCER_IDS = "/latest_producer_id_block"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -63,7 +63,8 @@ STANDARD_PATHS = (
     BROKER_CONFIGS,
     IP_CONFIGS,
 )
-"""What every Kafka broker in ZooKeeper mode makes sure of at its start (``ZkData.PersistentZkPaths``)."""
+"""The znodes that every broker in ZooKeeper mode creates at its start if they are missing
+(``ZkData.PersistentZkPaths``)."""
 
 SECURITY_PATHS = (
     *(f"{root}/{kind}" for root in (LITERAL_ACLS, PREFIXED_ACLS) for kind in ACL_RESOURCE_TYPES),
@@ -72,17 +73,17 @@ SECURITY_PATHS = (
     TOKENS,
     TOKEN_CHANGES,
 )
-"""What brokers with an authorizer and with delegation tokens make sure of (``KafkaZkClient.createAclPaths``)."""
+"""The znodes that brokers with an authorizer or delegation tokens create (``KafkaZkClient.createAclPaths``)."""
 
 SENSITIVE_PREFIXES = (USER_CONFIGS, BROKER_CONFIGS, TOKENS)
-"""Below these nobody but the creator may read when ``zookeeper.set.acl`` is on."""
+"""With ``zookeeper.set.acl`` only the creator may read below these."""
 
 OPEN_PATH = "/consumers"
-"""Open to everybody also when ``zookeeper.set.acl`` is on."""
+"""Everybody has all rights here, even with ``zookeeper.set.acl``."""
 
 _MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ILLEGAL_IN_NAMES = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
-"""Beyond U+FFFF, Java sees surrogates, which ZooKeeper refuses."""
+"""The characters that ZooKeeper refuses. Java has characters above U+FFFF as surrogates, which are refused, too."""
 
 
 def is_sensitive(path: str) -> bool:
@@ -91,7 +92,7 @@ def is_sensitive(path: str) -> bool:
 
 
 def is_legal_name(name: str) -> bool:
-    """Whether ZooKeeper takes it as the name of a znode (its ``PathUtils.validatePath``)."""
+    """Whether ZooKeeper accepts the name of a znode (``PathUtils.validatePath``)."""
     return bool(name) and name not in {".", ".."} and _ILLEGAL_IN_NAMES.search(name) is None
 
 
@@ -101,10 +102,10 @@ def sanitize(name: str) -> str:
 
 
 def desanitize(path: str, name: str) -> str:
-    """The name that a node name stands for.
+    """The counterpart of `sanitize`.
 
     :param path: the znode, for the message.
-    :raises ZnodeError: when it is not URL-encoded UTF-8.
+    :raises ZnodeError: the name is not URL-encoded UTF-8.
     """
     remedy = "Kafka's tools never write such a name: delete the znode if nobody uses it"
     if _MALFORMED_ESCAPE.search(name):

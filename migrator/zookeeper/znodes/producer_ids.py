@@ -16,7 +16,7 @@ _REMEDY = (
 
 @value
 class ProducerIdBlock:
-    """The block that was handed out last, both ends included; ``broker`` is -1 when a KRaft controller wrote it."""
+    """The block that was assigned last, both ends included; ``broker`` is -1 when a KRaft controller wrote it."""
 
     broker: int
     start: int
@@ -24,14 +24,14 @@ class ProducerIdBlock:
 
     @property
     def next_id(self) -> int:
-        """The first id that was never handed out."""
+        """The first id that was never assigned."""
         return self.end + 1
 
 
 def decode_producer_ids(path: str, data: bytes | None) -> ProducerIdBlock | None:
-    """None when no block was ever handed out (a znode without data).
+    """Decode a block; None when no block was ever assigned (a znode without data).
 
-    :raises ZnodeError: when it is not a block; data of length 0 is not null, and no broker can read it either.
+    :raises ZnodeError: the data is not a block. Data of length 0 is not null, and brokers cannot read it, either.
     """
     if data is None:
         return None

@@ -13,7 +13,7 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.fields import INT32_MAX, INT64_MAX
 
 _INTEGRAL = {"producer_byte_rate": INT64_MAX, "consumer_byte_rate": INT64_MAX, "connection_creation_rate": INT32_MAX}
-"""Quotas that brokers in ZooKeeper mode parse as integers, and the highest one; the others are doubles."""
+"""The quotas that brokers in ZooKeeper mode parse as integers, and the highest value. Other quotas are doubles."""
 
 _EPSILON = 1e-6
 _JAVA_DOUBLE = re.compile(r"\s*([+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?))[fFdD]?\s*")
@@ -27,9 +27,9 @@ def parse_quotas(path: str, config: Mapping[str, str]) -> dict[str, float]:
 
 
 def parse_quota(path: str, key: str, text: str) -> float:
-    """A number as Java's ``Double.parseDouble`` takes it, NaN left out.
+    """A number as Java's ``Double.parseDouble`` accepts it, except NaN.
 
-    :raises ZnodeError: when it is not one.
+    :raises ZnodeError: the text is not a number.
     """
     match = _JAVA_DOUBLE.fullmatch(text)
     if match is None:
@@ -38,14 +38,15 @@ def parse_quota(path: str, key: str, text: str) -> float:
 
 
 def brokers_parse(key: str, text: str) -> bool:
-    """Whether brokers in ZooKeeper mode take the text for an integer where they need one: none starts with ``1e3``."""
+    """Whether brokers in ZooKeeper mode can parse the text, which must be an integer for some keys. A broker does not
+    start with ``1e3`` there."""
     highest = _INTEGRAL.get(key)
     return highest is None or (_JAVA_LONG.fullmatch(text) is not None and -highest - 1 <= int(text) <= highest)
 
 
 def format_quota(key: str, quota: float) -> str:
-    """The text that brokers in ZooKeeper mode can parse for this key. They do not start with another one: what is above
-    the highest integer becomes that, as in Scala, and "no limit" is written so; a fraction is cut off."""
+    """The text of a quota that brokers in ZooKeeper mode can parse; they do not start with another one. For an integer
+    key a higher value, such as "no limit", becomes the highest integer, as in Scala, and a fraction is cut off."""
     highest = _INTEGRAL.get(key)
     if highest is not None:
         return str(int(max(-highest - 1, min(highest, quota + _EPSILON))))

@@ -1,6 +1,6 @@
 """SCRAM credentials in ``/config/users/<user>``, which share the znode with the user's quotas.
 
-Source: ``ScramCredentialUtils``. Values are secrets: no message carries them.
+Source: ``ScramCredentialUtils``. Values are secrets, and messages do not quote them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REMEDY = "Set the user's SCRAM credential again with kafka-configs, or delete i
 
 @value
 class UserConfig:
-    """What a user's znode holds: quotas by key, credentials by mechanism."""
+    """The content of a user's znode: quotas by key, credentials by mechanism."""
 
     quotas: Mapping[str, float]
     credentials: Mapping[ScramMechanism, ScramCredential]
@@ -45,7 +45,7 @@ def split_user_config(path: str, config: Mapping[str, str]) -> UserConfig:
 
 
 def join_user_config(user: UserConfig) -> dict[str, str]:
-    """The config of the union, for the user's znode."""
+    """The config for the user's znode, with quotas and credentials."""
     config = {key: format_quota(key, quota) for key, quota in user.quotas.items()}
     for mechanism, credential in user.credentials.items():
         config[_NAMES_BY_MECHANISM[mechanism]] = format_credential(credential)
@@ -53,9 +53,9 @@ def join_user_config(user: UserConfig) -> dict[str, str]:
 
 
 def parse_credential(path: str, mechanism: str, text: str) -> ScramCredential:
-    """As Kafka reads it: commas at the end and parts that come again later do not count.
+    """Parse a credential as Kafka does: commas at the end and repeated parts are ignored.
 
-    :raises ZnodeError: when it is not a credential.
+    :raises ZnodeError: the text is not a credential.
     """
     parts = [part.partition("=") for part in text.rstrip(",").split(",")]
     fields = {name: content for name, _, content in parts}

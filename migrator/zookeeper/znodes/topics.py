@@ -39,9 +39,9 @@ class TopicAssignment:
 
 
 def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
-    """Brokers do not look at the version.
+    """Decode a topic's assignment. Brokers ignore the version.
 
-    :raises ZnodeError: when it is not a topic's assignment.
+    :raises ZnodeError: the data is not a topic's assignment.
     """
     fields = Fields.parse(path, data, _REMEDY)
     named = fields.mapping("partitions")
@@ -91,8 +91,8 @@ def _replica_map(path: str, texts: Mapping[str, Any]) -> dict[int, Replicas]:
 
 
 def _affected(path: str, texts: Mapping[str, Any], named: Mapping[str, Any]) -> dict[int, Replicas]:
-    """Without partitions that the topic does not have, by the text of their ids, and without empty lists: Kafka ignores
-    both."""
+    """The affected partitions, without those that the topic does not have (compared by the text of their ids) and
+    without empty lists: Kafka ignores both."""
     known = {text: ids for text, ids in texts.items() if text in named}
     return {partition: replicas for partition, replicas in _replica_map(path, known).items() if replicas}
 
