@@ -41,7 +41,11 @@ class NotRegularError(ExecutorError):
 
 
 class FileChangedError(ExecutorError):
-    """The file is not what it was when the step was planned; nothing was written."""
+    """The file is not what it was when the step was planned; nothing was written. ``node`` and ``digest``: whose file
+    it is, and what is there now."""
+
+    node = ""
+    digest: str | None = None
 
 
 @value

@@ -41,8 +41,6 @@ class StepActs:
         self._jobs = JobActs(run)
         self._started: set[str] = set()
         """Names of the steps whose node was started, or restarted, in this run."""
-        self.found: tuple[str, str | None] = ("", None)
-        """Node and digest of the file that was found changed last."""
 
     async def look(self, step: Step, seen: Observation) -> Sight:
         """What is seen of a step's node: what its file is for, and whether its process runs.
@@ -191,10 +189,9 @@ class StepActs:
     async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
         try:
             await self._parts.executor.write(node, node.properties, content, expected=before, backup=kept)
-        except FileChangedError:
-            now = await self._digest(node)
-            if now != digest(content):  # else what a killed command had begun has ended just now
-                self.found = node.name, now
+        except FileChangedError as error:
+            error.node, error.digest = node.name, await self._digest(node)
+            if error.digest != digest(content):  # else what a killed command had begun has ended just now
                 raise
 
     async def _restart(self, step: Step, node: Node) -> None:
@@ -291,9 +288,10 @@ class StepActs:
         return await digest_of(self._parts.executor, node)
 
     def _changed(self, node: Node, now: str | None) -> FileChangedError:
-        self.found = node.name, now
-        return FileChangedError(
+        error = FileChangedError(
             "somebody else has changed the file since this rollout looked at it; nothing was done",
             where=f"{node.name} on {node.host}: {node.properties}",
             remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
         )
+        error.node, error.digest = node.name, now
+        return error

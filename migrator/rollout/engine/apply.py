@@ -184,8 +184,7 @@ class RolloutRun:
         if step.job is Job.LEAVE_OUT and act is Act.CHECK_AFTER:  # another leader knows nothing of the order
             details["again"] = Act.RUN.value
         if isinstance(error, FileChangedError):
-            node, found = taking.found_changed
-            details |= {"again": Act.EDIT.value, "node": node, "file": found}
+            details |= {"again": Act.EDIT.value, "node": error.node, "file": error.digest}
         self._run.note(Event.FAILED, step.name, "" if act is None else act, **details)
 
     def _kept(self, step: Step, output: Output) -> str:

@@ -36,11 +36,6 @@ class StepRun:
         self.act: Act | None = None
         """Of the step under way, the act under way."""
 
-    @property
-    def found_changed(self) -> tuple[str, str | None]:
-        """Node and digest of the file that was found changed last."""
-        return self._acts.found
-
     async def take(self, step: Step, seen: Observation) -> bool:
         """One step to its end; False: the operator does not want it.
 
