@@ -1,7 +1,7 @@
-"""Access control entries arranged for look-ups: by resource pattern, and within one by principal.
+"""An index of access control entries by resource pattern and principal.
 
-Persistent: the index of the next image shares all that did not change with this one, so that a change of one entry
-costs the same whether there are ten entries or a million.
+It is persistent: the index of the next image shares everything that did not change, so a change of one entry costs the
+same with ten entries and with a million.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pattern = tuple[int, int, str]
 Entries = tuple[tuple[Uuid, Acl], ...]
 ByPrincipal = Map[str, Entries]
 _Change = tuple[set[Uuid], list[tuple[Uuid, Acl]]]
-"""Entries of one pattern and principal that go, and that come."""
+"""The removed and the added entries of one pattern and principal."""
 
 
 class AclIndex:
@@ -38,7 +38,7 @@ class AclIndex:
     ) -> None:
         self._patterns = patterns
         self._lengths = lengths
-        """How many prefixes of each length there are, by resource type: the only ones that a name is tried for."""
+        """For each resource type the number of prefixes of each length. A look-up tries only these lengths."""
 
     @classmethod
     def of(cls, acls: Map[Uuid, Acl]) -> AclIndex:
@@ -48,9 +48,9 @@ class AclIndex:
     def follow(
         self, before: Map[Uuid, Acl], after: Map[Uuid, Acl], changed: Iterable[Uuid]
     ) -> Generator[None, None, AclIndex]:
-        """Returns the index of ``after``, if this is the one of ``before``; other work may be done at each yield.
+        """Returns the index of ``after`` when this is the one of ``before``. Yields where a turn is over.
 
-        :param changed: ids of entries that may differ; ids that do not are passed over.
+        :param changed: ids of entries that may differ.
         """
         index = self
         for number, part in enumerate(parts(changed)):
@@ -64,7 +64,7 @@ class AclIndex:
         return self._patterns.get(pattern)
 
     def applying_to(self, resource_type: int, name: str) -> Iterator[ByPrincipal]:
-        """Entries that apply to a resource: of its name, of the wildcard, and of prefixes of its name."""
+        """The entries that apply to a resource: those of its name, of the wildcard, and of prefixes of its name."""
         patterns = [(resource_type, int(PatternType.LITERAL), name)]
         if name != WILDCARD:
             patterns.append((resource_type, int(PatternType.LITERAL), WILDCARD))
@@ -77,7 +77,7 @@ class AclIndex:
                 yield found
 
     def holds(self, acl: Acl) -> bool:
-        """Whether there is such an entry, under whatever id."""
+        """Whether there is such an entry, with any id."""
         by_principal = self._patterns.get(_pattern(acl))
         return by_principal is not None and any(entry == acl for _, entry in by_principal.get(acl.principal, ()))
 
@@ -97,7 +97,7 @@ class AclIndex:
         return self._lengths, frozenset(rows)
 
     def _with(self, before: Map[Uuid, Acl], after: Map[Uuid, Acl], changed: Iterable[Uuid]) -> AclIndex:
-        """Gathered by pattern and principal first: what they have together is rebuilt once."""
+        """The index after some changes. They are grouped first, so that each pattern and principal is rebuilt once."""
         touched: dict[Pattern, dict[str, _Change]] = {}
         for acl_id in changed:
             was, now = before.get(acl_id), after.get(acl_id)
@@ -124,7 +124,7 @@ class AclIndex:
 
 
 def at_once(steps: Generator[None, None, AclIndex]) -> AclIndex:
-    """What the steps lead to, without a pause."""
+    """The result of the steps, in one call."""
     while True:
         try:
             next(steps)

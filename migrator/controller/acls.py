@@ -25,7 +25,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 MAX_SCANNED: Final = 200_000
-"""Entries that one request of several filters may look at."""
+"""The most entries that a request with several filters may scan."""
 _RESOURCES: Final = frozenset(int(kind) for kind in ResourceType)
 _PATTERNS: Final = frozenset((int(PatternType.LITERAL), int(PatternType.PREFIXED)))
 _OPERATIONS: Final = frozenset(int(operation) for operation in AclOperation)
@@ -34,7 +34,8 @@ _PERMISSIONS: Final = frozenset(int(permission) for permission in AclPermission)
 
 @value
 class AclFilter:
-    """None and ANY match everything. ``pattern_type`` MATCH finds every entry that applies to the named resource."""
+    """A filter. None and ANY match everything. ``pattern_type`` MATCH finds every entry that applies to the
+    resource."""
 
     resource_type: int = ANY
     resource_name: str | None = None
@@ -69,14 +70,14 @@ class AclFilter:
 
 @value
 class DeletedAcls:
-    """What one filter found."""
+    """The entries that one filter found."""
 
     error: ApiError = NO_ERROR
     acls: tuple[Acl, ...] = ()
 
 
 def create_acls(image: MetadataImage, acls: tuple[Acl, ...], context: Context) -> Decision[tuple[ApiError, ...]]:
-    """Add entries; one that is there already is granted without a record.
+    """Add entries. An entry that exists already succeeds without a record.
 
     :raises RefusedError: POLICY_VIOLATION.
     """
@@ -95,9 +96,9 @@ def create_acls(image: MetadataImage, acls: tuple[Acl, ...], context: Context) -
 def delete_acls(
     image: MetadataImage, filters: tuple[AclFilter, ...], context: Context
 ) -> Decision[tuple[DeletedAcls, ...]]:
-    """Delete what each filter finds; an entry that several filters find is in each one's answer.
+    """Delete the entries that the filters find. An entry that several filters find is in each one's answer.
 
-    A filter with a resource's name costs a look-up, any other a look at every entry: only so many of these are taken.
+    A filter with a resource's name needs a look-up; any other scans every entry, so their number is bounded.
 
     :raises RefusedError: POLICY_VIOLATION.
     """
@@ -122,7 +123,7 @@ def matching(image: MetadataImage, wanted: AclFilter) -> Iterator[tuple[Uuid, Ac
 
 
 def _candidates(image: MetadataImage, index: AclIndex, wanted: AclFilter) -> Iterator[tuple[Uuid, Acl]]:
-    """As `matching`, by the index of the image where the filter names a resource."""
+    """As `matching`, by the index if the filter names a resource."""
     if wanted.resource_name is None:
         yield from matching(image, wanted)
         return

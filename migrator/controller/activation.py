@@ -1,7 +1,7 @@
-"""What a new leader writes before anything else.
+"""The first records of a new leader.
 
-Source: Kafka's ``ActivationRecordsGenerator``. Unlike it, a leader whose migration flag is off does not end the
-migration by being elected: `migrator.migration.machine.finish` decides that, when every voter says so.
+Source: Kafka's ``ActivationRecordsGenerator``. Unlike in Kafka, the election of a leader without the migration flag
+does not end the migration: `migrator.migration.machine.finish` decides that when the flag is off at every voter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def bootstrap_records(
     """The first records of an empty log.
 
     :param bootstrap: from the format, metadata.version among them.
-    :param transaction_open: whether an earlier leader got no further than into its bootstrap transaction.
+    :param transaction_open: whether an earlier leader has left its bootstrap transaction open.
     :raises OperatorError: the migration is on and the level of metadata.version is too low for it.
     """
     level = bootstrap_level(bootstrap)
@@ -76,8 +76,8 @@ def activation_records(
 ) -> tuple[MetadataRecord, ...]:
     """The first records of a new leader whose log is not empty: an open transaction is aborted.
 
-    :param image: without the open transaction's records.
-    :raises OperatorError: the migration is on in a cluster that can't be migrated.
+    :param image: the image without the open transaction's records.
+    :raises OperatorError: the migration is on, and the cluster cannot be migrated.
     """
     level = image.features.metadata_version
     if migration_enabled and level < MinLevel.ZK_MIGRATION:

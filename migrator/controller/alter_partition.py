@@ -1,7 +1,7 @@
-"""AlterPartition: a leader asks for another ISR, or says that it has recovered.
+"""AlterPartition: a partition's leader changes the ISR, or reports that it has recovered.
 
-Error codes are those of request versions 2 and up; the translation for older versions is the API's business. Source:
-Kafka's ``ReplicationControlManager.alterPartition``.
+Error codes are those of request versions 2 and up; `migrator.apis` translates them for older versions. Source: Kafka's
+``ReplicationControlManager.alterPartition``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANY_EPOCH = -1
 
 @value
 class IsrMember:
-    """``epoch`` is the broker's, as its leader knows it; -1 where the request version has none."""
+    """``epoch``: that of the broker, as the leader knows it; -1 if the request version has no such field."""
 
     broker_id: int
     epoch: int = ANY_EPOCH
@@ -40,7 +40,7 @@ class IsrMember:
 @value
 class WantedPartition:
     topic_id: Uuid | None
-    """None when the topic's name, or a zero id, stands for no topic."""
+    """None when there is no topic of the requested name or id."""
     partition: int
     leader_epoch: int
     partition_epoch: int
@@ -67,7 +67,7 @@ class AlteredPartition:
 
 
 AlterPartitionResponse = tuple[ErrorCode | AlteredPartition, ...]
-"""In the order of the request."""
+"""One result for each partition, in the order of the request."""
 
 
 def alter_partition(
@@ -120,8 +120,8 @@ def _change(
 def _answer(
     broker_id: int, before: PartitionRegistration, record: PartitionChangeRecord | None
 ) -> ErrorCode | AlteredPartition:
-    """What the leader is told. When its change ended a reassignment, another may lead now: then it is told so, and the
-    change stands."""
+    """The answer to the leader. When its change has ended a reassignment, another replica may lead now. Then the answer
+    is an error that says so, although the change was made."""
     if record is None:
         return AlteredPartition(
             before.leader, before.leader_epoch, before.isr, before.recovering, before.partition_epoch
@@ -146,7 +146,7 @@ def _fault(
     partition: PartitionRegistration,
     wanted: WantedPartition,
 ) -> ErrorCode | None:
-    """The first of Kafka's checks that fails. Epochs above ours mean that we no longer lead the quorum."""
+    """The error of the first of Kafka's checks that fails. Epochs above this node's show that it no longer leads."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
         return ErrorCode.not_controller
     if wanted.leader_epoch < partition.leader_epoch:

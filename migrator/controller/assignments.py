@@ -1,5 +1,7 @@
-"""New partitions: from an assignment, the operator's or the placer's, to the record. Shared by CreateTopics,
-CreatePartitions and reassignments. Source: Kafka's ``ReplicationControlManager``."""
+"""Makes the records of new partitions from assignments of the operator or of `placement`, and checks assignments.
+
+CreateTopics, CreatePartitions and reassignments use it. Source: Kafka's ``ReplicationControlManager``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ NO_ACTIVE_BROKER: Final = "All brokers are currently fenced or in controlled shu
 
 
 def nobody_active(number: int) -> str:
-    """That no broker of a partition's assignment is active."""
+    """The message for an assignment without an active broker."""
     return (
         f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "
         "shutdown."
@@ -30,9 +32,9 @@ def nobody_active(number: int) -> str:
 
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None = None) -> None:
-    """Check an assignment that an operator gave.
+    """Check an operator's assignment.
 
-    :param replication_factor: of the topic's other partitions, if it has any.
+    :param replication_factor: that of the topic's other partitions, if there are any.
     :raises RefusedError: INVALID_REPLICA_ASSIGNMENT.
     """
     if not replicas:
@@ -59,8 +61,8 @@ def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_
 
 
 class NewPartitions:
-    """Makes the records of new partitions of one request. What follows from the replicas alone is found out once for
-    each list of them: a request may create thousands of partitions, and a cluster has few such lists."""
+    """Makes the records of one request's new partitions. Results that depend only on a list of replicas are cached: a
+    request may create thousands of partitions, and a cluster has few different lists."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._brokers = image.cluster.brokers

@@ -1,6 +1,6 @@
-"""From fenced to running to shut down: the life of a broker as a table.
+"""The states of a broker, from fenced to running to shut down, with the transitions as a table.
 
-The state itself is not stored: it follows from the image (fenced) and the session (shutting down). Source: Kafka's
+The state is not stored. It follows from the image (fenced) and the session (shutting down). Source: Kafka's
 ``BrokerControlState`` and ``BrokerHeartbeatManager.calculateNextBrokerState``.
 """
 
@@ -26,8 +26,8 @@ class BrokerControlState(Enum):
 
 @value
 class HeartbeatFacts:
-    """What the next state depends on. ``others_passed``: every active broker has seen the records with which this one
-    entered controlled shutdown, so nobody takes it for a leader any more."""
+    """The facts that decide the next state. ``others_passed``: every active broker has read the records of this one's
+    controlled shutdown, so no broker takes it for a leader any more."""
 
     wants_fence: bool
     wants_shutdown: bool
@@ -38,7 +38,7 @@ class HeartbeatFacts:
 
 @value
 class Transition:
-    """A row: None stands for either."""
+    """A row of the table. None matches both values of a fact."""
 
     state: BrokerControlState
     wants_fence: bool | None
@@ -49,7 +49,7 @@ class Transition:
     next_state: BrokerControlState
 
     def matches(self, state: BrokerControlState, facts: HeartbeatFacts) -> bool:
-        """Whether the row is about this case."""
+        """Whether the row applies."""
         return self.state is state and all(
             wanted is None or wanted is given
             for wanted, given in (

@@ -80,7 +80,7 @@ def register_broker(
 
 
 def unregister_broker(image: MetadataImage, broker_id: int, context: Context) -> Decision[None]:
-    """Forget a broker, and take it out of every ISR first.
+    """Remove a broker's registration, after removing the broker from every ISR.
 
     :raises RefusedError: BROKER_ID_NOT_REGISTERED; POLICY_VIOLATION when it is in too many ISRs (fence it first).
     """
@@ -94,10 +94,10 @@ def unregister_broker(image: MetadataImage, broker_id: int, context: Context) ->
 
 
 def unregister_vanished(image: MetadataImage, broker_id: int, epoch: int, context: Context) -> Decision[None]:
-    """Forget a broker in ZooKeeper mode that is gone for good.
+    """Remove the registration of a ZooKeeper-mode broker that is gone for good.
 
-    :param epoch: of the registration that was looked at.
-    :raises RefusedError: STALE_BROKER_EPOCH when the broker has come back since, in whatever mode, or sends heartbeats;
+    :param epoch: that of the registration on which the caller decided.
+    :raises RefusedError: STALE_BROKER_EPOCH when the broker has come back since, in any mode, or sends heartbeats;
         POLICY_VIOLATION as `unregister_broker`.
     """
     registration = image.cluster.brokers.get(broker_id)
@@ -121,7 +121,7 @@ def _check_identity(request: RegistrationRequest, context: Context, existing: Br
             ErrorCode.duplicate_broker_registration, f"A running broker is registered with id {request.broker_id}."
         )
     if not existing.fenced and context.index.in_sync(request.broker_id):
-        # Stock Kafka lets it pass, and the new process keeps leaderships whose logs it may not have.
+        # Stock Kafka accepts it. The new process then leads partitions whose logs it may not have.
         raise RefusedError(
             ErrorCode.duplicate_broker_registration,
             f"The broker registered with id {request.broker_id} sends no heartbeats, and has to be fenced first.",
@@ -129,7 +129,8 @@ def _check_identity(request: RegistrationRequest, context: Context, existing: Br
 
 
 def _check_is_no_controller(image: MetadataImage, request: RegistrationRequest, context: Context) -> None:
-    """Voters are controllers only, as long as a migration is under way; stock Kafka takes such a broker."""
+    """Refuse a broker with the id of a voter while a migration runs: a voter must be a controller only. Stock Kafka
+    accepts it."""
     under_way = image.features.zk_migration_state in (ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION)
     if under_way and request.broker_id in context.voters:
         raise RefusedError(
@@ -179,7 +180,7 @@ def _check_directories(image: MetadataImage, request: RegistrationRequest) -> No
 
 
 def _checked_features(image: MetadataImage, request: RegistrationRequest, context: Context) -> tuple[FeatureRange, ...]:
-    """The features to record. A broker that names no metadata.version supports the first one only."""
+    """The features to record. A broker that names no metadata.version supports only the first one."""
     finalized = {**image.features.levels, KRAFT_VERSION: context.kraft_version}
     finalized.setdefault(FEATURE_NAME, image.features.metadata_version)
     features = request.features

@@ -26,9 +26,9 @@ def is_active(registration: BrokerRegistration | None) -> bool:
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
-    """The registration of a broker that speaks for itself.
+    """The registration of the broker that sent the request.
 
-    :raises RefusedError: STALE_BROKER_EPOCH when the broker is unknown or its epoch is another's.
+    :raises RefusedError: STALE_BROKER_EPOCH when the broker is unknown, or the registration has another epoch.
     """
     registration = image.cluster.brokers.get(broker_id)
     if registration is None:
@@ -42,10 +42,10 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> Brok
 
 
 def check_node(node_id: int, listeners: Iterable[Endpoint]) -> None:
-    """Check what a broker or a controller registers itself as.
+    """Check the id and the listeners of a registration.
 
-    Whoever reads a registration with an unknown security protocol ends: every broker, and every stock controller. A
-    partition that such a broker led would look as if -1, nobody, led it; stock takes negative ids.
+    Every broker and every stock controller ends when it reads a registration with an unknown security protocol. Stock
+    Kafka accepts negative ids, but a partition led by broker -1 would look as if it had no leader.
 
     :raises RefusedError: UNKNOWN_SERVER_ERROR, as from stock (``ListenerInfo``); INVALID_REQUEST for a negative id.
     """
@@ -60,8 +60,8 @@ def check_node(node_id: int, listeners: Iterable[Endpoint]) -> None:
 
 
 def is_online(directory: Uuid, registration: BrokerRegistration) -> bool:
-    """Whether the broker can be taken to have the log directory. Without registered directories (it registered before
-    metadata.version 3.7-IV2) it is trusted, since a broker that lost all of them stops."""
+    """Whether the broker has the log directory. A broker without registered directories (before metadata.version
+    3.7-IV2) counts as having it, since a broker that has lost all directories stops."""
     if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
         return True
     return directory != DIRECTORY_LOST and (not registration.log_dirs or directory in registration.log_dirs)
@@ -75,7 +75,7 @@ def directory_of(partition: PartitionRegistration, broker_id: int) -> Uuid:
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """Where a new replica on that broker will live, as far as the controller can tell."""
+    """The log directory of a new replica on that broker, as far as the controller knows."""
     registration = image.cluster.brokers.get(broker_id)
     if registration is None:
         return DIRECTORY_UNASSIGNED

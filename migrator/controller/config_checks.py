@@ -1,8 +1,8 @@
-"""Whether configured values make sense: types and ranges from Kafka's own tables, and rules across keys.
+"""Checks configured values: types and ranges from Kafka's own tables, and rules across keys.
 
-The controller checks what topics and client metrics are given, as Kafka's does. Of the brokers' values it checks only
-those that are defaults for topics, since it acts upon them itself; the rest is the brokers' own business. Source:
-Kafka's ``LogConfig``, ``ControllerConfigurationValidator``, ``ClientMetricsConfigs``.
+As in Kafka, the controller checks the values of topics and client metrics. Of brokers' values it checks only those that
+are topics' defaults, because it uses them itself; the brokers check the rest. Source: Kafka's ``LogConfig``,
+``ControllerConfigurationValidator``, ``ClientMetricsConfigs``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CLIENT_MATCH: Final = frozenset(
 )
 _PUSH_INTERVAL_MS: Final = (100, 3_600_000)
 _PARSE_EXPRESSION: Final[Callable[[str], object]] = import_module("re._parser").parse
-"""The first half of `re.compile`, and with the same errors. It takes time in proportion to the text."""
+"""The first half of `re.compile`, with the same errors. Its time is proportional to the text."""
 _NO_LIMIT: Final = -1
 _DERIVED: Final = -2
 
@@ -121,8 +121,8 @@ def _check_push_interval(text: str) -> None:
 
 
 def _check_match(text: str) -> None:
-    """Brokers run it, nobody here does: so it is parsed and not compiled, which takes 20 ms for five characters such as
-    ``[\\u0100-\\uffff]`` under ``(?i)``, while nobody else decides anything."""
+    """Check a regular expression that only brokers use. It is parsed and not compiled: compilation of a text such as
+    ``[\\u0100-\\uffff]`` under ``(?i)`` takes 20 ms, in which no other decision can be made."""
     if len(text) > MAX_STRING_BYTES:
         raise _invalid(f"match has more than {MAX_STRING_BYTES:,} characters.")
     for pattern in text.split(","):

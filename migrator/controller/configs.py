@@ -30,7 +30,7 @@ from migrator.values import value
 
 
 class ConfigOperation(IntEnum):
-    """What is done with a key; numbers of IncrementalAlterConfigs."""
+    """The operation on a key, with the numbers of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -55,7 +55,7 @@ class AlterConfigsRequest:
 
 @value
 class ReplaceConfigsRequest:
-    """The older request: keys that are not named lose their values. Resources are distinct."""
+    """The older request: keys that it does not name are deleted. Resources are distinct."""
 
     configs: tuple[tuple[ConfigResource, tuple[tuple[str, str | None], ...]], ...]
     validate_only: bool = False
@@ -116,7 +116,7 @@ def _each_resource(
 def _incremental(
     resource: ConfigResource, changes: tuple[ConfigChange, ...], current: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """New values of the keys that the changes name; None deletes. Of several changes of a key the last one counts."""
+    """The new values of the keys in the changes; None deletes. When a key has several changes, the last one counts."""
     last = {change.key: change for change in changes}
     return {key: _new_value(resource, change, current.get(key)) for key, change in last.items()}
 
@@ -150,7 +150,7 @@ def _new_value(resource: ConfigResource, change: ConfigChange, current: str | No
 
 
 def _without(parts: Iterable[str], gone: Counter[str]) -> Iterator[str]:
-    """One of the first for each that goes."""
+    """The elements without those in ``gone``. Each count removes one occurrence, from the beginning."""
     for part in parts:
         if gone[part] > 0:
             gone[part] -= 1
@@ -165,7 +165,7 @@ def _check(
     resource: ConfigResource,
     values: Mapping[str, str | None],
 ) -> None:
-    """Check a resource's configuration as it would become, and then that the resource exists.
+    """Check a resource's new configuration, and then that the resource exists.
 
     :raises RefusedError: INVALID_CONFIG, INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION,
         BROKER_ID_NOT_REGISTERED.

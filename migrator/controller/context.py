@@ -1,4 +1,4 @@
-"""What decisions need besides the image: the node's settings, the time, randomness, soft state."""
+"""The inputs of decisions beside image and request: the node's settings, the time, randomness, soft state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ SUPPORTED_FEATURES = (
     FeatureRange(FEATURE_NAME, MINIMUM_SUPPORTED, LATEST_SUPPORTED),
     FeatureRange(KRAFT_VERSION, 0, 1),
 )
-"""What this controller announces, in ApiVersions and in its registration, and what UpdateFeatures may name."""
+"""The features that this controller announces in ApiVersions and in its registration, and that UpdateFeatures
+accepts."""
 
 
 class ControllerSettings(Protocol):
@@ -101,9 +102,10 @@ def supports(image: MetadataImage, feature: MinLevel) -> bool:
 
 
 def zk_brokers_allowed(image: MetadataImage, context: Context) -> bool:
-    """Whether ZooKeeper-mode brokers may register, and leader epochs must rise on every ISR shrink for their sake.
+    """Whether ZooKeeper-mode brokers may register. Leader epochs must then rise on every ISR shrink for their sake.
 
-    Never again once the migration is finished, whatever the setting says: nobody would tell such a broker anything.
+    After the end of the migration this is False whatever the setting says: no controller sends requests to such a
+    broker any more.
     """
     return (
         context.settings.zookeeper_metadata_migration_enable

@@ -17,7 +17,7 @@ def register_controller(
     request: ControllerRegistration,
     _: Context,
 ) -> Decision[None]:
-    """Record what a controller says about itself.
+    """Record the registration of a controller.
 
     :raises RefusedError: UNSUPPORTED_VERSION below metadata.version 3.7-IV0; UNKNOWN_SERVER_ERROR for a listener with a
         security protocol that there is not; INVALID_REQUEST for a negative id.

@@ -1,7 +1,7 @@
-"""What a decision returns: a response, and the records that make it true.
+"""The result of a decision: a response, and the records that make it true.
 
-A decision that refuses the whole request raises `RefusedError`. Where a request names many things, each gets an
-`ApiError` of its own, and only what was granted leaves records. Source: Kafka's ``ControllerResult``, ``ApiError``.
+A decision that refuses the whole request raises `RefusedError`. When a request names several items, each gets its own
+`ApiError`, and only granted ones have records. Source: Kafka's ``ControllerResult``, ``ApiError``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MESSAGE_MAX = 1_000
 
 @value
 class ApiError:
-    """An error code with a sentence for people; ``message`` None leaves the client to its own words.
+    """An error code with a sentence for people. With ``message`` None the client uses its own words.
 
-    A sentence may quote what was asked for, and a string of an older version of a response has 32,767 bytes at most: so
-    it ends after `MESSAGE_MAX` characters.
+    A message may quote the request, and a string in an older response version has at most 32,767 bytes. So it ends
+    after `MESSAGE_MAX` characters.
     """
 
     code: ErrorCode
@@ -61,18 +61,18 @@ class RefusedError(MigratorError):
 class Decision(Generic[R]):
     """``records`` go to the log in order.
 
-    When ``atomic``, they are a sequence and belong into one batch: all or nothing. Otherwise they may be a generator
-    over the image that was decided on; the caller appends them in batches of its own size and decides nothing else
-    until it is exhausted. (Fencing a broker can change a hundred thousand partitions.)
+    If ``atomic``, they are a sequence for one batch: all or nothing. Otherwise they may be a generator over the image
+    of the decision. The caller appends them in several batches and makes no other decision until the generator is
+    exhausted. (Fencing a broker can change a hundred thousand partitions.)
     """
 
     response: R
     records: Iterable[MetadataRecord] = ()
     atomic: bool = True
     note: Callable[[Sessions, int, int], None] | None = None
-    """What to tell the soft state once the records are appended: sessions, the log's last offset, monotonic ms."""
+    """Called after the append to update the soft state: with sessions, the log's last offset, and monotonic ms."""
     refusal: ApiError | None = None
-    """Why the request as a whole was refused: a response may have room for the error only, or for several."""
+    """The error when the whole request is refused, for responses that have only the error, or several."""
 
     def answering(self, response: S) -> Decision[S]:
         """The same decision with another form of the response."""
@@ -91,7 +91,7 @@ def decided(response: R, records: list[MetadataRecord]) -> Decision[R]:
 def check_size(records: int, sentence: str = "") -> None:
     """Refuse an operation of that many records when they are too many.
 
-    :param sentence: what Kafka says in this case; ours follows.
+    :param sentence: Kafka's message in this case; this program's message follows it.
     :raises RefusedError: POLICY_VIOLATION.
     """
     if records > MAX_RECORDS_PER_OPERATION:

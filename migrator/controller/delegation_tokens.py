@@ -1,7 +1,7 @@
-"""Create, renew and expire delegation tokens, and the sweep of those that ran out.
+"""Creates, renews and expires delegation tokens, and removes expired ones.
 
-A token's HMAC is made from its id and the cluster's secret key and never stored. Times are milliseconds since 1970.
-Source: Kafka's ``DelegationTokenControlManager``.
+A token's HMAC is computed from its id and the cluster's secret key, and never stored. Times are milliseconds since
+1970. Source: Kafka's ``DelegationTokenControlManager``.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from migrator.values import value
 USER_PREFIX: Final = "User:"
 MAX_RENEWERS: Final = 100
 MAX_RENEWER_BYTES: Final = 16 * 1024
-"""Of the names of all renewers together. Whoever has logged in may create tokens, and a token is kept for days in the
-memory and on the disk of every controller and in ZooKeeper. Kafka has no bound; resource managers name one or two."""
+"""The most bytes of all renewers' names in a token. Every authenticated client may create tokens, and a token stays for
+days in the memory and on the disk of every controller and in ZooKeeper. Kafka has no bound; real tokens name one or two
+renewers."""
 MAX_BYTES_OF_OWNER: Final = 16 * 1024 * 1024
-"""Of all tokens of one owner: some 13,000 usual ones, or 700 with as many renewers as may be."""
+"""The most bytes of all tokens of one owner: some 13,000 usual tokens, or 700 with the most renewers."""
 LATEST_MS: Final = 253_402_300_799_999
-"""No token lives longer than the year 9999, the last that a time of our messages has. With a lifetime near 2^63 ms,
-stock adds past the end of a long, and its tokens have expired before they are made."""
+"""The latest end of a token, in the year 9999, the last one of times in this program's messages. In stock Kafka a
+lifetime near 2^63 ms overflows, and the token has expired before it is created."""
 
 
 @value
 class CreateTokenRequest:
-    """Principals in text, ``Type:name``; ``owner`` is the requester's own when it asks for itself.
-    ``max_lifetime_ms`` 0 or below stands for the configured one."""
+    """Principals in text, ``Type:name``; ``owner`` is the requester when it asks for itself. ``max_lifetime_ms`` 0 or
+    below means the configured one."""
 
     requester: str
     owner: str
@@ -46,7 +47,7 @@ class CreateTokenRequest:
 
 
 class CreatedToken:
-    """A new token with its HMAC, which no representation shows."""
+    """A new token with its HMAC, which `repr` does not show."""
 
     __slots__ = ("hmac", "token")
 
@@ -60,8 +61,8 @@ class CreatedToken:
 
 @value
 class TokenChange:
-    """Renew or expire the token with that HMAC; ``period_ms`` counts from now. A renewal of 0 or below stands for the
-    configured period, an expiry below 0 for "at once"."""
+    """Renew or expire the token with that HMAC; ``period_ms`` counts from now. A renewal of 0 or below means the
+    configured period; an expiry below 0 means at once."""
 
     requester: str
     hmac: bytes
@@ -72,7 +73,7 @@ def create_token(image: MetadataImage, request: CreateTokenRequest, context: Con
     """Issue a token.
 
     :raises RefusedError: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION
-        for more renewers, or more bytes of the owner's tokens, than this controller keeps.
+        above `MAX_RENEWER_BYTES` or `MAX_BYTES_OF_OWNER`.
     """
     secret = _secret(image, context)
     if not all(renewer.startswith(USER_PREFIX) for renewer in request.renewers):
@@ -112,7 +113,7 @@ def _check_bounds(request: CreateTokenRequest, context: Context) -> None:
 
 
 def renew_token(image: MetadataImage, request: TokenChange, context: Context) -> Decision[int]:
-    """Let a token live longer, up to its maximum; the answer is when it expires.
+    """Renew a token, up to its maximum lifetime; the answer is its new expiry.
 
     :raises RefusedError: as `create_token`; DELEGATION_TOKEN_NOT_FOUND, _EXPIRED, _OWNER_MISMATCH.
     """
@@ -128,7 +129,7 @@ def renew_token(image: MetadataImage, request: TokenChange, context: Context) ->
 
 
 def expire_token(image: MetadataImage, request: TokenChange, context: Context) -> Decision[int]:
-    """Set when a token expires, or remove it at once; the answer is when it expires.
+    """Set a token's expiry, or remove the token at once; the answer is its new expiry.
 
     :raises RefusedError: as `renew_token`.
     """
@@ -147,7 +148,7 @@ def _moment(milliseconds: int) -> int:
 
 
 def expired_tokens(image: MetadataImage, context: Context, token_ids: Iterable[str]) -> Iterator[MetadataRecord]:
-    """What the periodic sweep removes of these tokens."""
+    """The records that remove the expired ones of these tokens."""
     for token_id in token_ids:
         token = image.tokens.get(token_id)
         if token is not None and is_expired(token, context.wall_ms):

@@ -1,4 +1,4 @@
-"""What a topic's configuration amounts to: the topic's own value, else a broker default, else Kafka's.
+"""A topic's effective configuration: the topic's own value, or a broker's default, or Kafka's.
 
 Order, as for any node's topic defaults: topic; this node's dynamic configuration; the cluster's dynamic default; the
 property file; the built-in default. Source: Kafka's ``KafkaConfigSchema`` and ``ServerTopicConfigSynonyms``.
@@ -34,7 +34,7 @@ SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 
 
 class ConfigSource(IntEnum):
-    """Where a value came from; numbers of DescribeConfigs."""
+    """The source of a value, with the numbers of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -51,7 +51,7 @@ class EffectiveConfig:
 
 
 class TopicDefaults:
-    """What topics get for the keys that they do not set, on this node."""
+    """The values, on this node, of keys that a topic does not set."""
 
     __slots__ = ("_levels", "remote_storage_enabled")
 
@@ -66,7 +66,7 @@ class TopicDefaults:
         self.remote_storage_enabled = _is_true(context.settings.explicit.get("remote.log.storage.system.enable"))
 
     def resolve(self, key: str, default: str | None) -> EffectiveConfig:
-        """The value that holds for a topic without one of its own."""
+        """The value for a topic that does not set the key."""
         for source, values in self._levels:
             for name, factor in SYNONYMS[key]:
                 if name in values:
@@ -84,7 +84,7 @@ def effective_topic_configs(own: Mapping[str, str], defaults: TopicDefaults) -> 
 
 
 class UncleanElections:
-    """Whether a topic's partitions may be led by a replica outside the ISR."""
+    """Whether topics allow a replica outside the ISR to become leader."""
 
     __slots__ = ("_configs", "_default")
 
@@ -93,7 +93,7 @@ class UncleanElections:
         self._default = _is_true(TopicDefaults(image, context).resolve(UNCLEAN_ELECTION, "false").value)
 
     def enabled(self, topic: str) -> bool:
-        """Whether it may, for the topic of that name."""
+        """Whether the topic of that name allows it."""
         own = self._configs.get(ConfigResource(ConfigResourceType.TOPIC, topic))
         if own is None or UNCLEAN_ELECTION not in own:
             return self._default

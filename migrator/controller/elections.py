@@ -23,7 +23,7 @@ NOT_NEEDED: Final = ApiError(ErrorCode.election_not_needed, "Leader election not
 
 @value
 class ElectLeadersRequest:
-    """``partitions`` None stands for all of them: topic name and partition numbers otherwise."""
+    """``partitions``: topic names and partition numbers; None for all partitions."""
 
     election_type: int
     partitions: tuple[tuple[str, tuple[int, ...]], ...] | None = None
@@ -39,8 +39,8 @@ class ElectionResult:
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, context: Context
 ) -> Decision[tuple[ElectionResult, ...]]:
-    """Elect preferred leaders, or any living leader for partitions without one. When all partitions are asked for,
-    those that need no election are not in the answer.
+    """Elect preferred leaders, or any live leader for partitions without one. When the request is for all partitions,
+    the answer leaves out those that need no election.
 
     :raises RefusedError: INVALID_REQUEST for an unknown type; POLICY_VIOLATION.
     """
@@ -62,7 +62,7 @@ def elect_leaders(
 def elect(
     image: MetadataImage, rules: ChangeRules, topic_name: str, number: int, election: Election
 ) -> tuple[ApiError, PartitionChangeRecord | None]:
-    """Elect a leader for one partition; an error, or the record."""
+    """Elect a leader for one partition. Returns an error or the record."""
     topic = image.topics.by_name(topic_name)
     partition = None if topic is None else topic.partitions.get(number)
     if topic is None or partition is None:

@@ -1,9 +1,9 @@
-"""What the partitions of a broker need that goes or comes, over as many decisions as it takes.
+"""Changes the partitions of a broker that leaves or arrives, over several decisions.
 
-Stock decides all of it at once, and nobody is answered meanwhile: at two million partitions that takes seconds. Here an
-`Errand` puts the partitions down when it begins. Each decision takes the next ones and looks at each anew, in the image
-of its day, so that nothing is changed twice. They stay the next ones until their records are appended, so that none is
-forgotten. Errands are soft state: the next leader finds the broker as the log has it, and begins again.
+Stock Kafka changes all of them in one decision, and answers no request meanwhile: seconds for two million partitions.
+Here an `Errand` notes the partitions when it begins. Each decision takes the next ones and checks each in the present
+image, so that none is changed twice. They stay the next ones until their records are appended, so that none is
+forgotten. Errands are soft state: the next leader finds the broker's state in the log, and begins again.
 """
 
 from __future__ import annotations
@@ -25,27 +25,29 @@ FENCE = 1
 
 
 def leaving(context: Context, registration: BrokerRegistration, *, fences: bool) -> Errand:
-    """The broker leaves every ISR and leads nothing any more. The last member of an ISR stays in it, without a leader.
+    """The errand that removes the broker from every ISR and leadership. The last member of an ISR stays in it, and the
+    partition has no leader.
 
-    :param fences: the broker is fenced at the end. That comes last: a leader that comes later and finds it unfenced
-        begins again.
+    :param fences: whether the broker is fenced at the end. That record comes last: a later leader that finds the broker
+        unfenced begins again.
     """
     return Errand(registration, context.index.in_sync(registration.broker_id), leaves=True, fences=fences)
 
 
 def coming(context: Context, registration: BrokerRegistration) -> Errand:
-    """The broker may lead what has no leader."""
+    """The errand that lets the broker lead partitions without a leader."""
     return Errand(registration, context.index.leaderless)
 
 
 def losing(context: Context, registration: BrokerRegistration, lost: Collection[Uuid]) -> Errand:
-    """The broker leaves the ISR of what it holds in log directories that are offline. That its registration names them
-    no longer comes last: until then, each heartbeat that names them, also at a later leader, begins again."""
+    """The errand that removes the broker from the ISR of its replicas in offline log directories. The record that
+    removes the directories from its registration comes last: until then each heartbeat that names them begins the
+    errand again, also at a later leader."""
     return Errand(registration, context.index.in_sync(registration.broker_id), lost=lost)
 
 
 def next_records(image: MetadataImage, context: Context, errand: Errand) -> Iterator[MetadataRecord]:
-    """The records of the next partitions; behind the last ones, those that end the errand."""
+    """The records of the next partitions, and after the last ones those that end the errand."""
     broker_id = errand.broker_id
     without, also = (broker_id, None) if errand.leaves or errand.lost else (None, broker_id)
     part: Iterable[TopicPartition] = errand.part
@@ -67,7 +69,7 @@ def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[No
     if registration is None or registration.epoch != errand.epoch or registration.fenced:
         return Decision(None, note=lambda sessions, end, _: sessions.end_errand(errand, end))
     if errand.is_last and (errand.leaves or errand.lost):
-        errand.add_new(context.index.in_sync(errand.broker_id))  # a topic made meanwhile must not be forgotten
+        errand.add_new(context.index.in_sync(errand.broker_id))  # partitions that were created meanwhile
     is_last, records = errand.is_last, tuple(next_records(image, context, errand))
 
     def note(sessions: Sessions, end_offset: int, _now_ms: int) -> None:

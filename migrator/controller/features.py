@@ -24,7 +24,7 @@ _MIGRATING: Final = (ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION)
 
 
 class UpgradeType(IntEnum):
-    """Numbers of UpdateFeatures; others are unknown."""
+    """The numbers of UpdateFeatures."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -33,7 +33,7 @@ class UpgradeType(IntEnum):
 
 @value
 class FeatureUpdate:
-    """``upgrade_type`` None is one that we do not know."""
+    """``upgrade_type`` is None for an unknown number."""
 
     name: str
     level: int
@@ -49,7 +49,7 @@ class UpdateFeaturesRequest:
 
 
 def finalized_levels(image: MetadataImage, kraft_version: int) -> dict[str, int]:
-    """As ApiVersions names them. kraft.version is what the log's voters say, whatever a record of the metadata claims;
+    """The finalized levels for ApiVersions. kraft.version is that of the control records, not of a metadata record;
     level 0 is left out (``FinalizedFeatures.setFinalizedLevel``)."""
     levels = {**image.features.levels, KRAFT_VERSION: kraft_version}
     return {name: level for name, level in levels.items() if level > 0 or name != KRAFT_VERSION}
@@ -58,7 +58,7 @@ def finalized_levels(image: MetadataImage, kraft_version: int) -> dict[str, int]
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, context: Context
 ) -> Decision[tuple[tuple[str, ApiError], ...]]:
-    """Finalize levels that every broker and every voter supports; each feature on its own, in order of name."""
+    """Finalize levels that every broker and every voter supports. Each feature is decided separately, by name."""
     results: list[tuple[str, ApiError]] = []
     records: list[MetadataRecord] = []
     for update in sorted(request.updates, key=lambda update: update.name):
@@ -72,7 +72,7 @@ def update_features(
 
 
 def _faults(image: MetadataImage, update: FeatureUpdate, context: Context) -> Iterator[str]:
-    """Kafka's sentences, in Kafka's order."""
+    """The reasons against an update, in Kafka's words and order."""
     if update.upgrade_type is None:
         yield _invalid(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
@@ -103,7 +103,7 @@ def _invalid(update: FeatureUpdate, reason: str) -> str:
 
 
 def _unsupported(image: MetadataImage, update: FeatureUpdate, context: Context) -> Iterator[str]:
-    """The nodes that lack the level. Controllers can't be asked below metadata.version 3.7-IV0."""
+    """The nodes that do not support the level. Controllers register only from metadata.version 3.7-IV0 on."""
     own = context.settings.node_id
     yield from _lacks(f"Local controller {own}", SUPPORTED_FEATURES, update)
     for broker_id, broker in sorted(image.cluster.brokers.items()):

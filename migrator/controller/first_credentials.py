@@ -26,7 +26,7 @@ def parse_credential(text: str, fresh_salt: bytes) -> UserScramCredentialRecord:
     """One credential.
 
     :param fresh_salt: random bytes, for a credential that names no salt.
-    :raises ValueError: it is of another form. The message has no part of a password.
+    :raises ValueError: the text has another form. The message quotes no part of a password.
     """
     match = _ARGUMENT.fullmatch(text.strip())
     if match is None:

@@ -1,7 +1,7 @@
-"""What a recovery of a lost majority leaves in the image, for controllers that join later (`migrator.raft.refused`).
+"""The notes of recoveries of a lost majority in the image, for controllers that join later (`migrator.raft.refused`).
 
-The configurations are of the resource that also holds a reassignment's target: stock controllers keep them in their
-snapshots, and take no change of them from a client.
+They are configurations of the resource that also has a reassignment's target. Stock controllers keep them in snapshots,
+and accept no change of them from clients.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from migrator.records.uuid import uuid_from_text
 
 QUORUM: Final = ConfigResource(ConfigResourceType.UNKNOWN, QUORUM_RESOURCE)
 REFUSED_KEY: Final = "refused.voters"
-"""``1@<directory id>,2@<directory id>``: those of every recovery."""
+"""``1@<directory id>,2@<directory id>``: the refused replicas of all recoveries."""
 RECOVERED_KEY: Final = "recovered.at"
 """``<epoch>:<end offset>`` of the last recovery's records."""
 
 
 def given_up_records(recovered: Recovered) -> tuple[ConfigRecord, ConfigRecord]:
-    """What `recovered_of` reads again."""
+    """The records that `recovered_of` reads."""
     keys = sorted(recovered.refused, key=lambda key: (key.node_id, key.directory_id))
     return (
         ConfigRecord(QUORUM.resource_type, QUORUM.name, REFUSED_KEY, ",".join(map(str, keys))),
@@ -31,7 +31,7 @@ def given_up_records(recovered: Recovered) -> tuple[ConfigRecord, ConfigRecord]:
 
 
 def recovered_of(image: MetadataImage) -> Recovered:
-    """What recoveries have left in the image; nothing when what is there is none that this program writes."""
+    """The notes in the image; an empty value when their form is not this program's."""
     configs = image.configs.get(QUORUM, {})
     refused, at = configs.get(REFUSED_KEY), configs.get(RECOVERED_KEY)
     return _parsed(refused, at) if refused and at else NOTHING_RECOVERED

@@ -1,7 +1,8 @@
-"""Which brokers a new leader does not fence yet although they send it no heartbeats, and for how long.
+"""The grace of brokers that send a new leader no heartbeats yet: which ones are not fenced, and for how long.
 
 A broker in ZooKeeper mode waits up to 30 s for the answer to a heartbeat. If the controller that it asked hangs, the
-broker lives and can tell nobody. For a while its answers to our requests count as its heartbeats: see ADR 47.
+broker is alive but cannot send another one. For a while its answers to this controller's requests count as heartbeats
+(ADR 47).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.turns import Turn
 
 GRACE_MS: Final = 40_000
-"""From when a leader became active. The broker needs 30 s to give up a heartbeat, and then finds the new leader."""
+"""The longest grace after a leader became active: a broker gives up a heartbeat after 30 s and then finds the
+leader."""
 SESSIONS_BEFORE: Final = 2
 
 
 def may_have_grace(image: MetadataImage, registration: BrokerRegistration) -> bool:
-    """Whether its answers may count: a broker in KRaft mode waits for half a session only, and one that is fenced, or
-    stops, leads nothing that it should keep."""
+    """Whether the broker's answers may count. Not for a broker in KRaft mode, which waits only half a session for an
+    answer, nor for a fenced or stopping one, which needs to keep no leadership."""
     return (
         image.features.zk_migration_state is ZkMigrationState.MIGRATION
         and registration.is_migrating_zk_broker
@@ -30,25 +32,26 @@ def may_have_grace(image: MetadataImage, registration: BrokerRegistration) -> bo
 
 
 def is_proof(opened_ms: int, active_ms: int, timeout_ms: int) -> bool:
-    """Whether it is the registered process that answers on a connection that was opened then, to a broker that has been
-    unfenced since. If another process had taken its place before, the last leader would have missed its heartbeats for
-    a session, and fenced it. The second session is for the time in which nobody led.
+    """Whether the process that answers on a connection is the registered one, for a broker that has been unfenced all
+    the time. If another process had replaced it before, the last leader would have missed heartbeats for a session and
+    fenced the broker. A second session covers the time without a leader.
 
+    :param opened_ms: when the connection was opened.
     :param active_ms: when this leader became active.
     """
     return opened_ms + SESSIONS_BEFORE * timeout_ms <= active_ms
 
 
 def grace_ends_ms(answered_ms: int, active_ms: int, timeout_ms: int) -> int:
-    """Until when a broker is not fenced whose last answer was to a request that was sent then."""
+    """The end of the grace of a broker whose last answer was to a request sent at ``answered_ms``."""
     return min(answered_ms + timeout_ms, active_ms + GRACE_MS)
 
 
 def replaceable(image: MetadataImage, is_unclean: Callable[[str], bool]) -> Iterator[int | None]:
-    """Brokers that are the only member of an ISR while a follower could lead, since the topic allows unclean elections:
-    whoever allows them does not want to wait. Yields None where a turn is over.
+    """The brokers that are the only member of an ISR while the topic allows unclean elections, so that a follower could
+    lead: such a topic prefers availability, and must not wait. Yields None where a turn is over.
 
-    :param is_unclean: whether the topic of that name allows them.
+    :param is_unclean: whether the topic of that name allows unclean elections.
     """
     turn = Turn()
     for topic in image.topics.by_id.values():

@@ -44,7 +44,7 @@ class HeartbeatResponse:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the broker is fenced once the records are written."""
+        """Whether the broker is fenced after the records are written."""
         return self.state.is_fenced
 
     @property
@@ -56,7 +56,7 @@ class HeartbeatResponse:
 def heartbeat(image: MetadataImage, request: HeartbeatRequest, context: Context) -> Decision[HeartbeatResponse]:
     """Answer a heartbeat.
 
-    While a transaction is open nothing changes: the copy may yet be aborted, and records among its own with it.
+    While a transaction is open nothing changes: the copy may be aborted, and records among its own with it.
 
     :raises RefusedError: STALE_BROKER_EPOCH.
     """
@@ -86,7 +86,7 @@ def heartbeat(image: MetadataImage, request: HeartbeatRequest, context: Context)
         records = chain(_first(image, registration, following, errand), next_records(image, context, errand))
     elif offline is not None and going_on is None and not offline.is_last:
         errand, records = offline, next_records(image, context, offline)
-    if offline is not None and offline.is_last:  # else the next heartbeat names them again
+    if offline is not None and offline.is_last:  # otherwise the next heartbeat names the directories again
         records = chain(records, next_records(image, context, offline))
     return _answer(request, HeartbeatResponse(caught_up, following), records, errand)
 
@@ -106,7 +106,7 @@ def _answer(
         if errand is not None and goes_on:
             errand.advance()
             sessions.begin_errand(errand)
-        elif errand is not None:  # what was being done for the broker before is not to be gone on with
+        elif errand is not None:  # an earlier errand for the broker must not continue
             sessions.end_errand(errand, end_offset)
 
     return Decision(response, records, atomic=False, note=note)
@@ -115,8 +115,8 @@ def _answer(
 def _enter(
     context: Context, registration: BrokerRegistration, state: BrokerControlState, following: BrokerControlState
 ) -> tuple[BrokerControlState, Errand]:
-    """What has to be done for the next state, and the state after the first decision of it: a broker that has more to
-    leave than one decision takes is fenced, or told to stop, when the last one is made."""
+    """The errand for the next state, and the state after its first decision. A broker with more partitions than one
+    decision takes is fenced, or told to stop, with the last decision."""
     if following is BrokerControlState.UNFENCED:
         return following, coming(context, registration)
     errand = leaving(context, registration, fences=following.is_fenced)
@@ -131,7 +131,7 @@ def _enter(
 def _first(
     image: MetadataImage, registration: BrokerRegistration, state: BrokerControlState, errand: Errand
 ) -> Iterator[MetadataRecord]:
-    """What the registration has to say before the partitions change."""
+    """The change of the registration that must come before the changes of partitions."""
     broker_id, epoch = registration.broker_id, registration.epoch
     if not errand.leaves:
         if supports(image, MinLevel.REGISTRATION_CHANGE):
@@ -149,7 +149,7 @@ def _first(
 def _directories_offline(
     image: MetadataImage, context: Context, registration: BrokerRegistration, offline: tuple[Uuid, ...]
 ) -> Errand | None:
-    """A broker with several log directories goes on without those that failed."""
+    """The errand for log directories that failed; the broker goes on with its others."""
     lost = [directory for directory in registration.log_dirs if directory in offline]
     if not lost or not supports(image, MinLevel.DIRECTORY_ASSIGNMENT):
         return None

@@ -1,9 +1,9 @@
-"""Which partitions a broker leads and keeps in sync, which have no leader, and what else no decision may scan for.
+"""The index of an image: which partitions a broker leads or keeps in sync, which have no leader, and so on.
 
-The index belongs to one image and follows it: each appended batch of records is applied as ``apply(before, after,
-changes)``, and undone as ``apply(after, before, changes)`` when the log is truncated. It is a function of the image
-alone: the way there does not matter. Sets of partitions of one topic are integers, bit p standing for partition p: one
-broker in 20,000 topics costs 2 MB so, and ten times that in sets. Source: Kafka's ``BrokersToIsrs``.
+Decisions use it instead of scans. It belongs to one image and follows it: each appended batch is applied as
+``apply(before, after, changes)``, and undone as ``apply(after, before, changes)`` when the log is truncated. Its
+content depends only on the image, not on the way to it. A set of partitions of one topic is an integer whose bit p
+means partition p: a broker in 20,000 topics takes 2 MB, a tenth of what sets take. Source: Kafka's ``BrokersToIsrs``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TopicPartition = tuple[Uuid, int]
 """A partition, by topic id and number."""
 
 AclPattern = tuple[int, str, int]
-"""A resource pattern: Kafka's codes of the resource's and the pattern's type, the name in between."""
+"""A resource pattern: Kafka's code of the resource type, the name, and the code of the pattern type."""
 
 
 class PartitionSet:
@@ -38,11 +38,11 @@ class PartitionSet:
         self._bits: dict[Uuid, int] = {}
 
     def add(self, topic_id: Uuid, partitions: int) -> None:
-        """Put partitions of a topic in; bit p stands for partition p."""
+        """Add partitions of a topic; bit p means partition p."""
         self._bits[topic_id] = self._bits.get(topic_id, 0) | partitions
 
     def discard(self, topic_id: Uuid, partitions: int) -> None:
-        """Take partitions of a topic out, those that are in."""
+        """Remove partitions of a topic; missing ones are ignored."""
         bits = self._bits.get(topic_id, 0) & ~partitions
         if bits:
             self._bits[topic_id] = bits
@@ -50,18 +50,18 @@ class PartitionSet:
             self._bits.pop(topic_id, None)
 
     def copy(self) -> PartitionSet:
-        """The same as a set of its own."""
+        """A copy."""
         made = PartitionSet()
         made._bits = self._bits.copy()
         return made
 
     def update(self, other: PartitionSet) -> None:
-        """Put those of the other set in."""
+        """Add all partitions of the other set."""
         for topic_id, bits in other._bits.items():
             self.add(topic_id, bits)
 
     def without(self, other: PartitionSet) -> PartitionSet:
-        """Those that are not in the other set, as a set of their own."""
+        """A new set without the partitions of the other one."""
         left = PartitionSet()
         left._bits = {
             topic_id: rest for topic_id, bits in self._bits.items() if (rest := bits & ~other._bits.get(topic_id, 0))
@@ -69,7 +69,7 @@ class PartitionSet:
         return left
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        """All partitions. The set may change meanwhile: what is yielded is what was in at the start."""
+        """All partitions that are in the set at the start. The set may change during the iteration."""
         for topic_id, bits in tuple(self._bits.items()):
             rest = bits
             while rest:
@@ -95,7 +95,7 @@ _NOTHING: Final[_Partitions] = {}
 
 
 class ControllerIndex:
-    """What decisions look up about one image. Readers must not change what they get.
+    """The index of one image. Its readers must not change the results.
 
     :param token_secret: the cluster's secret key for delegation tokens.
     """
@@ -106,26 +106,26 @@ class ControllerIndex:
         self._in_sync: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
         self._led: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
         self.imbalanced = PartitionSet()
-        """Partitions that their preferred replica (the first) does not lead."""
+        """The partitions that are not led by their preferred (first) replica."""
         self.reassigning = PartitionSet()
         """Partitions with adding or removing replicas."""
         self.similar_names: dict[str, set[str]] = {}
         """Topic names with a dot or underscore, by the form that metrics give them (all underscores)."""
         self.acls = AclIndex()
         self.acl_bytes: dict[AclPattern, int] = {}
-        """How many bytes the entries of a resource pattern take at most in ZooKeeper."""
+        """For each resource pattern an upper bound of its entries' bytes in ZooKeeper."""
         self.tokens = TokenIndex(token_secret)
 
     @classmethod
     def of(cls, image: MetadataImage, token_secret: bytes | None = None) -> ControllerIndex:
-        """The index of an image, at the price of looking at all of it; see `fill`."""
+        """The index of an image, made by reading all of it; see `fill`."""
         index = cls(token_secret)
         for _ in index.fill(image):
             pass
         return index
 
     def fill(self, image: MetadataImage) -> Iterator[None]:
-        """Make an empty index that of an image; yields where a turn is over. It is of use only at the end."""
+        """Fill an empty index from an image. Yields where a turn is over; the index is usable only at the end."""
         turn = Turn()
         for topic in image.topics.by_id.values():
             self._add_topic(topic)
@@ -196,7 +196,7 @@ class ControllerIndex:
         self._remove(topic.topic_id, topic.partitions)
 
     def _add(self, topic_id: Uuid, partitions: _Partitions, before: _Partitions = _NOTHING) -> None:
-        """Note what the partitions count for, and did not count for before."""
+        """Add partitions to the sets that they belong to and did not belong to before."""
         found = _Tally(partitions, before)
         for broker_id, bits in found.in_sync.items():
             self._in_sync[broker_id].add(topic_id, bits)
@@ -208,7 +208,7 @@ class ControllerIndex:
             self.reassigning.add(topic_id, found.reassigning)
 
     def _remove(self, topic_id: Uuid, partitions: _Partitions, after: _Partitions = _NOTHING) -> None:
-        """Forget what the partitions count for, and do not count for afterwards."""
+        """Remove partitions from the sets that they belong to and will not belong to afterwards."""
         found = _Tally(partitions, after)
         for broker_id, bits in found.in_sync.items():
             _discard(self._in_sync, broker_id, topic_id, bits)
@@ -236,8 +236,8 @@ class ControllerIndex:
 
 
 class _Tally:
-    """Partitions of one topic as bits, by what they count for; without what ``others``, the same partitions at another
-    time, count for too: mostly one broker of an ISR comes or goes, and all others stay."""
+    """The sets to which partitions of one topic belong, as bits. Sets to which ``others``, the same partitions at
+    another time, belong as well are left out: usually one broker of an ISR changes, and all others stay."""
 
     __slots__ = ("imbalanced", "in_sync", "led", "reassigning")
 
@@ -278,6 +278,6 @@ def is_reassigning(partition: PartitionRegistration) -> bool:
 
 
 def metric_name(topic: str) -> str | None:
-    """The form of the name that metrics use, in which two topics must not coincide; None when it has neither dot nor
-    underscore, and so cannot."""
+    """The form of the name in metrics, which must be different for each topic; None for a name without dot and
+    underscore, which cannot collide."""
     return topic.replace(".", "_") if "." in topic or "_" in topic else None

@@ -1,7 +1,7 @@
-"""Whether everybody can follow a quorum whose voters move from the configuration into the log (kraft.version 0 to 1).
+"""Checks that every node supports kraft.version 1, before the voters move from the configuration into the log.
 
-Kafka 4.1 asks the same before it takes UpdateFeatures for kraft.version; Kafka 3.9 has no such upgrade. Nothing leads
-back: brokers before 3.9 end on a log with voters in it, and brokers that are down read it later.
+Kafka 4.1 does the same check at UpdateFeatures for kraft.version; Kafka 3.9 has no such upgrade. There is no way back:
+brokers before 3.9 end at a log with voters in it, also brokers that are down now and read it later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MINIMUM_METADATA_VERSION = 21
 
 
 def checked_upgrade(image: MetadataImage, voters: Collection[int]) -> Decision[None]:
-    """Look at everybody who is registered; no record comes of it.
+    """Check all registered nodes. The decision has no records.
 
     :param voters: ids of the configured voters.
     :raises RefusedError: INVALID_UPDATE_VERSION, with all reasons.

@@ -1,7 +1,7 @@
-"""What may be written while the cluster's metadata is still in ZooKeeper, and while it is being copied.
+"""The operations that are allowed before the copy from ZooKeeper, and during it.
 
-Source: ``RUNS_IN_PREMIGRATION`` in Kafka's ``QuorumController``; the rule for the open transaction is ours: what an
-Abort would take back is not granted in the first place.
+Source: ``RUNS_IN_PREMIGRATION`` in Kafka's ``QuorumController``. The rule for the open transaction is this program's: a
+change that an Abort would undo is not granted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from migrator.records.metadata import ZkMigrationState
 
 
 class Operation(Enum):
-    """Everything that writes to the log."""
+    """Every operation that writes to the log."""
 
     REGISTER_BROKER = "broker registration"
     UNREGISTER_BROKER = "broker removal"
@@ -59,8 +59,8 @@ ALLOWED_BEFORE_COPY: Final = frozenset(
         Operation.ROLLOUT_LOCK,
     )
 )
-"""Reassignments of voters and the lock of a rollout are refused during a whole migration, with reasons of their own
-(`quorum_target`, `rollout_lock`)."""
+"""The operations before the copy. Reassignments of voters and the rollout's lock are refused during the whole migration
+by other rules (`quorum_target`, `rollout_lock`)."""
 ALLOWED_IN_TRANSACTION: Final = frozenset((Operation.HEARTBEAT, Operation.NO_OP))
 """Heartbeats are answered then, but change nothing (`heartbeats`)."""
 
@@ -68,8 +68,8 @@ ALLOWED_IN_TRANSACTION: Final = frozenset((Operation.HEARTBEAT, Operation.NO_OP)
 def refusal(image: MetadataImage, operation: Operation, *, transaction_open: bool) -> str | None:
     """Why the operation has to wait, or None.
 
-    :param image: the speculative one, which holds an open transaction's records: near the end of the copy it says
-        MIGRATION already.
+    :param image: the speculative image, which includes an open transaction: near the end of the copy its state is
+        already MIGRATION.
     """
     if transaction_open and operation not in ALLOWED_IN_TRANSACTION:
         return f"No {operation.value} while the metadata is being copied."
@@ -80,9 +80,9 @@ def refusal(image: MetadataImage, operation: Operation, *, transaction_open: boo
 
 
 def check_gate(image: MetadataImage, operation: Operation, *, transaction_open: bool) -> None:
-    """Let an operation through, or not.
+    """Refuse an operation that has to wait.
 
-    :raises RefusedError: NOT_CONTROLLER, upon which brokers and clients try again.
+    :raises RefusedError: NOT_CONTROLLER, at which brokers and clients try again.
     """
     reason = refusal(image, operation, transaction_open=transaction_open)
     if reason is not None:

@@ -1,8 +1,8 @@
 """``controller_mutation_rate``: how many partitions a client may create and delete per second (KIP-599).
 
-Each client, as quotas tell clients apart, has a bucket of tokens that fills at its rate. A strict quota refuses
-whatever is asked for while the bucket is below zero; a permissive one, for old versions of a request, grants
-everything and makes the client wait afterwards. Either lets a request take the bucket as far below zero as it likes.
+Each client, as quotas distinguish them, has a bucket of tokens that fills at its rate. A strict quota refuses requests
+while the bucket is below zero. A permissive one, for old request versions, grants everything and makes the client wait
+afterwards. Both let a single request take the bucket any amount below zero.
 Source: ``ControllerMutationQuotaManager``, ``ClientQuotaManager``, ``TokenBucket``.
 """
 
@@ -24,12 +24,12 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 LONGEST_WAIT_MS: Final = 2**31 - 1
-"""What an answer can say."""
+"""The longest throttle time that a response can hold."""
 PRUNE_ABOVE: Final = 1_000
-"""Buckets that are kept without a look at whether they are full again."""
+"""Up to this many buckets are kept without a search for full ones."""
 
 BucketKey = tuple[str, str]
-"""User and client id; "" for what does not count."""
+"""User and client id; "" for the one that the quota does not name."""
 
 
 @dataclass(slots=True)
@@ -47,8 +47,8 @@ class _Bucket:
 
     @property
     def wait_ms(self) -> int:
-        """Until it is at zero again; 0 when it is not below. ZooKeeper may have held a rate of zero, or below, which
-        no Kafka controller takes: that bucket never fills."""
+        """The time until the bucket is at zero again; 0 when it is not below. A rate of zero or below may come from
+        ZooKeeper, although no KRaft controller accepts it: that bucket never fills."""
         if not self.tokens < 0:
             return 0
         wait = -self.tokens / self.rate * 1000 + 0.5 if self.rate > 0 else math.inf
@@ -67,7 +67,7 @@ class MutationQuota:
         """How long the client has to wait, as of the last `charge`."""
 
     def charge(self, partitions: int) -> None:
-        """Take tokens for partitions that are to be created or deleted.
+        """Take tokens for partitions to be created or deleted.
 
         :raises RefusedError: THROTTLING_QUOTA_EXCEEDED; nothing was taken.
         """
@@ -86,7 +86,7 @@ UNLIMITED: Final = MutationQuota()
 
 
 class MutationBuckets:
-    """The buckets of all clients that have a quota: soft state of one controller, which no other knows."""
+    """The buckets of all clients with a quota: soft state of one controller."""
 
     __slots__ = ("_buckets", "_prune_above")
 
@@ -104,7 +104,7 @@ class MutationBuckets:
 
         :param user: the principal's name, without its type.
         :param client_id: as in the header of the request; "" for none.
-        :param burst_seconds: for how long an idle client saves up what it may do.
+        :param burst_seconds: the seconds for which an idle client saves up tokens.
         """
         found = _rate_of(image.quotas, user, client_id)
         if found is None:
@@ -120,7 +120,7 @@ class MutationBuckets:
         return MutationQuota(bucket, strict=strict)
 
     def _prune(self, now_ms: int) -> None:
-        """Forget full buckets, which are as good as new ones, when there are twice as many as after the last time."""
+        """Drop full buckets, which equal new ones, when there are twice as many buckets as after the last time."""
         if len(self._buckets) < self._prune_above:
             return
         for key, bucket in tuple(self._buckets.items()):
@@ -131,7 +131,7 @@ class MutationBuckets:
 
 
 def _rate_of(quotas: Map[QuotaKey, Mapping[str, float]], user: str, client_id: str) -> tuple[BucketKey, float] | None:
-    """The most specific quota of a client, and the bucket that it fills; None without one."""
+    """The most specific quota of a client, and the key of its bucket; None without a quota."""
     for entity, key in _candidates(user, client_id):
         values = quotas.get(entity)
         if values is not None and CONTROLLER_MUTATION_RATE in values:

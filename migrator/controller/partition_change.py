@@ -1,9 +1,9 @@
-"""From a partition as it is and as it is wanted to the one record that gets there, leader election included.
+"""Makes the record that changes a partition to a target, including the election of a leader.
 
-Rules of epochs: a record that names a leader raises the leader epoch, be it the same leader; so a replica that leaves
-the assignment, or the ISR while brokers in ZooKeeper mode (or a metadata.version below 3.6-IV0) need it, raises it by
-naming the leader again. Source: Kafka's ``PartitionChangeBuilder`` and ``PartitionReassignmentReplicas``; eligible
-leader replicas (KIP-966) do not exist at the levels of metadata.version that we finalize.
+A record that names a leader raises the leader epoch, even for the same leader. So the leader is named again when a
+replica leaves the assignment, or when one leaves the ISR and brokers in ZooKeeper mode (or a metadata.version below
+3.6-IV0) need a new leader epoch. Source: Kafka's ``PartitionChangeBuilder`` and ``PartitionReassignmentReplicas``.
+Eligible leader replicas (KIP-966) do not exist at the metadata.versions that this program finalizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from migrator.values import value
 
 
 class Election(Enum):
-    """Who may become leader: the preferred replica first, a living member of the ISR, or any living replica."""
+    """The replicas that may become leader: the preferred one first, a live member of the ISR, or any live replica."""
 
     PREFERRED = "preferred"
     ONLINE = "online"
@@ -39,7 +39,7 @@ class Election(Enum):
 
 @value
 class PartitionTarget:
-    """What a partition shall become; None leaves it as it is. ``directory`` is a broker and its new log directory."""
+    """The target of a partition; None leaves a part as it is. ``directory``: a broker and its new log directory."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -62,10 +62,10 @@ class _Assignment:
 
 
 class ChangeRules:
-    """What holds for every partition in one decision.
+    """The rules for all partitions in one decision.
 
-    :param without: a broker that is about to be fenced, or loses a directory: it can't become leader.
-    :param also: a broker that is about to be unfenced: it can, although the image has it fenced.
+    :param without: a broker that is about to be fenced or loses a directory, so it cannot become leader.
+    :param also: a broker that is about to be unfenced, so it can become leader although the image has it fenced.
     """
 
     __slots__ = ("_active", "_brokers", "_image", "_recovery", "bumps_on_shrink", "has_directories")
@@ -88,7 +88,7 @@ class ChangeRules:
         )
 
     def can_lead(self, broker_id: int, partition: PartitionRegistration) -> bool:
-        """Whether the broker is up, and the directory of its replica too."""
+        """Whether the broker is active and its replica's directory is online."""
         if broker_id not in self._active:
             return False
         if not partition.directories:
@@ -100,7 +100,7 @@ class ChangeRules:
     def change(
         self, where: TopicPartition, partition: PartitionRegistration, target: PartitionTarget
     ) -> PartitionChangeRecord | None:
-        """The record that brings the partition to its target; None when there is nothing to change."""
+        """The record that changes the partition to its target; None when nothing changes."""
         wanted = _finish_reassignment(_wanted(partition, target))
         leader, unclean = self._elect(partition, wanted, target.election)
         named = leader if unclean or leader != partition.leader else NO_LEADER_CHANGE
@@ -126,7 +126,7 @@ class ChangeRules:
         return None if changed == _UNCHANGED else PartitionChangeRecord(where[1], where[0], *changed)
 
     def _elect(self, partition: PartitionRegistration, wanted: _Assignment, election: Election) -> tuple[int, bool]:
-        """The leader, and whether it takes an unclean election to have it."""
+        """The leader, and whether its election is unclean."""
         candidates = wanted.replicas
         if election is Election.PREFERRED:
             candidates = (*wanted.replicas[:1], partition.leader, *wanted.replicas[1:])
@@ -164,7 +164,7 @@ class ChangeRules:
 def present(
     image: MetadataImage, partitions: Iterable[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, TopicImage, PartitionRegistration]]:
-    """Those that exist: some may have been deleted since they were put down to be looked at."""
+    """The partitions that still exist: some may have been deleted since the list was made."""
     for where in partitions:
         topic = image.topics.by_id.get(where[0])
         partition = None if topic is None else topic.partitions.get(where[1])
@@ -180,12 +180,12 @@ def leader_and_isr_changes(
     without: int | None = None,
     also: int | None = None,
 ) -> Iterator[PartitionChangeRecord]:
-    """What each of the partitions needs when a broker goes or comes: see `ChangeRules`. The broker that goes leaves
-    the ISR, unless it is the last member: then it stays and the partition has no leader."""
+    """The records for partitions of a broker that leaves or arrives (see `ChangeRules`). A leaving broker is removed
+    from the ISR. As its last member it stays in the ISR, and the partition has no leader."""
     rules = ChangeRules(image, context, without=without, also=also)
     unclean = UncleanElections(image, context)
     topic_id, election = None, Election.ONLINE
-    targets: dict[tuple[tuple[int, ...], Election], PartitionTarget] = {}  # of few ISRs
+    targets: dict[tuple[tuple[int, ...], Election], PartitionTarget] = {}  # a cache: there are few different ISRs
     for where, topic, partition in present(image, partitions):
         if topic.topic_id != topic_id:
             topic_id = topic.topic_id

@@ -16,7 +16,7 @@ from migrator.values import value
 
 @value
 class MorePartitions:
-    """``count`` is the number of partitions afterwards; ``assignments`` None leaves the placing to us."""
+    """``count``: the number of partitions afterwards; ``assignments`` None lets the controller place the replicas."""
 
     topic: str
     count: int
@@ -32,9 +32,9 @@ class CreatePartitionsRequest:
 def create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, context: Context, quota: MutationQuota = UNLIMITED
 ) -> Decision[tuple[tuple[str, ApiError], ...]]:
-    """Add partitions to topics, each topic on its own.
+    """Add partitions to topics. Each topic is decided separately.
 
-    :raises RefusedError: POLICY_VIOLATION when all together need too many records.
+    :raises RefusedError: POLICY_VIOLATION when the request needs too many records.
     """
     results: list[tuple[str, ApiError]] = []
     records: list[MetadataRecord] = []

@@ -1,4 +1,4 @@
-"""What a leader writes by the clock; `schedule` says when. Source: Kafka's ``QuorumController``."""
+"""The periodic decisions of a leader; `schedule` says when they are due. Source: Kafka's ``QuorumController``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from migrator.records.versions import MinLevel
 
 
 def fence_silent_broker(image: MetadataImage, context: Context) -> Decision[int | None]:
-    """Fence the broker that has been silent longest, if its session is over; the answer is its id. One at a time, so
-    that each fencing sees the one before. One with many partitions is fenced at the end of an errand."""
+    """Fence the broker that has been silent longest, if its session is over; the answer is its id. One broker at a
+    time, so that each decision sees the one before. A broker with many partitions is fenced at the end of an errand."""
     broker_id = context.sessions.stalest(image, context.now_ms)
     if broker_id is None:
         return Decision(None)
@@ -52,7 +52,7 @@ def balance_leaders(image: MetadataImage, context: Context, partitions: Iterable
 def elect_unclean_leaders(
     image: MetadataImage, context: Context, partitions: Iterable[TopicPartition]
 ) -> Decision[None]:
-    """Elect any living replica for those of these partitions that have no leader and whose topics allow it."""
+    """Elect any live replica for those of the partitions that have no leader and whose topics allow it."""
     rules, unclean = ChangeRules(image, context), UncleanElections(image, context)
     records: list[MetadataRecord] = []
     for where, topic, _ in present(image, partitions):
@@ -66,16 +66,17 @@ def elect_unclean_leaders(
 def elect_missing_leaders(
     image: MetadataImage, context: Context, partitions: Iterable[TopicPartition]
 ) -> Decision[None]:
-    """Give a leader to those of these partitions that have none although a replica that may lead is unfenced.
+    """Elect a leader for those of the partitions that have none, although a replica that may lead is unfenced.
 
-    Otherwise that comes with a broker's unfencing. But brokers are unfenced before the copy, which then takes over what
-    ZooKeeper's controller had no time to elect. Kafka leaves that to the next balancing of leaders, after minutes.
+    Normally the unfencing of a broker does that. But brokers are unfenced before the copy, and the copy may bring
+    partitions for which ZooKeeper's controller had no time to elect a leader. Kafka elects these at the next balancing
+    of leaders, minutes later.
     """
     return Decision(None, tuple(leader_and_isr_changes(image, context, partitions)))
 
 
 def no_op(image: MetadataImage, _: Context, _nothing: Iterable[object]) -> Decision[None]:
-    """A record that shows that the quorum can still commit."""
+    """A NoOpRecord, whose commit shows that the quorum works."""
     return Decision(None, (NoOpRecord(),) if supports(image, MinLevel.NO_OP_RECORD) else ())
 
 

@@ -1,8 +1,8 @@
-"""Where the replicas of new partitions go: evenly over racks and brokers, leaders on unfenced brokers.
+"""Places the replicas of new partitions: evenly over racks and brokers, leaders on unfenced brokers.
 
-Within a rack the unfenced brokers come before the fenced ones. Racks and brokers are taken in stripes, starting one
-further for each partition; after as many partitions as there are unfenced brokers everything is shuffled, so that the
-same brokers don't always share partitions. Source: Kafka's ``StripedReplicaPlacer``.
+Within a rack the unfenced brokers come before the fenced ones. Racks and brokers are taken in stripes, each partition
+beginning one further. After as many partitions as there are unfenced brokers the order is shuffled, so that not always
+the same brokers share partitions. Source: Kafka's ``StripedReplicaPlacer``.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def place(image: MetadataImage, partitions: int, replication_factor: int, random
 
 
 def is_shutting_down(broker: BrokerRegistration) -> bool:
-    """Whether the broker is on its way out. Once fenced it counts as fenced only: it may come back."""
+    """Whether the broker is in controlled shutdown. A fenced broker counts as fenced only: it may come back."""
     return broker.in_controlled_shutdown and not broker.fenced
 
 
 class _Stripe:
-    """Brokers of one rack that are alike; each round of ``next`` starts one further than the round before."""
+    """The fenced or the unfenced brokers of one rack. Each round of ``next`` begins one further than the one before."""
 
     __slots__ = ("_offset", "_round", "_taken", "brokers")
 
@@ -113,7 +113,7 @@ class _Racks:
         while len(replicas) < replication_factor:
             broker = None
             if rack == skip:
-                skip = -1  # the leader's rack sits out the first time around only
+                skip = -1  # the leader's rack is skipped in the first round only
             else:
                 broker = self._racks[rack].next(self._round)
             if broker is not None:

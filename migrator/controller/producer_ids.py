@@ -30,7 +30,7 @@ class AllocatedProducerIds:
 def allocate_producer_ids(
     image: MetadataImage, request: ProducerIdsRequest, _: Context
 ) -> Decision[AllocatedProducerIds]:
-    """Give a broker the next block of producer ids, to nobody else ever.
+    """Assign the next block of producer ids to a broker. A block is never assigned twice.
 
     :raises RefusedError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when all ids are used up.
     """

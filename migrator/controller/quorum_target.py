@@ -1,7 +1,8 @@
-"""The target of a reassignment of voters (KIP-642), kept in the image: which voters the quorum shall have.
+"""The target of a reassignment of voters (KIP-642): the wanted voters, kept in the image.
 
-It is a configuration of a resource type that stock controllers keep and pass on, but take from no client. So the next
-leader finds it, whichever program led meanwhile. `migrator.raft.planner` says how the voters get there.
+It is a configuration of a resource type that stock controllers keep in their snapshots, but accept from no client. So
+the next leader of this program finds it, even if a stock controller led in between. `migrator.raft.planner` plans the
+steps.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ ONE_BY_ONE: Final = (
     "remove-controller. See 'During a migration' in docs/quorum.md."
 )
 VOTERS_MAX: Final = 99
-"""No quorum is that large: each further voter makes every write slower."""
+"""The most voters of a target. No real quorum is that large: each further voter makes every write slower."""
 IDS_END: Final = 2**31
 PAIR: Final = 2
 
 
 class TargetOrder(Enum):
-    """What is asked for: these voters, the voters and these, the voters without these, or no change any more."""
+    """The kind of order: exactly these voters, these in addition, all without these, or no target any more."""
 
     TO = "to"
     ADD = "add"
@@ -47,7 +48,7 @@ class TargetOrder(Enum):
 class TargetRequest:
     """``replicas`` is empty for `TargetOrder.CANCEL`.
 
-    ``voters`` are those in force; ``live`` who fetches from the leader now.
+    ``voters``: those in force; ``live``: the replicas that fetch from the leader now.
     """
 
     order: TargetOrder
@@ -58,7 +59,7 @@ class TargetRequest:
 
 @value
 class TargetAnswer:
-    """``replaced`` is another target that was in force until now. ``warnings`` are whole sentences."""
+    """``replaced``: the earlier target, if another one was set. ``warnings`` are whole sentences."""
 
     target: Target | None
     replaced: Target | None = None
@@ -118,7 +119,7 @@ def target_text(target: Iterable[ReplicaKey]) -> str:
 
 
 def target_of(image: MetadataImage) -> Target | None:
-    """The target that is set, None without one, or when what is there is none that this program writes."""
+    """The target in the image; None without one, or when its form is not this program's."""
     text = image.configs.get(RESOURCE, {}).get(KEY)
     try:
         return None if text is None else parse_target(text)
@@ -127,7 +128,7 @@ def target_of(image: MetadataImage) -> Target | None:
 
 
 def set_target(image: MetadataImage, request: TargetRequest, context: Context) -> Decision[TargetAnswer]:
-    """Set, replace or clear the target. The same target again leaves no record.
+    """Set, replace or clear the target. Setting the same target again makes no record.
 
     :raises RefusedError: INVALID_REQUEST; UNSUPPORTED_VERSION while the voters are those of the configuration.
     """
@@ -143,9 +144,8 @@ def set_target(image: MetadataImage, request: TargetRequest, context: Context) -
 
 
 def why_not_beside(target: Target | None, replica: ReplicaKey, *, joins: bool) -> str:
-    """Why a single change that a client asks for would lead away from the target that is set; empty when it does not.
-
-    The plan would undo such a change, and both would go on for ever.
+    """Why a client's single change of voters contradicts the target; empty when it does not. The plan would undo such a
+    change, and this could repeat for ever.
     """
     if target is None:
         return ""
@@ -161,13 +161,13 @@ def why_not_beside(target: Target | None, replica: ReplicaKey, *, joins: bool) -
 
 
 def cleared_target(image: MetadataImage, expected: Target) -> Decision[bool]:
-    """The voters are those of the target: clear it, unless another one has been set meanwhile."""
+    """Clear the target, because the voters have reached it, unless another one has been set meanwhile."""
     is_still_set = target_of(image) == expected
     return Decision(is_still_set, (_record(None),) if is_still_set else ())
 
 
 def cleared_record() -> ConfigRecord:
-    """What clears the target, for a leader that removes itself and leaves nobody who would."""
+    """The record that clears the target, for a leader that removes itself as the last controller of this program."""
     return _record(None)
 
 
@@ -176,7 +176,7 @@ def _record(text: str | None) -> ConfigRecord:
 
 
 def _wanted(request: TargetRequest, held: Target | None) -> Target:
-    """Additions and removals are from what the voters are going to be."""
+    """The new target. Additions and removals are relative to the present target, or to the voters without one."""
     base = held or tuple(ReplicaKey(voter.voter_id) for voter in request.voters.voters)
     ids = {replica.node_id for replica in base}
     named = {replica.node_id for replica in request.replicas}

@@ -26,7 +26,7 @@ _CLIENT_KEYS: Final[dict[str, int | None]] = {
 }
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 _IP_KEYS: Final[dict[str, int | None]] = {CONNECTION_CREATION_RATE: _INT}
-"""Keys and their highest whole number; None takes fractions."""
+"""The keys with their highest whole number; None for keys that allow fractions."""
 
 _HOST_NAME: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 _FRACTION_TOLERATED: Final = 1e-6
@@ -49,8 +49,8 @@ class AlterQuotasRequest:
 def alter_quotas(
     image: MetadataImage, request: AlterQuotasRequest, _: Context
 ) -> Decision[tuple[tuple[QuotaKey, ApiError], ...]]:
-    """Set and remove quotas, all or nothing for each entity. An entity named twice is granted the first time only, and
-    its answer is INVALID_REQUEST.
+    """Set and remove quotas, all or nothing for each entity. When a request names an entity twice, only the first
+    change is made, and the answer is INVALID_REQUEST.
 
     :raises RefusedError: POLICY_VIOLATION.
     """
@@ -109,7 +109,7 @@ def _allowed_keys(entity: tuple[QuotaEntity, ...]) -> dict[str, int | None]:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address or has the form of a host name. (Kafka resolves the name; this room can't.)"""
+    """Whether a text is an IP address or has the form of a host name. (Kafka resolves the name; a pure room cannot.)"""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -125,7 +125,7 @@ def _check_value(allowed: dict[str, int | None], key: str, number: float) -> Non
         raise _invalid(f"Quota {key} must be greater than 0")
     highest = allowed[key]
     if highest is not None:
-        if number > float(highest):  # as Java compares: 2**63 is no more than the highest LONG
+        if number > float(highest):  # as Java compares doubles, where 2**63 equals the highest LONG
             kind = "an INT" if highest == _INT else "a LONG"
             raise _invalid(f"Proposed value for {key} is too large for {kind}.")
         if number % 1.0 > _FRACTION_TOLERATED:

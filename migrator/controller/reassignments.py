@@ -1,6 +1,6 @@
 """AlterPartitionReassignments and ListPartitionReassignments.
 
-While a reassignment runs, ``replicas`` holds the target followed by what is to be removed; it ends when every target
+While a reassignment runs, ``replicas`` has the target followed by the replicas to remove. It ends when every target
 replica is in sync (`partition_change`). Source: Kafka's ``ReplicationControlManager``,
 ``PartitionReassignmentReplicas``, ``PartitionReassignmentRevert``.
 """
@@ -51,7 +51,7 @@ class RunningReassignment:
 def alter_reassignments(
     image: MetadataImage, request: tuple[WantedAssignment, ...], context: Context
 ) -> Decision[tuple[ReassignmentResult, ...]]:
-    """Begin, change and cancel reassignments, each partition on its own.
+    """Begin, change and cancel reassignments. Each partition is decided separately.
 
     :raises RefusedError: POLICY_VIOLATION.
     """
@@ -82,7 +82,7 @@ def list_reassignments(
 ) -> Iterator[RunningReassignment]:
     """Running reassignments, of all partitions when ``topics`` is None; unknown ones are left out."""
     if topics is None:
-        for topic_id, number in index.reassigning:  # of the log's end: the image may be of before
+        for topic_id, number in index.reassigning:  # the index is at the log's end, the image may be an earlier one
             topic = image.topics.by_id.get(topic_id)
             partition = None if topic is None else topic.partitions.get(number)
             if topic is not None and partition is not None and is_reassigning(partition):
@@ -118,7 +118,7 @@ def _target(partition: PartitionRegistration, replicas: tuple[int, ...]) -> Part
 
 
 def _original(wanted: WantedAssignment, partition: PartitionRegistration, *, allow_unclean: bool) -> PartitionTarget:
-    """The assignment as it was before the reassignment. If only new replicas are in sync, going back loses data."""
+    """The assignment before the reassignment. If only new replicas are in sync, going back would lose data."""
     if not is_reassigning(partition):
         raise RefusedError(ErrorCode.no_reassignment_in_progress)
     adding = partition.adding_replicas

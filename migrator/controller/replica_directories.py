@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (KIP-858): a broker tells which log directory each of its replicas is in.
+"""AssignReplicasToDirs (KIP-858): a broker reports the log directory of each of its replicas.
 
 Source: Kafka's ``ReplicationControlManager.handleAssignReplicasToDirs``.
 """
@@ -36,8 +36,8 @@ class AssignDirectoriesRequest:
 def assign_directories(
     image: MetadataImage, request: AssignDirectoriesRequest, context: Context
 ) -> Decision[tuple[ErrorCode, ...]]:
-    """Record the directories; replicas in a directory that is not online leave their ISR. One error code, or none, for
-    each replica in the order of the request.
+    """Record the directories. Replicas in a directory that is not online leave their ISR. The answer has an error code,
+    or none, for each replica in the order of the request.
 
     :raises RefusedError: UNSUPPORTED_VERSION below metadata.version 3.7-IV2; STALE_BROKER_EPOCH.
     """

@@ -1,7 +1,7 @@
-"""The lock of `migrator rollout`, kept in the image once nobody writes to ZooKeeper any more.
+"""The lock of `migrator rollout`, kept in the image after the migration has ended.
 
-It is a configuration of the resource that also holds a reassignment's target: stock controllers keep it in their
-snapshots, and take no change of it from a client. It is changed on the condition that nobody else was faster.
+It is a configuration of the resource that also has a reassignment's target. Stock controllers keep it in snapshots, and
+accept no change of it from clients. A change names the value that it replaces, so that only the first of two succeeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BYTES_MAX: Final = 1024
 
 
 def lock_text(image: MetadataImage) -> str:
-    """What is written there; "" for nothing."""
+    """The text of the lock; "" without one."""
     return image.configs.get(QUORUM, {}).get(KEY, "")
 
 
@@ -34,7 +34,7 @@ def read_lock(image: MetadataImage) -> Decision[LockAnswer]:
 
 
 def move_lock(image: MetadataImage, before: str, after: str) -> Decision[LockAnswer]:
-    """Write ``after``, or remove it ("") if ``before`` is there now.
+    """Write ``after``, or remove the lock if it is "", on condition that the lock is ``before`` now.
 
     :raises RefusedError: INVALID_REQUEST before the end of the migration, or for a text that is too long.
     """

@@ -1,8 +1,8 @@
-"""When a leader's periodic tasks are due.
+"""The times at which a leader's periodic tasks are due.
 
-A `Schedule` begins with a leader's term and ends with it. The node asks `next_due_ms` how long to sleep, and then takes
-from `due` one decision after the other, appending each before it asks for the next. What the state of the migration
-forbids (`migration_gate`) is put off by an interval.
+A `Schedule` lasts one leader's term. The node asks `next_due_ms` how long to sleep, then takes one decision after the
+other from `due`, and appends each before it asks for the next. A task that the state of the migration forbids
+(`migration_gate`) is delayed by its interval.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from migrator.values import value
 
 UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
 SOON_MS: Final = 10
-"""Pause between two turns of a task that one turn did not finish."""
+"""The pause between two turns of a task that needs several."""
 FENCING_PUT_OFF_MS: Final = 1_000
 MISSING_LEADERS_MS: Final = 200
-"""How soon a new leader, or the end of the copy, is followed by the election of leaders that are missing."""
+"""The time from a leader's election, or from the end of the copy, to the election of missing partition leaders."""
 
 
 def _nothing(_image: MetadataImage, _index: ControllerIndex) -> Iterable[Any]:
@@ -35,10 +35,9 @@ def _nothing(_image: MetadataImage, _index: ControllerIndex) -> Iterable[Any]:
 
 @value
 class Task:
-    """Something done every ``interval_ms``, or only once.
+    """A task that is done every ``interval_ms``, or only once.
 
-    What it goes through (``keys``) is put down when it begins, and is decided upon over several turns; each decision is
-    made of the image of its day.
+    Its ``keys`` are listed when it begins and decided over several turns. Each decision uses the image of its moment.
     """
 
     operation: Operation
@@ -87,10 +86,10 @@ class Schedule:
         self._due_ms = {task.operation: now_ms + task.interval_ms for task in self._tasks}
         self._fencing_put_off_ms = self._errands_put_off_ms = now_ms
         self._walks: dict[Operation, Iterator[tuple[Any, ...]]] = {}
-        """What is left of the keys of tasks that have begun."""
+        """The remaining keys of the tasks that have begun."""
 
     def next_due_ms(self, image: MetadataImage, context: Context) -> int | None:
-        """When there is something to do next; None when never, as things are."""
+        """The time of the next due task; None when there is none in the present state."""
         fencing = self._fencing_due_ms(image, context)
         times = [*self._due_ms.values(), *(() if fencing is None else (fencing,))]
         if context.sessions.next_errand is not None:
@@ -98,7 +97,7 @@ class Schedule:
         return min(times, default=None)
 
     def due(self, image: MetadataImage, context: Context) -> tuple[Operation, Decision[Any]] | None:
-        """The first decision that is due, silent brokers before all else; None when nothing is."""
+        """The first decision that is due, the fencing of silent brokers before all others; None when none is due."""
         fencing = self._fencing_due_ms(image, context)
         if fencing is not None and fencing <= context.now_ms:
             if refusal(image, Operation.FENCE_BROKER, transaction_open=context.transaction_open) is None:

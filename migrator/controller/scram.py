@@ -36,7 +36,7 @@ class ScramDeletion:
 
 
 class ScramUpsertion:
-    """A new credential. Its salted password stays out of every representation."""
+    """A new credential. `repr` does not show its salted password."""
 
     __slots__ = ("iterations", "mechanism", "salt", "salted_password", "user")
 
@@ -111,7 +111,7 @@ def _record(change: ScramDeletion | ScramUpsertion) -> MetadataRecord:
 
 
 def credential_record(change: ScramUpsertion) -> UserScramCredentialRecord:
-    """What is kept of a new credential: nobody can log in with it, or tell the password."""
+    """The record of a new credential. Its keys allow no login and do not reveal the password."""
     algorithm = HASHES[change.mechanism]
     client_key = hmac.digest(change.salted_password, b"Client Key", algorithm)
     return UserScramCredentialRecord(

@@ -1,7 +1,7 @@
-"""When each broker was last heard of: the soft state of a leader, never persisted.
+"""The sessions of brokers: when each was last heard of. Soft state of a leader, never persisted.
 
-A new leader starts every session afresh, so that a change of leadership fences nobody. Times are monotonic
-milliseconds, given by the caller. Source: Kafka's ``BrokerHeartbeatManager``.
+A new leader begins every session anew, so a change of leadership fences no broker. Times are monotonic milliseconds,
+given by the caller. Source: Kafka's ``BrokerHeartbeatManager``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from migrator.values import value
 
 NEVER = -1
 LEAVING = 2**63 - 1
-"""No broker has passed this offset: the records of a controlled shutdown are not all written yet."""
+"""The offset of a controlled shutdown whose records are not all written yet: no broker has passed it."""
 
 
 class Errand:
-    """Partitions to be changed because a broker goes (``leaves``) or comes, or has ``lost`` log directories, some in
-    each decision: see `errands`."""
+    """The partitions to change because a broker leaves (``leaves``), arrives, or has ``lost`` log directories. Each
+    decision changes some of them (see `errands`)."""
 
     __slots__ = ("_following", "_rest", "_seen", "broker_id", "epoch", "fences", "leaves", "lost", "part")
 
@@ -44,20 +44,20 @@ class Errand:
         self._seen = partitions.copy()
         self._rest = parts(self._seen)
         self.part = next(self._rest, ())
-        """What the next decision is about."""
+        """The partitions of the next decision."""
         self._following = next(self._rest, None)
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing follows `part`."""
+        """Whether `part` is the last one."""
         return self._following is None
 
     def advance(self) -> None:
-        """The records of `part` are appended."""
+        """Go to the next part: the records of this one are appended."""
         self.part, self._following = self._following or (), next(self._rest, None)
 
     def add_new(self, partitions: PartitionSet) -> None:
-        """Let those of the partitions follow the last ones that the errand has not been about so far."""
+        """Append those of the partitions that the errand has not had so far."""
         new = partitions.without(self._seen)
         self._seen.update(new)
         self._rest = parts(new)
@@ -100,7 +100,7 @@ class Sessions:
         return self._by_broker.get(broker_id)
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
-        """Start a session for every registered broker, none of which this leader has heard of."""
+        """Begin a session for every registered broker. This leader has heard of none of them."""
         self._active_ms = now_ms
         for broker_id, registration in image.cluster.brokers.items():
             answered_ms = NEVER if may_have_grace(image, registration) else None
@@ -108,8 +108,8 @@ class Sessions:
             self._by_broker[broker_id] = session
 
     def follow(self, image: MetadataImage, brokers: Iterable[int], now_ms: int) -> None:
-        """Take note of registrations that changed: a new epoch begins a new session, and a fenced broker has left
-        controlled shutdown."""
+        """Follow changed registrations: a new epoch begins a new session, and a fenced broker has left controlled
+        shutdown."""
         for broker_id in brokers:
             registration = image.cluster.brokers.get(broker_id)
             session = self._by_broker.get(broker_id)
@@ -123,8 +123,8 @@ class Sessions:
                 self._by_broker[broker_id] = replace(session, shutdown_offset=NEVER)
 
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """A heartbeat of this registration has arrived. It may have to wait for its decision: no session ends because
-        the controller is busy (``BrokerHeartbeatTracker``)."""
+        """A heartbeat of this registration has arrived. It is noted before its decision, so that no session ends
+        because the controller is busy (``BrokerHeartbeatTracker``)."""
         session = self._by_broker.get(broker_id)
         if session is not None and session.epoch == epoch:
             alive_ms = NEVER if session.presumed else session.last_contact_ms
@@ -133,7 +133,8 @@ class Sessions:
             )
 
     def answered(self, broker_id: int, epoch: int, *, opened_ms: int, sent_ms: int) -> None:
-        """On a connection that was opened to this registration, a request was answered that was sent at ``sent_ms``."""
+        """The broker has answered a request that was sent at ``sent_ms``, on a connection opened to this
+        registration."""
         session = self._by_broker.get(broker_id)
         if (
             session is not None
@@ -144,7 +145,7 @@ class Sessions:
             self._by_broker[broker_id] = replace(session, answered_ms=max(session.answered_ms, sent_ms))
 
     def no_grace(self, brokers: Iterable[int]) -> None:
-        """Their answers do not count any more, and have not counted."""
+        """Ignore the brokers' answers, also those already noted."""
         for broker_id in brokers:
             session = self._by_broker.get(broker_id)
             if session is not None and session.answered_ms is not None:
@@ -155,24 +156,24 @@ class Sessions:
         return self.is_valid(registration, now_ms) and self.is_lost(registration.broker_id, now_ms)
 
     def reported(self, broker_id: int, metadata_offset: int) -> None:
-        """The last offset of the metadata log that the broker has, as its heartbeat says."""
+        """Note the last metadata offset of the broker, from its heartbeat."""
         session = self._by_broker.get(broker_id)
         if session is not None:
             self._by_broker[broker_id] = replace(session, metadata_offset=metadata_offset)
 
     def begin_errand(self, errand: Errand) -> None:
-        """Go on with it in later decisions."""
+        """Add an errand, which continues in later decisions."""
         self._errands[errand.broker_id] = errand
 
     def end_errand(self, errand: Errand, end_offset: int) -> None:
-        """It is done, or is for nothing: a controlled shutdown is complete with the records up to that offset."""
+        """Remove an errand that is done or no longer needed. A controlled shutdown is complete at ``end_offset``."""
         self._errands.pop(errand.broker_id, None)
         session = self._by_broker.get(errand.broker_id)
         if session is not None and session.shutdown_offset == LEAVING:
             self._by_broker[errand.broker_id] = replace(session, shutdown_offset=end_offset)
 
     def errand_of(self, broker_id: int) -> Errand | None:
-        """What is being done for a broker that goes or comes."""
+        """The running errand of a broker."""
         return self._errands.get(broker_id)
 
     @property
@@ -182,24 +183,24 @@ class Sessions:
 
     @property
     def being_fenced(self) -> Collection[int]:
-        """Brokers that will be fenced: nobody should follow or elect them any more."""
+        """The brokers that will be fenced, so they must not be elected any more."""
         return [broker_id for broker_id, errand in self._errands.items() if errand.fences]
 
     def asked(self, broker_id: int, now_ms: int) -> None:
-        """The broker would register in migration mode, but has to wait until the copy is complete."""
+        """Note a broker that wants to register in migration mode, and has to wait until the copy is complete."""
         self._asked_ms[broker_id] = now_ms
 
     def asking(self, now_ms: int) -> frozenset[int]:
-        """Those that have asked lately. Brokers ask again under a back-off that grows up to the session time-out."""
+        """The waiting brokers that asked within a time-out. Their back-off grows up to the session time-out."""
         return self._lately(self._asked_ms, now_ms)
 
     def rival_asked(self, broker_id: int, now_ms: int) -> None:
-        """Another process than the registered one would register with the id of this broker."""
+        """Note that another process wants to register with the id of a registered broker."""
         self._rival_ms[broker_id] = now_ms
         self.no_grace((broker_id,))
 
     def rivals(self, now_ms: int) -> frozenset[int]:
-        """Registered brokers with whose id another process has lately asked to register, without success so far."""
+        """The registered brokers with whose ids other processes have lately tried to register, without success."""
         return self._lately(self._rival_ms, now_ms)
 
     def _lately(self, at_ms: Mapping[int, int], now_ms: int) -> frozenset[int]:
@@ -207,11 +208,11 @@ class Sessions:
 
     @property
     def alive_ms(self) -> Mapping[int, int]:
-        """By registered broker, when its process lived for sure; those that have shown it to this leader."""
+        """For each registered broker that this leader has heard of, the last time at which its process surely lived."""
         return {key: session.alive_ms for key, session in self._by_broker.items() if session.alive_ms != NEVER}
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
-        """The broker entered controlled shutdown with the records up to that offset; the first offset counts."""
+        """The broker has entered controlled shutdown with the records up to that offset. The first call counts."""
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
             self._by_broker[broker_id] = replace(session, shutdown_offset=offset)
@@ -233,8 +234,8 @@ class Sessions:
         return session is None or session.last_contact_ms + self._timeout_ms < now_ms
 
     def silent(self, image: MetadataImage, now_ms: int) -> frozenset[int]:
-        """Registered brokers, fenced or not, that have sent this leader no heartbeat within the session time-out; one
-        that has not begun to read the metadata log is among them."""
+        """The registered brokers, fenced or not, without a heartbeat to this leader within the session time-out. A
+        broker that has not begun to read the metadata log counts as silent."""
         return frozenset(
             broker_id
             for broker_id in image.cluster.brokers
@@ -265,7 +266,7 @@ class Sessions:
         return min(ends) + 1 if ends else None
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
-        """The lowest metadata offset among brokers that neither are fenced nor shut down; None without any."""
+        """The lowest metadata offset of the brokers that are neither fenced nor shutting down; None without any."""
         return min(
             (
                 session.metadata_offset
@@ -278,7 +279,7 @@ class Sessions:
         )
 
     def _ends_ms(self, session: BrokerSession) -> int:
-        """The last moment at which nobody fences the broker."""
+        """The end of a broker's session."""
         ends_ms, answered_ms = session.last_contact_ms + self._timeout_ms, session.answered_ms
         if answered_ms is None or answered_ms == NEVER:
             return ends_ms

@@ -1,7 +1,7 @@
-"""Delegation tokens by HMAC, which is all that those who renew them say, and what they take by owner.
+"""An index of delegation tokens by HMAC, and of their bytes by owner.
 
-Anybody who has logged in may ask for a token, and ask to renew one: without the index each such request would cost the
-HMACs of all tokens there are. Source: ``DelegationTokenCache``.
+A request to renew a token has only the HMAC, and every authenticated client may send one. Without the index each such
+request would compute the HMACs of all tokens. Source: ``DelegationTokenCache``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ TOKEN_BYTES, NAME_BYTES = 1_024, 64
 
 
 def token_hmac(secret: bytes, token_id: str) -> bytes:
-    """The HMAC by which a client owns a token."""
+    """The HMAC that a client needs to use a token."""
     return hmac.digest(secret, token_id.encode(), "sha512")
 
 
 def size_of(owner: str, requester: str, renewers: Iterable[str]) -> int:
-    """Bytes of memory that a token takes, about: each name is a string of its own."""
+    """The approximate memory of a token in bytes. Each name is a separate string."""
     return TOKEN_BYTES + sum(NAME_BYTES + len(name.encode()) for name in (owner, requester, *renewers))
 
 
 class TokenIndex:
-    """Belongs to one image, and follows it.
+    """The index of one image, which follows it.
 
-    :param secret: the cluster's secret key; without one nothing is found.
+    :param secret: the cluster's secret key; without it no token is found.
     """
 
     __slots__ = ("_by_owner", "_ids", "_secret", "_sizes")
@@ -41,7 +41,7 @@ class TokenIndex:
         self._by_owner: Counter[str] = Counter()
 
     def follow(self, after: Mapping[str, DelegationToken], changed: Iterable[str]) -> None:
-        """Take in what may have changed."""
+        """Update the tokens that may have changed."""
         if self._secret is None:
             return
         for token_id in changed:
@@ -62,7 +62,7 @@ class TokenIndex:
         return self._ids.get(digest)
 
     def bytes_of(self, owner: str) -> int:
-        """What the tokens of this principal take."""
+        """The bytes of all tokens of a principal."""
         return self._by_owner[owner]
 
     def __eq__(self, other: object) -> bool:

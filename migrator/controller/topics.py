@@ -32,8 +32,8 @@ USE_DEFAULT: Final = -1
 
 @value
 class NewTopic:
-    """``partitions`` and ``replication_factor`` -1 stand for the default, or go with ``assignments``: partition
-    number and its brokers."""
+    """``partitions`` and ``replication_factor`` are -1 for the default, and with ``assignments``, which have the
+    brokers of each partition."""
 
     name: str
     partitions: int = USE_DEFAULT
@@ -66,9 +66,10 @@ class TopicResult:
 def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, context: Context, quota: MutationQuota = UNLIMITED
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Create topics, each on its own: those refused leave nothing behind. A mere validation costs as much of the quota.
+    """Create topics. Each is decided separately, and a refused one has no records. A request that only validates takes
+    as much of the quota as a real one.
 
-    :raises RefusedError: POLICY_VIOLATION when all together need too many records.
+    :raises RefusedError: POLICY_VIOLATION when the request needs too many records.
     """
     creation = _Creation(image, request, context, quota)
     results = []
@@ -85,11 +86,11 @@ def create_topics(
 def delete_topics(
     image: MetadataImage, topic_ids: Sequence[Uuid], _: Context, quota: MutationQuota = UNLIMITED
 ) -> Decision[tuple[tuple[Uuid, ApiError], ...]]:
-    """Delete topics by id; the answer has one error, or none, for each.
+    """Delete topics by id; the answer has an error, or none, for each.
 
-    The configs are deleted one by one before: Kafka's brokers forget the configs of a removed topic only if they knew
-    them before they began to replay (``ConfigurationsDelta``), so that one that restarts would give them to the next
-    topic of that name.
+    Each config is deleted by a record of its own first. Kafka's brokers forget the configs of a removed topic only if
+    they knew them before they began to replay (``ConfigurationsDelta``); a restarting broker would otherwise apply them
+    to a later topic of the same name.
     """
     results: list[tuple[Uuid, ApiError]] = []
     records: list[MetadataRecord] = []
@@ -112,7 +113,7 @@ def delete_topics(
 
 
 class _Creation:
-    """One CreateTopics request in progress."""
+    """The state of one CreateTopics request."""
 
     def __init__(
         self, image: MetadataImage, request: CreateTopicsRequest, context: Context, quota: MutationQuota
@@ -150,7 +151,7 @@ class _Creation:
         return TopicResult(topic.name, NO_ERROR, topic_id, len(assignments), len(assignments[0]), effective)
 
     def _effective_configs(self, configs: Mapping[str, str]) -> tuple[EffectiveConfig, ...]:
-        """The same object for all topics of the request with the same configs: there are many."""
+        """The effective configs of a topic, cached for topics of the request with equal configs."""
         key = tuple(sorted(configs.items()))
         if key not in self._effective:
             self._effective[key] = tuple(effective_topic_configs(configs, self._defaults))
@@ -180,7 +181,7 @@ class _Creation:
         return configs
 
     def _assign(self, topic: NewTopic) -> list[Assignment]:
-        """Replicas of each partition, one of them at least active."""
+        """The replicas of each partition. At least one of them is active."""
         if topic.assignments:
             return self._manual(topic)
         if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
