@@ -19,7 +19,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_history import VoterHistory
 from migrator.raft.voter_set import NO_MEMBERSHIP
 from migrator.records.batch import Batch
-from tests.simulation.whole.planting import CRASHES, ELECTIONS, Patches, bug
+from tests.simulation.whole.planting import ALONE, CRASHES, ELECTIONS, Patches, bug
 
 FAILING = {
     "fault_rate": 1,
@@ -89,7 +89,7 @@ def short_write_counts_as_whole() -> Patches:
     return [(segment, "write_all", write_all)]
 
 
-@bug(crash_rate=2, cut_rate=0.5)
+@bug(chaos_seconds=8, crash_rate=4, cut_rate=1)
 def election_state_is_overwritten_in_place() -> Patches:
     """A crash in the middle of it leaves a file that nobody can read (ZOOKEEPER-2354, ZOOKEEPER-4269)."""
 
@@ -145,19 +145,19 @@ def log_behind_a_newer_snapshot_is_kept() -> Patches:
 # What is cut together.
 
 
-@bug(**ELECTIONS)
+@bug(**(ALONE | {"alone_rate": 2, "kill_rate": 0.3}))
 def epochs_are_not_cut_with_the_log() -> Patches:
     """Leader and follower never agree where their logs part (KAFKA-10706)."""
     return [(EpochTable, "truncate_from_end", lambda _self, _end: None)]
 
 
-@bug(dynamic="yes", observers=2, chaos_seconds=12, change_rate=5, alone_rate=0.4)
+@bug(dynamic="yes", observers=2, change_rate=5, **ALONE)
 def voters_are_not_cut_with_the_log() -> Patches:
     """A voter set that was never committed stays in force (canonical/raft 250; the etcd of 2016, issue 5004)."""
     return [(VoterHistory, "truncate_to", lambda _self, _end: None)]
 
 
-@bug(big_share=0.3, big_groups=4, delay_ms_max=40, **ELECTIONS)
+@bug(big_share=0.3, big_groups=4, delay_ms_max=40, **ALONE)
 def index_is_not_cut_with_the_log() -> Patches:
     """Look-ups lead to where other batches begin now (Kafka's "Found a corrupted index file")."""
     original = Segment.truncate_to

@@ -19,7 +19,7 @@ from migrator.records.batch import Batch
 from migrator.records.metadata import ClientQuotaRecord
 from migrator.wire.book import Charge
 from migrator.wire.server import KafkaListener
-from tests.simulation.whole.planting import ELECTIONS, Patches, bug
+from tests.simulation.whole.planting import ALONE, Patches, bug
 from tests.simulation.whole.watch import Watch
 
 
@@ -33,7 +33,7 @@ def answer_before_commit() -> Patches:
     return [(MetadataRuntime, "stable", stable)]
 
 
-@bug(**ELECTIONS)
+@bug(**ALONE)
 def whoever_waits_hears_of_success_when_the_leadership_is_lost() -> Patches:
     """What was not committed is confirmed (RethinkDB 5289: Jepsen on changed members)."""
     return [(OffsetWaiters, "fail", lambda self: self.reached(1 << 62))]

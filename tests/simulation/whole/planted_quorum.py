@@ -11,7 +11,7 @@ from migrator.raft.peers import Peers
 from migrator.raft.quorum import Quorum
 from migrator.raft.replication import FetchPosition
 from migrator.raft.states import Follower, Leader
-from tests.simulation.whole.planting import ELECTIONS, Patches, bug
+from tests.simulation.whole.planting import ALONE, ELECTIONS, Patches, bug
 
 
 @bug(controllers=5, cut_rate=1)
@@ -62,7 +62,7 @@ def stale_candidates_get_votes_of_this_epoch() -> Patches:
     return [(election, "_grant", grant)]
 
 
-@bug(controllers=5, writes=20, delay_ms_max=40, chaos_seconds=15, **ELECTIONS)
+@bug(controllers=5, writes=20, delay_ms_max=40, kill_rate=0.3, **ALONE)
 def records_of_older_epochs_are_committed_by_counting() -> Patches:
     """Committed, and then replaced by another leader (logcabin 44; canonical/raft 220; Raft, figure 8)."""
 
@@ -97,7 +97,7 @@ def observers_count_for_a_majority() -> Patches:
     return [(replication, "update_high_watermark", update_high_watermark)]
 
 
-@bug(**ELECTIONS)
+@bug(**ALONE)
 def logs_are_compared_by_their_length_alone() -> Patches:
     """Other records at the same offsets stay for ever (KIP-101: KAFKA-1211)."""
 
@@ -109,7 +109,7 @@ def logs_are_compared_by_their_length_alone() -> Patches:
     return [(replication, "locate", locate)]
 
 
-@bug(**ELECTIONS)
+@bug(**ALONE)
 def truncation_goes_too_far() -> Patches:
     """Committed records are cut, too (KAFKA-7897: very large truncations after an election)."""
     original = follower.truncation_offset

@@ -49,6 +49,8 @@ SHORT_AND_CALM = {
 """Where a bug does not say otherwise: what has nothing to do with it costs only time."""
 CRASHES = {"power_rate": 0.4, "blackout_rate": 0.15}
 ELECTIONS = {"cut_rate": 1, "kill_rate": 0.3}
+ALONE = {"alone_rate": 0.4, "chaos_seconds": 12}
+"""Leaders append what is cut from their logs later."""
 
 
 def bug(**options: object) -> Callable[[Plant], Plant]:
