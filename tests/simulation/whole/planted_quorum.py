@@ -183,7 +183,7 @@ def refused_port_alone_is_evidence() -> Patches:
     return [(Departure, "refused", refused)]
 
 
-@bug(calm_rate=0.5, kill_rate=1, chaos_seconds=20)
+@bug(minority_stays_dead="yes")
 def everybody_has_to_answer() -> Patches:
     """Nobody leads while one voter is down."""
     return [(votes, "majority", lambda voters: voters)]

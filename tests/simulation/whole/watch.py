@@ -283,7 +283,7 @@ class Watch:
 
     def _is_committed(self, controller: Controller, batch: Batch) -> None:
         header, found = batch.header, written(batch)
-        if self._has_strayed(controller, batch):
+        if self._has_strayed(controller, header.next_offset, header.leader_epoch):
             return
         known = self.committed_by(controller.node_id)
         if header.base_offset == known.end:
@@ -304,13 +304,13 @@ class Watch:
         there = known.batches[index] if index < len(known.batches) else None
         check("what_is_committed_is_the_same_everywhere", there == found, f"{controller.name}: {found}, not {there}")
 
-    def _has_strayed(self, controller: Controller, batch: Batch) -> bool:
+    def _has_strayed(self, controller: Controller, end: int, epoch: int) -> bool:
         """Whether a controller that is new in the quorum has followed those who were given up: then an operator formats
-        it again."""
-        strays_are, header = self._strays_are, batch.header
+        it again. The records that it has go to ``end``, and the last is of that epoch."""
+        strays_are = self._strays_are
         if strays_are is None or controller.node_id in self._given_up or controller.key in self._voters:
             return False
-        if header.next_offset <= self._recovered_from or header.leader_epoch >= self._recovered_epoch:
+        if end <= self._recovered_from or epoch >= self._recovered_epoch:
             return False
         self._given_up[controller.node_id] = strays_are
         self.world.recoveries.format_again(controller)
@@ -319,6 +319,7 @@ class Watch:
     def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
         shadow.published.follow(image)
         offset = image.provenance.offset
+        self._has_strayed(controller, offset + 1, image.provenance.epoch)  # by a snapshot
         true = self.committed_by(controller.node_id).digests.get(offset)
         check(
             "the_image_is_a_replay_of_the_log",
