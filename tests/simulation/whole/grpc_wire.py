@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct(">I")
 Status = grpc.StatusCode
+ATTEMPT_SECONDS = 1.0
+"""So long a channel tries to connect, then it begins anew: the product's ``grpc.max_reconnect_backoff_ms``."""
 
 
 class Frames(asyncio.Protocol):
@@ -194,7 +196,7 @@ class Channel:
         if self._is_closed:
             raise grpc.aio.UsageError("Channel is closed.")
         if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(_dial(*self._at, lambda: ClientConnection(self._own)))
+            self._connecting = asyncio.create_task(self._attempt())
             self._connecting.add_done_callback(_note_error)
         await asyncio.wait([self._connecting])
         error = self._connecting.exception()
@@ -206,6 +208,12 @@ class Channel:
             raise _failed(Status.UNAVAILABLE, "failed to connect: another certificate")
         self._connection = found
         return found
+
+    async def _attempt(self) -> ClientConnection:
+        """Else whoever knocks at a machine without power knocks for ever."""
+        async with asyncio.timeout(ATTEMPT_SECONDS):
+            made: ClientConnection = await _dial(*self._at, lambda: ClientConnection(self._own))
+            return made
 
     def next_number(self) -> int:
         self._numbers += 1

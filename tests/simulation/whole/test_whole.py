@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +16,13 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+import grpc
 import pytest
 
 from migrator.node.registration import ControllerRegistrar
 from tests.lanes import TEST, TEST_ALL, TEST_LONG
 from tests.simulation.whole import cells, grpc_wire, runner
+from tests.simulation.whole.controller import GRPC_PORT
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
 from tests.simulation.whole.planted import BUGS, FOUND, LIKELIER, TABLE
@@ -205,6 +208,35 @@ def test_a_connection_that_fails_after_its_caller_gave_up_concerns_nobody(monkey
 
 async def answer_of(answer: asyncio.Future[Any]) -> Any:
     return await answer
+
+
+def test_a_channel_gets_through_when_the_machine_has_power_again() -> None:
+    """Its first attempt lasted for ever, so a follower could not fetch from its leader (seed 32019)."""
+    assert runner.in_child(lambda: knocks_until_it_is_heard(QUIET))
+
+
+def knocks_until_it_is_heard(options: Options) -> bool:
+    world = World(options)
+    there, knocking = world.controllers[1], world.client.machine.loop
+    heard: list[str] = []
+
+    async def knock() -> None:
+        channel = grpc_wire.Channel(there.host, GRPC_PORT, b"", b"")
+        while not heard or "another certificate" not in heard[-1]:
+            with suppress(TimeoutError):
+                try:
+                    await asyncio.wait_for(channel.connect(), 0.5)
+                except grpc.aio.AioRpcError as error:
+                    heard.append(error.details() or "")
+
+    there.format()
+    there.start()
+    world.run_for(1.0)
+    world.network.machines_off.add(there.host)
+    knocking.from_outside(lambda: knocking.create_task(knock()))
+    world.run_for(1.5)
+    world.network.machines_off.discard(there.host)
+    return world.run_until(lambda: bool(heard) and "another certificate" in heard[-1], world.now + 3.0)
 
 
 def test_an_idle_controller_wakes_up_for_little() -> None:
