@@ -66,7 +66,9 @@ def digest_steps(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
 
 
 def _differing(before: MetadataImage, after: MetadataImage) -> Iterator[_Differing]:
-    yield from _between(_singles(before), _singles(after), lambda _, records: records)
+    singles = _singles(before), _singles(after)
+    if singles[0] != singles[1]:
+        yield from _between(*singles, lambda _, records: records)
     for read, records in _KINDS:
         yield from _between(read(before), read(after), records)
     old, new = before.topics.by_id, after.topics.by_id

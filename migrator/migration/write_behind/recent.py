@@ -27,18 +27,21 @@ class RecentChanges:
         """What was changed behind the first of these offsets, up to the second, is known."""
         self._entries: tuple[tuple[int, frozenset[str]], ...] = ()
         """The last offset of each change, and what it touches; the oldest first. Replaced, never changed."""
+        self._count = 0
+        """Of the entities in all of these."""
 
     def add(self, delta: ImageDelta) -> None:
         """One more committed image. That of a snapshot hides what was changed and changed back before it."""
         if delta.before.provenance.offset != self._end:
-            self._entries, self._known_from = (), delta.before.provenance.offset
+            self._begin(delta.before.provenance.offset)
         offset = self._end = delta.after.provenance.offset
         is_listed = delta.changes.records > 0 and self._touched_at_most(delta.changes) <= MAX_ENTITIES
         entities = self._touched(delta) if is_listed else None
         if entities is None:
-            self._entries, self._known_from = (), offset
+            self._begin(offset)
         elif entities:
             self._entries = (*self._entries, (offset, entities))
+            self._count += len(entities)
             self._forget()
 
     def since(self, offset: int) -> tuple[str, ...] | None:
@@ -48,10 +51,13 @@ class RecentChanges:
         every = (entities for last, entities in self._entries if last > offset)
         return tuple(sorted(frozenset().union(*every)))
 
+    def _begin(self, offset: int) -> None:
+        """What was changed up to this offset is not known any more."""
+        self._entries, self._count, self._known_from = (), 0, offset
+
     def _forget(self) -> None:
         """The oldest, while there are too many."""
-        count = sum(len(entities) for _, entities in self._entries)
-        while count > MAX_ENTITIES:
+        while self._count > MAX_ENTITIES:
             (self._known_from, entities), *rest = self._entries
             self._entries = tuple(rest)
-            count -= len(entities)
+            self._count -= len(entities)

@@ -71,7 +71,7 @@ def state_of(controller: Controller) -> str:
     state = quorum.state
     if core.metadata._work is not None:
         return "snapshot"
-    if quorum.is_barred:
+    if quorum.must_fetch_first and quorum.is_barred:
         return "empty"
     if not isinstance(state, Follower):
         return state.role.value

@@ -79,7 +79,6 @@ class SimulatedMachine(Machine):
         self.hangs_until = 0.0
         self.next_due: float | None = None
         """When its loop turns next, in the world's time; None: has to be found out, see `due`."""
-        self.is_working = False
         self._spent_ns = 0
         """What the work that is under way has taken so far."""
         self._open: dict[int, File | Directory] = {}
@@ -121,12 +120,10 @@ class SimulatedMachine(Machine):
 
     def measured(self, work: Callable[[], object]) -> float:
         """Do one piece of work; how many seconds it takes."""
-        self._spent_ns, self.is_working = 0, True
-        try:
-            work()
-            return self._spent_ns / 1e9
-        finally:
-            self._spent_ns, self.is_working = 0, False
+        self._spent_ns = 0
+        work()
+        took, self._spent_ns = self._spent_ns / 1e9, 0
+        return took
 
     def spend(self, seconds: float) -> None:
         """The work that is under way takes that much longer."""
