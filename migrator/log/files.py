@@ -195,16 +195,17 @@ def remove_file(path: Path) -> None:
         machine().remove(path)
 
 
-def iter_file_batches(path: Path) -> Iterator[tuple[int, Batch]]:
+def iter_file_batches(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:
     """Position and content of each batch in a segment or checkpoint, one after the other.
 
+    :param start: the position of the first batch to read; ``end``: the position behind the last one.
     :raises CorruptRecordsError: at the first batch that is damaged or cut, with its byte position in the file.
     :raises StorageError: when the file cannot be read.
     """
     with storage_errors("cannot read", path):
-        size = machine().file_size(path)
+        size = machine().file_size(path) if end is None else end
         with machine().reader(path) as file:
-            position = 0
+            position = file.seek(start)
             while position < size:
                 try:
                     batch = _read_batch(file, size - position)

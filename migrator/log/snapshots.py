@@ -65,7 +65,7 @@ def iter_snapshot(path: Path) -> Iterator[Batch]:
     expected, ended = 0, False
     try:
         for position, batch in iter_file_batches(path):
-            ended = _check_place(batch, position, expected=expected, ended=ended)
+            ended = check_place(batch, position, expected=expected, ended=ended)
             expected = batch.header.next_offset
             yield batch
     except CorruptRecordsError as error:
@@ -74,8 +74,11 @@ def iter_snapshot(path: Path) -> Iterator[Batch]:
         raise _damaged(path, "it does not end with its footer")
 
 
-def _check_place(batch: Batch, position: int, *, expected: int, ended: bool) -> bool:
-    """Check that the batch may be at this position of a snapshot. Returns whether it is the footer."""
+def check_place(batch: Batch, position: int, *, expected: int, ended: bool) -> bool:
+    """Check that the batch may be at this position of a snapshot. Returns whether it is the footer.
+
+    :raises CorruptRecordsError: it may not.
+    """
     kinds = [type(record) for record, _ in control_records(batch)] if batch.header.is_control else []
     if batch.header.base_offset != expected or ended:
         raise CorruptRecordsError("its batches do not follow on", position)

@@ -8,13 +8,13 @@ Source: ``org.apache.kafka.common.record.DefaultRecordBatch``, ``org.apache.kafk
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import crc32c
 
 from migrator.records.codec import DECODE_ERRORS, decode_at
 from migrator.records.errors import CorruptRecordsError
-from migrator.records.metadata import MetadataRecord, NoOpRecord
+from migrator.records.metadata import MetadataRecord
 from migrator.records.primitives import encode_zigzag, read_zigzag
 from migrator.values import value
 
@@ -31,7 +31,6 @@ CHECKED_FROM = 21
 MAGIC = 2
 CONTROL_ATTRIBUTE = 0x20
 COMPRESSION_MASK = 0x07
-_PASSED_OVER = (NoOpRecord(), 0)
 NO_KEY = b"\x01"
 NO_HEADERS = b"\0"
 
@@ -124,26 +123,33 @@ class Batch:
             for index, (key, start, end) in enumerate(_walk(buffer, self.header))
         ]
 
-    def records(self, wanted: Callable[[bytes, int], bool] | None = None) -> list[tuple[MetadataRecord, int]]:
+    def records(self) -> list[tuple[MetadataRecord, int]]:
         """Every metadata record of a data batch with its version; the first has the batch's base offset.
 
-        :param wanted: called with the batch's bytes and the position of a record's value. If it returns False, the
-            record is not decoded, and a `NoOpRecord` is returned in its place.
         :raises CorruptRecordsError: a record does not decode, or the batch is a control batch.
         """
-        return list(self.iter_records(wanted))
+        return list(self.iter_records())
 
-    def iter_records(self, wanted: Callable[[bytes, int], bool] | None = None) -> Iterator[tuple[MetadataRecord, int]]:
+    def iter_records(self) -> Iterator[tuple[MetadataRecord, int]]:
         """As `records`, one after the other: a batch of a stock leader may hold 10,000 of them."""
         buffer = bytes(self.data)
         for start, end in self._values(buffer):
-            yield decode_at(buffer, start, end) if wanted is None or wanted(buffer, start) else _PASSED_OVER
+            yield decode_at(buffer, start, end)
 
     def sized_records(self) -> Iterator[tuple[MetadataRecord, int]]:
         """Every metadata record with the number of its bytes, one after the other; errors as `records`."""
         buffer = bytes(self.data)
         for start, end in self._values(buffer):
             yield decode_at(buffer, start, end)[0], end - start
+
+    def contents(self) -> Iterator[bytes]:
+        """Every metadata record, not decoded.
+
+        :raises CorruptRecordsError: the records are not laid out as KRaft demands, or the batch is a control batch.
+        """
+        buffer = bytes(self.data)
+        for start, end in self._values(buffer):
+            yield buffer[start:end]
 
     def _values(self, buffer: bytes) -> Iterator[tuple[int, int]]:
         if self.header.is_control:

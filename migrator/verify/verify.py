@@ -23,7 +23,7 @@ from migrator.verify.recheck import Pair, Recheck
 from migrator.verify.spark.compare import compare
 from migrator.verify.spark.failures import operator_error
 from migrator.verify.spark.session import spark_session
-from migrator.verify.spark.sides import load_sides
+from migrator.verify.spark.sides import loaded_sides
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.zookeeper.side import ZooKeeperSide
 
@@ -101,7 +101,8 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
 def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:
     """The comparison alone, in a session that is there already; errors as `verify`."""
     try:
-        comparison = compare(*load_sides(spark, request.sources))
+        with loaded_sides(spark, request.sources) as sides:
+            comparison = compare(*sides)
     except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error
     if comparison.rows == 0:

@@ -21,7 +21,9 @@ from pyspark.sql import SparkSession
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.records.batch import build_batch, iter_headers
+from migrator.verify.kraft.entities import Placed
 from migrator.verify.kraft.files import end_of_log, read_image
+from migrator.verify.kraft.splits import divided, records_of
 from migrator.verify.verdict import VerifyRequest
 from migrator.verify.verify import compare_sides
 from migrator.zookeeper.znodes import paths
@@ -111,6 +113,11 @@ def flip_at_half(content: bytearray) -> None:
     content[len(content) // 2] ^= 1
 
 
+def in_parts(directory: Path) -> list[Placed]:
+    """What Spark's tasks read."""
+    return [placed for split in divided(directory, 3) for placed in records_of(split)]
+
+
 @pytest.mark.parametrize(
     ("damage", "file", "message"),
     [
@@ -121,6 +128,7 @@ def flip_at_half(content: bytearray) -> None:
         (flip(HEADERS[0].size + 16), SEGMENT, r"magic 3 instead of 2 \(at byte \d+\)"),
         (flip(HEADERS[0].size + 7), SEGMENT, r"a batch of offset \d+ and epoch \d+ follows offset"),
         (append(b"\x01\x02\x63\x00"), SEGMENT, rf"the batch at offset {END} does not decode: .*version 99"),
+        (append(b"\x01\x03\x63\x00"), SEGMENT, rf"the batch at offset {END} does not decode: .*version 99"),
         (append(b"\x01\x7f\x00\x00"), SEGMENT, rf"the batch at offset {END} does not decode: .*type 127 is unknown"),
         (append(b"\x02\x14\x00\x00"), SEGMENT, rf"the batch at offset {END} does not decode: .*frame version 2"),
         (split_and_lose_the_middle, f"{HEADERS[4].base_offset:020d}.log", r"follows offset \d+"),
@@ -132,14 +140,27 @@ def flip_at_half(content: bytearray) -> None:
         (shutil.rmtree, "", "no metadata log"),
     ],
 )
+@pytest.mark.parametrize("read", [read_image, in_parts])
 def test_a_damaged_log_is_named_with_its_place(
-    log: Path, damage: Callable[[Path], None], file: str, message: str
+    log: Path, damage: Callable[[Path], None], file: str, message: str, read: Callable[[Path], object]
 ) -> None:
     damage(log)
     with pytest.raises(OperatorError, match=message) as raised:
-        read_image(log.parent)
+        read(log.parent)
     assert raised.value.where == str(log / file if file else log)
     assert raised.value.exit_code == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("count", [1, 3, 1000])
+def test_the_parts_of_a_log_are_the_log(log: Path, count: int) -> None:
+    """Each byte is in one part, and each record has the place that it has in the whole."""
+    splits = divided(log.parent, count)
+    assert [split.start for split in splits] == [0, *(split.end for split in splits[:-1])]
+    assert splits[-1].end == len(LOG)
+    assert len(splits) == min(count, len(HEADERS)) or count == 3
+    orders = [placed.order for split in splits for placed in records_of(split)]
+    data = [header for header in HEADERS if not header.is_control]
+    assert orders == [offset for header in data for offset in range(header.base_offset, header.next_offset)]
 
 
 def test_a_batch_that_is_being_written_is_waited_for(log: Path) -> None:

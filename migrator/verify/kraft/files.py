@@ -7,9 +7,9 @@ the file goes on growing; any other damage is an error, so that a verdict never 
 from __future__ import annotations
 
 import os
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixe
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
-from migrator.image.replay import Decode, every_record, replay, snapshot_image
+from migrator.image.replay import replay, snapshot_image
 from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
 from migrator.log.listing import list_log
@@ -28,16 +28,11 @@ from migrator.log.snapshots import SnapshotStore, iter_snapshot
 from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_set import Membership
 from migrator.records.batch import HEADER_SIZE, LENGTH_END, Batch, BatchHeader, read_header
-from migrator.records.codec import SPEC_OF
 from migrator.records.control import VotersRecord, voters_records
 from migrator.records.errors import CorruptRecordsError
-from migrator.records.metadata import MetadataRecord, PartitionChangeRecord, PartitionRecord
 from migrator.verify.live_files import goes_on, stamp
 
 T = TypeVar("T")
-_PARTITION_KEYS = frozenset({SPEC_OF[PartitionRecord].api_key, SPEC_OF[PartitionChangeRecord].api_key})
-_TOPIC_ID = 7
-"""Where both have the topic's id: behind frame version, key, version and the partition's number."""
 
 ATTEMPTS = 3
 """A running controller may remove a file after it was listed."""
@@ -48,64 +43,43 @@ _TORN = (
     f"If this controller crashed, the end of its log is incomplete: start the controller once, which cuts the "
     f"incomplete end, and stop it with SIGTERM. Otherwise: {COMPARE.lower()}"
 )
-_UNKNOWN = "If the controller is newer than this tool, use a newer tool. Otherwise the log is damaged"
-
-
-def share_of_partitions(number: int, count: int) -> Decode:
-    """`Decode` that passes over the partitions of all topics but those of one of ``count`` shares (`in_share`)."""
-
-    def wanted(buffer: bytes, start: int) -> bool:
-        if buffer[start + 1] not in _PARTITION_KEYS:
-            return True
-        return in_share(buffer[start + _TOPIC_ID : start + _TOPIC_ID + 16], number, count)
-
-    return lambda batch: [record for record, _ in batch.records(wanted)]
-
-
-def in_share(topic_id: bytes, number: int, count: int) -> bool:
-    """Whether a topic belongs to that share."""
-    return zlib.crc32(topic_id) % count == number
+UNKNOWN = "If the controller is newer than this tool, use a newer tool. Otherwise the log is damaged"
 
 
 class EmptyLogError(OperatorError):
     """There is no metadata in the log, though perhaps elections."""
 
+    def __init__(self, log_directory: Path) -> None:
+        super().__init__("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
 
-def read_image(directory: Path, until: int | None = None, decode: Decode = every_record) -> MetadataImage:
+
+def read_image(directory: Path, until: int | None = None) -> MetadataImage:
     """The image at the end of a directory's log, without what belongs to an open transaction.
 
     :param directory: a metadata directory, or its ``__cluster_metadata-0``.
     :param until: the last offset to read; None for all that is there.
-    :param decode: what to take of each batch.
     :raises OperatorError: it can't be read, or holds damage; names file and offset.
     """
-    return _patiently(lambda: _read_image(log_directory_of(directory), until, decode))
+    return patiently(lambda: _read_image(log_directory_of(directory), until))
 
 
 def end_of_log(directory: Path) -> int:
     """The offset behind the last whole batch that is there now; errors as `read_image`."""
-    return _patiently(lambda: _end_of_log(log_directory_of(directory)))
+    return patiently(lambda: _end_of_log(log_directory_of(directory)))
 
 
 def last_of_log(directory: Path) -> EpochOffset:
     """The epoch of the last whole batch that is there now, and the offset behind it; errors as `read_image`."""
-    return _patiently(lambda: _last_of_log(log_directory_of(directory)))
+    return patiently(lambda: _last_of_log(log_directory_of(directory)))
 
 
 def membership_of(directory: Path) -> Membership:
     """Who votes by the last record of a directory's log, committed or not; errors as `read_image`."""
-    return _patiently(lambda: _membership_of(log_directory_of(directory)))
+    return patiently(lambda: _membership_of(log_directory_of(directory)))
 
 
-def log_bytes(directory: Path) -> int:
-    """The size of what `read_image` would read; errors as `read_image`."""
-    log_directory = log_directory_of(directory)
-    listing = list_log(log_directory)
-    with storage_errors("cannot read", log_directory):
-        return sum(path.stat().st_size for path in (*listing.segments, *listing.snapshots.values()))
-
-
-def _patiently(attempt: Callable[[], T]) -> T:
+def patiently(attempt: Callable[[], T]) -> T:
+    """Try again when a file is gone that was there a moment ago."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: isinstance(error.__cause__, FileNotFoundError)),
         stop=stop_after_attempt(ATTEMPTS),
@@ -127,9 +101,9 @@ def log_directory_of(directory: Path) -> Path:
     return log_directory
 
 
-def _read_image(log_directory: Path, until: int | None, decode: Decode) -> MetadataImage:
+def _read_image(log_directory: Path, until: int | None) -> MetadataImage:
     try:
-        loader = newest_snapshot(log_directory, until, decode)
+        loader = newest_snapshot(log_directory, until)
         segments = list_log(log_directory).segments
         start = loader.end_offset
         if segments and int(segments[0].stem) > start:
@@ -138,7 +112,8 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
         for path, batch in _batches(segments, start):
             if until is not None and batch.header.base_offset > until:
                 break
-            replay(loader, batch, _decoded(path, decode))
+            with _named(path, batch):
+                replay(loader, batch)
             loader.commit(loader.end_offset)  # or it keeps what it would need to go back
         loader.apply()
         loader.commit(max(loader.end_offset, loader.published.provenance.offset + 1))
@@ -146,7 +121,7 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
         raise OperatorError(str(error), where=str(log_directory), remedy=COMPARE) from error
     image = loader.published
     if image.provenance.offset < 0:
-        raise EmptyLogError("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
+        raise EmptyLogError(log_directory)
     return image
 
 
@@ -158,9 +133,11 @@ def _last_of_log(log_directory: Path) -> EpochOffset:
     listing = list_log(log_directory)
     last = listing.newest_snapshot() or EpochOffset(0, 0)
     for path in reversed(listing.segments):  # the newest one with a batch: one that was just begun has none
-        headers = deque(_headers(path), maxlen=1)
-        if headers:
-            return max(last, EpochOffset(headers[0].leader_epoch, headers[0].next_offset), key=lambda one: one.offset)
+        headers = deque[tuple[int, BatchHeader]](maxlen=1)
+        with suppress(CorruptRecordsError):  # whatever else it holds is found when it is read
+            headers.extend(headers_of(path))
+        for _, header in headers:
+            return max(last, EpochOffset(header.leader_epoch, header.next_offset), key=lambda one: one.offset)
     return last
 
 
@@ -177,51 +154,67 @@ def _membership_of(log_directory: Path) -> Membership:
         return voter_history(SnapshotStore(log_directory), found()).latest
 
 
-def _headers(path: Path) -> Iterator[BatchHeader]:
-    """Headers of the whole batches of a segment; whatever else it holds is found when it is read."""
-    with storage_errors("cannot read", path), path.open("rb") as file:
-        left = path.stat().st_size
-        try:
-            while left >= HEADER_SIZE and (header := read_header(file.read(HEADER_SIZE))).size <= left:
-                yield header
-                file.seek(header.size - HEADER_SIZE, os.SEEK_CUR)
-                left -= header.size
-        except CorruptRecordsError:
-            return
+def headers_of(path: Path) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch of a file; what is between them is not read.
+
+    :raises CorruptRecordsError: at the first that is no header, or cut, with its position.
+    :raises OperatorError: the file cannot be read.
+    """
+    with storage_errors("cannot read", path), path.open("rb", buffering=0) as file:
+        size, position = path.stat().st_size, 0
+        while position < size:
+            try:
+                header = read_header(file.read(HEADER_SIZE))
+            except CorruptRecordsError as error:
+                raise CorruptRecordsError(error.what, position) from error
+            if header.size > size - position:
+                raise CorruptRecordsError(f"a batch of {header.size} bytes is cut after {size - position}", position)
+            yield position, header
+            position = file.seek(header.size - HEADER_SIZE, os.SEEK_CUR)
 
 
-def newest_snapshot(log_directory: Path, until: int | None = None, decode: Decode = every_record) -> ImageLoader:
+def newest_snapshot(log_directory: Path, until: int | None = None) -> ImageLoader:
     """What the newest snapshot holds, of those that end at ``until`` at the latest; nothing without one."""
     listing = list_log(log_directory)
     newest = listing.newest_snapshot(until)
     if newest is None:
         return ImageLoader()
     path = listing.snapshots[newest]
-    image = snapshot_image(newest.offset, newest.epoch, iter_snapshot(path), _decoded(path, decode))
+    try:
+        image = snapshot_image(newest.offset, newest.epoch, iter_snapshot(path))
+    except CorruptRecordsError as error:
+        raise OperatorError(str(error), where=str(path), remedy=UNKNOWN) from error
     return ImageLoader(image)
 
 
 def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch]]:
     """Batches from ``start`` on, with the segment that they are in. All are checked: sums, offsets, epochs."""
+    for path, _, batch in checked(segments, iter_file_batches, lambda batch: batch.header):
+        if batch.header.base_offset >= start:
+            yield path, batch
+
+
+def checked(
+    segments: Sequence[Path], read: Callable[[Path], Iterator[tuple[int, T]]], header_of: Callable[[T], BatchHeader]
+) -> Iterator[tuple[Path, int, T]]:
+    """What ``read`` finds in segments, one after the other, with file and position. Offsets and epochs are checked."""
     expected, epoch = int(segments[0].stem) if segments else 0, 0
     for path in segments:
-        for batch in _segment(path, is_last=path is segments[-1]):
-            header = batch.header
+        for position, found in _segment(path, read, is_last=path is segments[-1]):
+            header = header_of(found)
             if header.base_offset != expected or header.leader_epoch < epoch:
                 place = f"a batch of offset {header.base_offset} and epoch {header.leader_epoch}"
                 what = f"{place} follows offset {expected - 1} of epoch {epoch}"
                 raise OperatorError(what, where=str(path), remedy=COMPARE)
             expected, epoch = header.next_offset, header.leader_epoch
-            if header.base_offset >= start:
-                yield path, batch
+            yield path, position, found
 
 
-def _segment(path: Path, *, is_last: bool) -> Iterator[Batch]:
+def _segment(path: Path, read: Callable[[Path], Iterator[tuple[int, T]]], *, is_last: bool) -> Iterator[tuple[int, T]]:
     """Every batch of a segment. The last one of the log may end with half a batch, if somebody is writing it."""
     since = stamp(path)
     try:
-        for _, batch in iter_file_batches(path):
-            yield batch
+        yield from read(path)
     except CorruptRecordsError as error:
         cut = error.position is not None and _is_cut(path, error.position)
         if not (cut and is_last and goes_on(path, since)):
@@ -237,17 +230,19 @@ def _is_cut(path: Path, position: int) -> bool:
         return len(head) < LENGTH_END or position + LENGTH_END + length > path.stat().st_size
 
 
-def _decoded(path: Path, decode: Decode) -> Decode:
-    """As ``decode``, with an `OperatorError` that names the file."""
+@contextmanager
+def _named(path: Path, batch: Batch) -> Iterator[None]:
+    """Whose records are being decoded."""
+    try:
+        yield
+    except CorruptRecordsError as error:
+        raise undecoded(path, batch.header, error) from error
 
-    def decoded(batch: Batch) -> Sequence[MetadataRecord]:
-        try:
-            return decode(batch)
-        except CorruptRecordsError as error:
-            what = f"the batch at offset {batch.header.base_offset} does not decode: {error.what}"
-            raise OperatorError(what, where=str(path), remedy=_UNKNOWN) from error
 
-    return decoded
+def undecoded(path: Path, header: BatchHeader, error: CorruptRecordsError) -> OperatorError:
+    """The error for a record of a batch that does not decode."""
+    what = f"the batch at offset {header.base_offset} does not decode: {error.what}"
+    return OperatorError(what, where=str(path), remedy=UNKNOWN)
 
 
 def damaged(path: Path, error: CorruptRecordsError, remedy: str = COMPARE) -> OperatorError:

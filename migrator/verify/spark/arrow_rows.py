@@ -39,14 +39,12 @@ def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
 
 
 class Share(InputPartition):
-    """One of ``count`` shares of the topics; the first of the log has everything else, too. ``until``: the last offset
-    to read."""
+    """One of ``count`` shares of the topics."""
 
-    def __init__(self, number: int, count: int, until: int | None = None) -> None:
+    def __init__(self, number: int, count: int) -> None:
         super().__init__(number)
         self.number = number
         self.count = count
-        self.until = until
 
 
 class RowReader(DataSourceReader):

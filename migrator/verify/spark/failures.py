@@ -32,15 +32,18 @@ class PackedError(MigratorError):
 
 
 @contextmanager
-def packing() -> Iterator[None]:
-    """Pack what a reader raises; for the outermost level of whatever Spark calls in a worker."""
+def packing(where: str = "metadata log") -> Iterator[None]:
+    """Pack what a reader raises; for the outermost level of whatever Spark calls in a worker.
+
+    :param where: the log whose records may contradict one another.
+    """
     try:
         yield
     except OperatorError as error:
         raise PackedError(_pack(error)) from error
     except InvariantViolation as error:
         raise PackedError(
-            _pack(OperatorError(str(error), where="metadata log", remedy="Compare with another controller's log"))
+            _pack(OperatorError(str(error), where=where, remedy="Compare with another controller's log"))
         ) from error
     except OSError as error:
         what = f"the file cannot be read: {error.strerror or error}"

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.errors import OperatorError
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
-from migrator.verify.spark.kraft_source import KRaftDataSource
+from migrator.verify.spark.kraft_source import RecordsSource, metadata_rows
 from migrator.verify.spark.zookeeper_source import ZooKeeperDataSource
 
 
 def register(spark: SparkSession) -> None:
     """Make both known to a session."""
     spark.dataSource.register(ZooKeeperDataSource)
-    spark.dataSource.register(KRaftDataSource)
+    spark.dataSource.register(RecordsSource)
 
 
-def load_sides(spark: SparkSession, sources: Sources) -> tuple[DataFrame, DataFrame]:
-    """ZooKeeper's rows and KRaft's. With an archive both are written there first, and come from there.
+@contextmanager
+def loaded_sides(spark: SparkSession, sources: Sources) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """ZooKeeper's rows and KRaft's, while the context lasts. With an archive both are written there first, and come
+    from there.
 
-    :raises OperatorError: a source is not named.
+    :raises OperatorError: a source is not named, or the log holds nothing that can be compared.
     :raises PySparkException: what goes wrong in Spark; `failures.operator_error` makes sense of it.
     """
     if sources.archived:
-        return _archive(spark, sources, "zookeeper"), _archive(spark, sources, "kraft")
+        yield _archive(spark, sources, "zookeeper"), _archive(spark, sources, "kraft")
+        return
     register(spark)
     common = {"salt": secrets.token_hex(32), "shards": str(sources.shards)}
     if sources.config is not None:
         common["config"] = sources.config
-    sides = {"zookeeper": common | _zookeeper(sources), "kraft": common | _kraft(sources)}
-    frames = {name: spark.read.format(name).options(**options).load() for name, options in sides.items()}
-    if sources.archive is not None:
-        for name, frame in frames.items():
+    zookeeper = spark.read.format("zookeeper").options(**common, **_zookeeper(sources)).load()
+    with metadata_rows(spark, common | _kraft(sources)) as kraft:
+        if sources.archive is None:
+            yield zookeeper, kraft
+            return
+        for name, frame in {"zookeeper": zookeeper, "kraft": kraft}.items():
             frame.write.parquet(f"{sources.archive}/{name}")
-            frames[name] = _archive(spark, sources, name)
-    return frames["zookeeper"], frames["kraft"]
+    yield _archive(spark, sources, "zookeeper"), _archive(spark, sources, "kraft")
 
 
 def _archive(spark: SparkSession, sources: Sources, name: str) -> DataFrame:

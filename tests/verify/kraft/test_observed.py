@@ -33,6 +33,7 @@ from migrator.records.versions import parse_version
 from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.kraft.observed import Observed, by_address, observed
 from migrator.verify.kraft.observed_tail import ObservedTail
+from migrator.verify.spark.kraft_source import metadata_rows
 from migrator.verify.spark.sides import register
 from tests.records.support.samples import UUID
 
@@ -162,10 +163,10 @@ def test_spark_reads_a_quorum_that_asks_for_a_certificate_and_a_password(
     file = tmp_path / "verify.properties"
     file.write_text("".join(f"{key}={text}\n" for key, text in properties(directory, port).items()))
     register(spark)
-    reader = spark.read.format("kraft").options(salt="00", shards="3")
 
     def rows(**source: str) -> list[Row]:
-        return sorted(reader.options(**source).load().collect())
+        with metadata_rows(spark, {"salt": "00", "shards": "3", **source}) as frame:
+            return sorted(frame.collect())
 
     expected = rows(directory=str(directory))
     with controller(directory, port, request):  # type: ignore[attr-defined]

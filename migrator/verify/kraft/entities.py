@@ -1,0 +1,118 @@
+"""Which entity of the metadata a record is about: a log is divided by entities, and each is replayed alone.
+
+A topic's id is the entity of the topic and of its partitions. A topic's *name* is another one, of its configuration:
+the record that removes a topic names the id only, and takes the configuration of its name with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from migrator.records import metadata as m
+from migrator.records.codec import PREFIX_SIZE, SPEC_OF, decode, prefix
+from migrator.records.uuid import Uuid
+from migrator.values import value
+
+_OF_PARTITIONS = frozenset(
+    prefix(spec, version)
+    for spec in (SPEC_OF[m.PartitionRecord], SPEC_OF[m.PartitionChangeRecord])
+    for version in range(spec.latest + 1)
+)
+_TOPIC_ID = slice(7, 23)
+"""Where both kinds of records have the topic's id: behind frame version, key, version and the partition's number."""
+
+TOPIC, NAME = b"t", b"n"
+"""First byte of the keys of topics by id, and by name."""
+
+MARKERS = (m.BeginTransactionRecord, m.EndTransactionRecord, m.AbortTransactionRecord)
+_SHARED = frozenset({*MARKERS, m.RemoveTopicRecord, m.ClearElrRecord})
+
+
+@value
+class Placed:
+    """A record with its place in the order of the log; ``keys`` are the entities that it is about. ``is_shared``:
+    others may need it, too, and which ones only the whole log tells (`fold.SharedRecords`)."""
+
+    order: int
+    keys: tuple[bytes, ...]
+    content: bytes
+    is_shared: bool = False
+
+
+def placed(order: int, content: bytes) -> Placed:
+    """Where a record belongs. Of records of partitions, which most are, only the head is looked at: they are decoded
+    when they are replayed.
+
+    :raises CorruptRecordsError: it is of a type or version that we do not know, or does not decode.
+    """
+    if content[:PREFIX_SIZE] in _OF_PARTITIONS:
+        return Placed(order, (TOPIC + content[_TOPIC_ID],), content)
+    record, _ = decode(content)
+    kind = type(record)
+    keys = _KEYS.get(kind)
+    return Placed(order, () if keys is None else keys(record), content, kind in _SHARED)
+
+
+def topic_key(topic_id: Uuid) -> bytes:
+    """The entity of a topic and of its partitions."""
+    return TOPIC + topic_id
+
+
+def name_key(name: str) -> bytes:
+    """The entity of the configuration of all topics that have this name, one after the other."""
+    return NAME + name.encode()
+
+
+def _config(record: m.ConfigRecord) -> tuple[bytes, ...]:
+    if record.resource_type == m.ConfigResourceType.TOPIC:
+        return (name_key(record.resource_name),)
+    return (b"c%d:" % record.resource_type + record.resource_name.encode(),)
+
+
+def _quota(record: m.ClientQuotaRecord) -> tuple[bytes, ...]:
+    return (
+        b"q"
+        + repr(
+            sorted((part.entity_type, part.entity_name or "", part.entity_name is None) for part in record.entity)
+        ).encode(),
+    )
+
+
+def _scram(record: m.UserScramCredentialRecord | m.RemoveUserScramCredentialRecord) -> tuple[bytes, ...]:
+    return (b"u%d:" % record.mechanism + record.name.encode(),)
+
+
+def _acl(record: m.AccessControlEntryRecord | m.RemoveAccessControlEntryRecord) -> tuple[bytes, ...]:
+    return (b"a" + record.id,)
+
+
+def _token(record: m.DelegationTokenRecord | m.RemoveDelegationTokenRecord) -> tuple[bytes, ...]:
+    return (b"d" + record.token_id.encode(),)
+
+
+def _broker(record: Any) -> tuple[bytes, ...]:
+    return (b"b%d" % record.broker_id,)
+
+
+_KEYS: dict[type, Callable[[Any], tuple[bytes, ...]]] = {
+    m.TopicRecord: lambda record: (topic_key(record.topic_id), name_key(record.name)),
+    m.RemoveTopicRecord: lambda record: (topic_key(record.topic_id),),
+    m.ClearElrRecord: lambda record: (name_key(record.topic_name),) if record.topic_name else (),
+    m.ConfigRecord: _config,
+    m.ClientQuotaRecord: _quota,
+    m.UserScramCredentialRecord: _scram,
+    m.RemoveUserScramCredentialRecord: _scram,
+    m.AccessControlEntryRecord: _acl,
+    m.RemoveAccessControlEntryRecord: _acl,
+    m.DelegationTokenRecord: _token,
+    m.RemoveDelegationTokenRecord: _token,
+    m.ProducerIdsRecord: lambda _: (b"p",),
+    m.ZkMigrationStateRecord: lambda _: (b"z",),
+    m.RegisterBrokerRecord: _broker,
+    m.UnregisterBrokerRecord: _broker,
+    m.FenceBrokerRecord: _broker,
+    m.UnfenceBrokerRecord: _broker,
+    m.BrokerRegistrationChangeRecord: _broker,
+}
+"""Of what is compared, and of what may contradict an earlier record; other records make no row and fit always."""

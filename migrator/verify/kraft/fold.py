@@ -1,0 +1,196 @@
+"""Replays the records of one entity: what `image.loader` does for a whole log, for one part of it that stands alone.
+
+Few records concern entities that they do not name: marks of transactions, removals of topics, `ClearElrRecord`. They
+are gathered from the whole log first (`SharedRecords`), and every entity sees them at their place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+
+from immutables import Map
+
+from migrator.errors import InvariantViolation
+from migrator.image.builder import ImageBuilder
+from migrator.image.model import EMPTY_IMAGE, MetadataImage, Provenance
+from migrator.image.tracked import Interner
+from migrator.records.codec import decode
+from migrator.records.errors import CorruptRecordsError
+from migrator.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ClearElrRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.records.uuid import Uuid
+from migrator.values import value
+from migrator.verify.canonical import Row
+from migrator.verify.kraft.entities import MARKERS, NAME, TOPIC
+from migrator.verify.kraft.image_rows import other_rows, topic_rows
+
+SNAPSHOT = -(1 << 62)
+"""The order of the first record of a snapshot: all of them come before the log, whose order is its offsets."""
+ENDLESS = 1 << 62
+_NOWHERE = Provenance(0, 0, 0)
+
+
+@value
+class SharedRecords:
+    """``dropped``: first and last place of each transaction that was aborted, or is still open; ``open_since``: the
+    place of the mark that began the open one. ``removals``: of topics by id, and ``cleared`` topics by name, "" being
+    all of them; both in order."""
+
+    dropped: tuple[tuple[int, int], ...] = ()
+    removals: Mapping[Uuid, tuple[int, ...]] = Map()
+    cleared: tuple[tuple[int, str], ...] = ()
+    open_since: int | None = None
+
+    def is_dropped(self, order: int) -> bool:
+        """Whether what stands there never came into effect."""
+        index = bisect_right(self.dropped, order, key=itemgetter(0)) - 1
+        return index >= 0 and order <= self.dropped[index][1]
+
+
+def shared_records(found: Iterable[tuple[int, bytes]]) -> SharedRecords:
+    """From all records of the log that are shared, in any order.
+
+    :raises InvariantViolation: marks of transactions do not fit one another.
+    """
+    records = [(order, decode(content)[0]) for order, content in sorted(found)]
+    dropped, open_since = _dropped([(order, record) for order, record in records if isinstance(record, MARKERS)])
+    effective = SharedRecords(dropped)
+    removals: defaultdict[Uuid, list[int]] = defaultdict(list)
+    cleared = list[tuple[int, str]]()
+    for order, record in records:
+        if effective.is_dropped(order):
+            continue
+        if isinstance(record, RemoveTopicRecord):
+            removals[record.topic_id].append(order)
+        elif isinstance(record, ClearElrRecord):
+            cleared.append((order, record.topic_name))
+    by_id = {topic_id: tuple(orders) for topic_id, orders in removals.items()}
+    return SharedRecords(dropped, by_id, tuple(cleared), open_since)
+
+
+def _dropped(marks: Sequence[tuple[int, MetadataRecord]]) -> tuple[tuple[tuple[int, int], ...], int | None]:
+    dropped: list[tuple[int, int]] = []
+    begun: int | None = None
+    for order, mark in marks:
+        if order < 0:
+            raise does_not_fit(order, mark, "an image cannot hold this record")
+        if isinstance(mark, BeginTransactionRecord):
+            if begun is not None:
+                raise does_not_fit(order, mark, f"the transaction that began at {begun} is still open")
+            begun = order
+        elif begun is None:
+            raise does_not_fit(order, mark, "no transaction is open")
+        else:
+            if isinstance(mark, AbortTransactionRecord):
+                dropped.append((begun, order))
+            begun = None
+    if begun is not None:
+        dropped.append((begun, ENDLESS))
+    return tuple(dropped), begun
+
+
+def folded_rows(
+    key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, salt: bytes, intern: Interner
+) -> Iterator[Row]:
+    """The canonical rows of one entity; errors as `folded`."""
+    image = folded(key, records, shared, intern)
+    if key.startswith(TOPIC):
+        for topic in image.topics.by_id.values():
+            yield from topic_rows(topic)
+    else:
+        yield from other_rows(image, salt)
+
+
+def folded(key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, intern: Interner) -> MetadataImage:
+    """What the records of one entity come to.
+
+    :param records: in the order of the log, each with its place.
+    :raises InvariantViolation: one does not decode, or does not fit those before it; names its place and its type.
+    """
+    builder = ImageBuilder(EMPTY_IMAGE, intern)
+    for order, record in _with_shared(key, _effective(records, shared), shared):
+        try:
+            builder.replay(record)
+        except InvariantViolation as error:
+            raise does_not_fit(order, record, str(error)) from error
+    return builder.image(_NOWHERE)
+
+
+def _effective(records: Iterable[tuple[int, bytes]], shared: SharedRecords) -> Iterator[tuple[int, MetadataRecord]]:
+    for order, content in records:
+        if shared.dropped and shared.is_dropped(order):
+            continue
+        try:
+            yield order, decode(content)[0]
+        except CorruptRecordsError as error:
+            raise InvariantViolation(f"{place(order)} does not decode: {error.what}") from error
+
+
+def _with_shared(
+    key: bytes, records: Iterator[tuple[int, MetadataRecord]], shared: SharedRecords
+) -> Iterator[tuple[int, MetadataRecord]]:
+    if key.startswith(NAME) and shared.removals:
+        return _removed(records, shared)
+    if key.startswith(TOPIC) and shared.cleared:
+        return _cleared(records, shared)
+    return records
+
+
+def _removed(
+    records: Iterator[tuple[int, MetadataRecord]], shared: SharedRecords
+) -> Iterator[tuple[int, MetadataRecord]]:
+    """Records of a topic's name, and the removal of each topic that had it."""
+    pending: tuple[int, Uuid] | None = None
+    for order, record in records:
+        if pending is not None and pending[0] < order:
+            yield pending[0], RemoveTopicRecord(pending[1])
+            pending = None
+        yield order, record
+        if isinstance(record, TopicRecord):
+            orders = shared.removals.get(record.topic_id, ())
+            index = bisect_right(orders, order)
+            pending = (orders[index], record.topic_id) if index < len(orders) else None
+    if pending is not None:
+        yield pending[0], RemoveTopicRecord(pending[1])
+
+
+def _cleared(
+    records: Iterator[tuple[int, MetadataRecord]], shared: SharedRecords
+) -> Iterator[tuple[int, MetadataRecord]]:
+    """Records of a topic, and what forgets its eligible leader replicas while it is there."""
+    left = iter((*shared.cleared, (ENDLESS, "")))
+    at, name = next(left)
+    live: str | None = None
+    for order, record in chain(records, ((ENDLESS, EndTransactionRecord()),)):
+        while at < order:
+            if live is not None and name in {"", live}:
+                yield at, ClearElrRecord()
+            at, name = next(left)
+        if order == ENDLESS:
+            return
+        yield order, record
+        if isinstance(record, TopicRecord):
+            live = record.name
+        elif isinstance(record, RemoveTopicRecord):
+            live = None
+
+
+def place(order: int) -> str:
+    """Where a record stands, in words."""
+    return f"record {order - SNAPSHOT} of the snapshot" if order < 0 else f"the record at offset {order}"
+
+
+def does_not_fit(order: int, record: MetadataRecord, why: str) -> InvariantViolation:
+    """The error of a record that contradicts those before it."""
+    return InvariantViolation(f"{place(order)}, a {type(record).__name__}, does not fit: {why}")

@@ -1,0 +1,147 @@
+"""A log that is replayed entity by entity says what the loader says, which replays all of it in one process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from migrator.errors import InvariantViolation
+from migrator.image.loader import ImageLoader
+from migrator.image.model import MetadataImage
+from migrator.image.tracked import Interner
+from migrator.records import metadata as m
+from migrator.records.codec import SPEC_OF, encode
+from migrator.records.uuid import Uuid
+from migrator.verify.canonical import Row
+from migrator.verify.kraft.entities import Placed, placed
+from migrator.verify.kraft.fold import SNAPSHOT, folded_rows, shared_records
+from migrator.verify.kraft.image_rows import other_rows, topic_rows
+from tests.image.support.strategies import image_of, record_sequences, small_uuid, transactional_sequences
+
+SALT = b"salt"
+T0, T1 = small_uuid(1), small_uuid(2)
+
+
+def partition(topic_id: Uuid = T0, elr: tuple[int, ...] = (2,)) -> m.PartitionRecord:
+    return m.PartitionRecord(0, topic_id, (1, 2), (1,), (), (), 1, 0, 0, 0, eligible_leader_replicas=elr)
+
+
+def known(records: list[m.MetadataRecord]) -> list[m.MetadataRecord]:
+    """Access control entries with codes that have a name in rows."""
+    return [
+        replace(record, pattern_type=3, permission_type=2) if isinstance(record, m.AccessControlEntryRecord) else record
+        for record in records
+    ]
+
+
+@st.composite
+def logs(draw: DrawFn) -> list[m.MetadataRecord]:
+    """Random logs; in some, partitions have eligible leader replicas, which other records forget."""
+    records = known(draw(transactional_sequences()))
+    if not draw(st.booleans()):
+        return records
+    found: list[m.MetadataRecord] = []
+    names: dict[Uuid, str] = {}
+    marks = (m.BeginTransactionRecord, m.EndTransactionRecord, m.AbortTransactionRecord)
+    outside = True
+    for record in records:
+        if isinstance(record, m.PartitionRecord | m.PartitionChangeRecord):
+            found.append(replace(record, eligible_leader_replicas=(1,)))
+        else:
+            found.append(record)
+        outside = outside if not isinstance(record, marks) else not isinstance(record, m.BeginTransactionRecord)
+        if isinstance(record, m.TopicRecord) and outside:
+            names[record.topic_id] = record.name
+        elif isinstance(record, m.RemoveTopicRecord):
+            names.pop(record.topic_id, None)
+        if draw(st.integers(0, 3)) == 0:
+            found.append(m.ClearElrRecord(draw(st.sampled_from(["", *names.values()]))))
+    return found
+
+
+def by_the_loader(before: Sequence[m.MetadataRecord], records: Sequence[m.MetadataRecord]) -> list[Row]:
+    """Rows of the image that one process makes of everything."""
+    loader = ImageLoader(image_of(before))
+    start = loader.end_offset
+    for offset, record in enumerate(records, start):
+        loader.append(offset, 1, 0, [record])
+    loader.apply()
+    loader.commit(start + len(records))
+    return rows_of(loader.published)
+
+
+def rows_of(image: MetadataImage) -> list[Row]:
+    rows = [row for topic in image.topics.by_id.values() for row in topic_rows(topic)]
+    return sorted([*rows, *other_rows(image, SALT)])
+
+
+def by_entities(before: Sequence[m.MetadataRecord], records: Sequence[m.MetadataRecord]) -> list[Row]:
+    """Rows of each entity, replayed by itself."""
+    contents = [encode(record, SPEC_OF[type(record)].latest) for record in (*before, *records)]
+    orders = [*(SNAPSHOT + number for number in range(len(before))), *range(len(before), len(contents))]
+    entities: defaultdict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
+    found: list[Placed] = [placed(order, content) for order, content in zip(orders, contents, strict=True)]
+    for one in found:
+        for key in one.keys:
+            entities[key].append((one.order, one.content))
+    shared = shared_records((one.order, one.content) for one in reversed(found) if one.is_shared)
+    return sorted(row for key, part in entities.items() for row in folded_rows(key, part, shared, SALT, Interner()))
+
+
+@given(record_sequences(15).map(known), logs())
+@example(
+    [],
+    [m.TopicRecord("t", T0), partition(), m.ClearElrRecord("t"), m.RemoveTopicRecord(T0), m.TopicRecord("t", T1),
+     m.ClearElrRecord(), partition(T1), m.ConfigRecord(2, "t", "retention.ms", "1")],
+)  # fmt: skip
+@example(
+    [m.TopicRecord("t", T0), m.ConfigRecord(2, "t", "retention.ms", "1"), partition()],
+    [m.BeginTransactionRecord(), m.RemoveTopicRecord(T0), m.AbortTransactionRecord(), m.BeginTransactionRecord(),
+     m.RemoveTopicRecord(T0), m.EndTransactionRecord(), m.TopicRecord("t", T0), m.BeginTransactionRecord(),
+     m.ConfigRecord(2, "t", "retention.ms", "2")],
+)  # fmt: skip
+def test_the_rows_are_those_of_the_loader(before: list[m.MetadataRecord], records: list[m.MetadataRecord]) -> None:
+    try:
+        expected = by_the_loader(before, records)
+    except InvariantViolation:  # what the log does does not fit what was before it
+        return
+    assert by_entities(before, records) == expected
+
+
+@given(record_sequences().map(known), st.data())
+def test_a_log_that_lacks_a_record_is_refused_as_the_loader_does(
+    records: list[m.MetadataRecord], data: st.DataObject
+) -> None:
+    kept = records[:]
+    if kept:
+        del kept[data.draw(st.integers(0, len(kept) - 1))]
+    try:
+        expected = by_the_loader([], kept)
+    except InvariantViolation:
+        with pytest.raises(InvariantViolation):
+            by_entities([], kept)
+    else:
+        assert by_entities([], kept) == expected
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([m.TopicRecord("t", T0), m.TopicRecord("t", T1)], "offset 1, a TopicRecord, does not fit: topic 't'"),
+        ([m.ClearElrRecord("t")], "offset 0, a ClearElrRecord, does not fit: there is no topic 't'"),
+        ([m.BeginTransactionRecord(), m.BeginTransactionRecord()], "began at 0 is still open"),
+        ([m.NoOpRecord(), m.EndTransactionRecord()], "offset 1, a EndTransactionRecord, does not fit: no transaction"),
+    ],
+    ids=str,
+)
+def test_what_only_several_entities_contradict_is_found(records: list[m.MetadataRecord], said: str) -> None:
+    with pytest.raises(InvariantViolation):
+        by_the_loader([], records)
+    with pytest.raises(InvariantViolation, match=said):
+        by_entities([], records)
