@@ -15,6 +15,7 @@ from enum import Enum
 
 from migrator.config.sensitive import broker_type, is_sensitive, topic_type
 from migrator.image.model import DelegationToken, ScramCredential
+from migrator.records.metadata import UserScramCredentialRecord
 from migrator.values import value
 
 Row = tuple[str, str, str, str]
@@ -107,18 +108,26 @@ def hidden(secret: str | bytes, salt: bytes) -> str:
     return "hmac:" + hmac.new(salt, raw, hashlib.sha256).hexdigest()
 
 
-def config_rows(entity: str, config: Mapping[str, str], salt: bytes) -> Iterable[Row]:
-    """Rows of one config resource, passwords already in the clear; ``entity`` such as ``topic:t``."""
+def config_rows(entity: str, config: Mapping[str, str], salt: bytes | None) -> Iterable[Row]:
+    """Rows of one config resource, passwords already in the clear; ``entity`` such as ``topic:t``.
+
+    :param salt: None if what is secret was hidden before.
+    """
     type_of = _TYPES_OF[entity.partition(":")[0]]
     for key, text in config.items():
-        yield "config", entity, key, hidden(text, salt) if is_sensitive(type_of(key)) else text
+        yield "config", entity, key, hidden(text, salt) if salt is not None and is_sensitive(type_of(key)) else text
 
 
-def scram_row(user: str, mechanism: str, credential: ScramCredential, salt: bytes) -> Row:
-    """The row of one credential; ``mechanism`` such as SCRAM-SHA-256."""
+def scram_row(user: str, mechanism: str, credential: ScramCredential, salt: bytes | None) -> Row:
+    """The row of one credential; ``mechanism`` such as SCRAM-SHA-256. ``salt`` as above."""
+    shown = credential.stored_key.decode() if salt is None else hidden_credential(credential, salt)
+    return "scram", user, mechanism, shown
+
+
+def hidden_credential(credential: ScramCredential | UserScramCredentialRecord, salt: bytes) -> str:
+    """What stands in a row for a credential."""
     parts = (credential.salt, credential.stored_key, credential.server_key)
-    text = ",".join([*(base64.b64encode(part).decode() for part in parts), str(credential.iterations)])
-    return "scram", user, mechanism, hidden(text, salt)
+    return hidden(",".join([*(base64.b64encode(part).decode() for part in parts), str(credential.iterations)]), salt)
 
 
 def token_rows(token: DelegationToken) -> Iterable[Row]:

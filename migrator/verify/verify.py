@@ -59,13 +59,15 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
     begin("comparing everything in Spark")
     if not request.sources.live:
         cluster_id = _formatted_for(request.sources)
-        return Verdict(compare_sides(spark, request), time.monotonic() - started, Pair(-1, -1), cluster_id=cluster_id)
+        return Verdict(
+            compare_sides(spark, request, begin), time.monotonic() - started, Pair(-1, -1), cluster_id=cluster_id
+        )
     salt = secrets.token_bytes(32)
     log: LogTail | None = None
     metadata = request.sources.metadata or ""
     with ZooKeeperSide(request.zookeeper, request.config, salt) as zookeeper, tempfile.TemporaryDirectory() as scratch:
         for _ in range(PASSES_MAX):
-            first = compare_sides(spark, request)
+            first = compare_sides(spark, request, begin)
             begin("reading how far ZooKeeper follows the log")
             mark = zookeeper.mark()
             lag = max(end_of_metadata(metadata, request.config) - 1 - mark.offset, 0) if mark.copied else None
@@ -98,10 +100,10 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
     )
 
 
-def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:
+def compare_sides(spark: SparkSession, request: VerifyRequest, begin: Begin = unheard) -> Comparison:
     """The comparison alone, in a session that is there already; errors as `verify`."""
     try:
-        with loaded_sides(spark, request.sources) as sides:
+        with loaded_sides(spark, request.sources, begin) as sides:
             comparison = compare(*sides)
     except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error

@@ -115,7 +115,7 @@ def flip_at_half(content: bytearray) -> None:
 
 def in_parts(directory: Path) -> list[Placed]:
     """What Spark's tasks read."""
-    return [placed for split in divided(directory, 3) for placed in records_of(split)]
+    return [placed for split in divided(directory, 3) for placed in records_of(split, b"salt")]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_parts_of_a_log_are_the_log(log: Path, count: int) -> None:
     assert [split.start for split in splits] == [0, *(split.end for split in splits[:-1])]
     assert splits[-1].end == len(LOG)
     assert len(splits) == min(count, len(HEADERS)) or count == 3
-    orders = [placed.order for split in splits for placed in records_of(split)]
+    orders = [placed.order for split in splits for placed in records_of(split, b"salt")]
     data = [header for header in HEADERS if not header.is_control]
     assert orders == [offset for header in data for offset in range(header.base_offset, header.next_offset)]
 

@@ -7,12 +7,14 @@ the record that removes a topic names the id only, and takes the configuration o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from migrator.records import metadata as m
-from migrator.records.codec import PREFIX_SIZE, SPEC_OF, decode, prefix
+from migrator.records.codec import PREFIX_SIZE, SPEC_OF, decode, encode, prefix
 from migrator.records.uuid import Uuid
 from migrator.values import value
+from migrator.verify.canonical import hidden, hidden_credential
 
 _OF_PARTITIONS = frozenset(
     prefix(spec, version)
@@ -40,18 +42,29 @@ class Placed:
     is_shared: bool = False
 
 
-def placed(order: int, content: bytes) -> Placed:
+def placed(order: int, content: bytes, salt: bytes) -> Placed:
     """Where a record belongs. Of records of partitions, which most are, only the head is looked at: they are decoded
     when they are replayed.
 
+    :param salt: the key of the hashes that take the place of secrets: these do not leave the process that decodes them.
     :raises CorruptRecordsError: it is of a type or version that we do not know, or does not decode.
     """
     if content[:PREFIX_SIZE] in _OF_PARTITIONS:
         return Placed(order, (TOPIC + content[_TOPIC_ID],), content)
-    record, _ = decode(content)
+    record, version = decode(content)
     kind = type(record)
+    if (without := _without_secrets(record, salt)) is not record:
+        content = encode(without, version)
     keys = _KEYS.get(kind)
     return Placed(order, () if keys is None else keys(record), content, kind in _SHARED)
+
+
+def _without_secrets(record: m.MetadataRecord, salt: bytes) -> m.MetadataRecord:
+    if isinstance(record, m.UserScramCredentialRecord):
+        return replace(record, salt=b"", stored_key=hidden_credential(record, salt).encode(), server_key=b"")
+    if isinstance(record, m.ConfigRecord) and record.value is not None and record.is_sensitive:
+        return replace(record, value=hidden(record.value, salt))
+    return record
 
 
 def topic_key(topic_id: Uuid) -> bytes:

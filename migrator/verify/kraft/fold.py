@@ -101,15 +101,15 @@ def _dropped(marks: Sequence[tuple[int, MetadataRecord]]) -> tuple[tuple[tuple[i
 
 
 def folded_rows(
-    key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, salt: bytes, intern: Interner
+    key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, intern: Interner
 ) -> Iterator[Row]:
-    """The canonical rows of one entity; errors as `folded`."""
+    """The canonical rows of one entity, whose records have no secrets any more; errors as `folded`."""
     image = folded(key, records, shared, intern)
     if key.startswith(TOPIC):
         for topic in image.topics.by_id.values():
             yield from topic_rows(topic)
     else:
-        yield from other_rows(image, salt)
+        yield from other_rows(image, None)
 
 
 def folded(key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, intern: Interner) -> MetadataImage:
@@ -134,7 +134,8 @@ def _effective(records: Iterable[tuple[int, bytes]], shared: SharedRecords) -> I
         try:
             yield order, decode(content)[0]
         except CorruptRecordsError as error:
-            raise InvariantViolation(f"{place(order)} does not decode: {error.what}") from error
+            place = f"record {order - SNAPSHOT} of the snapshot" if order < 0 else f"the record at offset {order}"
+            raise InvariantViolation(f"{place} does not decode: {error.what}") from error
 
 
 def _with_shared(
@@ -186,11 +187,9 @@ def _cleared(
             live = None
 
 
-def place(order: int) -> str:
-    """Where a record stands, in words."""
-    return f"record {order - SNAPSHOT} of the snapshot" if order < 0 else f"the record at offset {order}"
-
-
 def does_not_fit(order: int, record: MetadataRecord, why: str) -> InvariantViolation:
-    """The error of a record that contradicts those before it."""
-    return InvariantViolation(f"{place(order)}, a {type(record).__name__}, does not fit: {why}")
+    """The error of a record that contradicts those before it, in the words of the loader."""
+    kind = type(record).__name__
+    if order < 0:
+        return InvariantViolation(f"record {order - SNAPSHOT} of the snapshot, a {kind}, does not fit: {why}")
+    return InvariantViolation(f"the {kind} at offset {order} does not fit: {why}")

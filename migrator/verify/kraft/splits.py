@@ -52,8 +52,8 @@ def divided(directory: Path, count: int) -> tuple[Split, ...]:
     return patiently(lambda: _divided(log_directory_of(directory), count))
 
 
-def records_of(split: Split) -> Iterator[Placed]:
-    """What one part holds.
+def records_of(split: Split, salt: bytes) -> Iterator[Placed]:
+    """What one part holds; ``salt`` as for `placed`.
 
     :raises OperatorError: it cannot be read, is damaged, or has a record that does not decode; names file and offset.
     """
@@ -64,7 +64,7 @@ def records_of(split: Split) -> Iterator[Placed]:
             what = f"offset {batch.header.base_offset} stands where {order} stood a moment ago"
             raise OperatorError(what, where=str(path), remedy="Run the command again")
         if not batch.header.is_control:
-            yield from _placed(path, batch, order)
+            yield from _placed(path, batch, order, salt)
         order += batch.header.count
 
 
@@ -75,10 +75,10 @@ def _next(path: Path, batches: Iterator[tuple[int, Batch]]) -> Batch | None:
         raise damaged(path, error) from error
 
 
-def _placed(path: Path, batch: Batch, order: int) -> Iterator[Placed]:
+def _placed(path: Path, batch: Batch, order: int, salt: bytes) -> Iterator[Placed]:
     try:
         for each in enumerate(batch.contents(), order):
-            yield placed(*each)
+            yield placed(*each, salt)
     except CorruptRecordsError as error:
         raise undecoded(path, batch.header, error) from error
 

@@ -61,7 +61,7 @@ def operator_error(error: Exception) -> OperatorError | InvariantViolation:
         return InvariantViolation(f"a reader in Spark: {base64.urlsafe_b64decode(defect[1]).decode()}")
     packed = _PACKED.search(text)
     if packed is not None:
-        what, where, remedy = json.loads(base64.urlsafe_b64decode(packed[1]))
+        what, where, remedy, _ = _unpacked(packed[1])
         return OperatorError(f"could not tell: {what}", where=where, remedy=remedy)
     missing = _MISSING_MODULE.search(text)
     if missing is not None:
@@ -76,6 +76,18 @@ def operator_error(error: Exception) -> OperatorError | InvariantViolation:
     return OperatorError(f"could not tell: {cause}", where="Spark", remedy=_AGAIN)
 
 
+def is_gone(error: BaseException) -> bool:
+    """Whether a file was gone when a worker wanted to read it."""
+    packed = _PACKED.search(str(error))
+    return packed is not None and bool(_unpacked(packed[1])[3])
+
+
+def _unpacked(word: str) -> tuple[str, str, str, bool]:
+    what, where, remedy, gone = json.loads(base64.urlsafe_b64decode(word))
+    return what, where, remedy, gone
+
+
 def _pack(error: OperatorError) -> str:
-    content = json.dumps([error.what, error.where, error.remedy]).encode()
+    gone = isinstance(error.__cause__, FileNotFoundError)
+    content = json.dumps([error.what, error.where, error.remedy, gone]).encode()
     return f"packed-operator-error:{base64.urlsafe_b64encode(content).decode()} ({error})"

@@ -19,17 +19,18 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
+from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.tracked import Interner
+from migrator.values import value
 from migrator.verify.canonical import Row
-from migrator.verify.kraft.entities import Placed
-from migrator.verify.kraft.files import COMPARE, EmptyLogError
+from migrator.verify.kraft.files import ATTEMPTS, COMPARE, EmptyLogError
 from migrator.verify.kraft.fold import SharedRecords, folded_rows, shared_records
 from migrator.verify.kraft.observed import Observed, observed
 from migrator.verify.kraft.splits import Split, divided, records_of
 from migrator.verify.spark.arrow_rows import BATCH_ROWS, SCHEMA, RowReader, arrow_batches
-from migrator.verify.spark.failures import packing
+from migrator.verify.spark.failures import is_gone, packing
 
 FORMAT = "kafka-metadata-records"
 RECORDS = "entity binary, place bigint, content binary"
@@ -38,36 +39,85 @@ _RECORDS = pa.schema([("entity", pa.binary()), ("place", pa.int64()), ("content"
 Fold = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+@value
+class _Gathered:
+    """What the driver hears of the log: the records that are shared, and the range that each task has read."""
+
+    shared: tuple[tuple[int, bytes], ...]
+    ranges: tuple[tuple[str, int, int], ...]
+
+    def __str__(self) -> str:
+        sizes = [end - start for _, start, end in self.ranges]
+        ends: dict[str, int] = {}
+        twice = 0
+        for path, start, end in sorted(self.ranges):
+            twice += max(0, min(end, ends.get(path, 0)) - start)
+            ends[path] = max(end, ends.get(path, 0))
+        return (
+            f"{len(sizes)} tasks read {sum(sizes):,} bytes, each at most {max(sizes):,}, and {twice:,} of them twice; "
+            f"{len(self.shared):,} records reached the driver"
+        )
+
+
 @contextmanager
-def metadata_rows(spark: SparkSession, options: Mapping[str, str]) -> Iterator[DataFrame]:
+def metadata_rows(
+    spark: SparkSession, options: Mapping[str, str], begin: Callable[[str], None] = lambda _: None
+) -> Iterator[DataFrame]:
     """Canonical rows of a metadata log, while the context lasts.
 
-    :param options: those of `RecordsSource`, and ``salt`` (hex), the key of the hashes that stand for secrets.
+    :param options: those of `RecordsSource`.
+    :param begin: hears what was read.
     :raises OperatorError: transactions of the log do not fit one another, or it holds nothing else than an open one.
     :raises PySparkException: what goes wrong in Spark; `failures.operator_error` makes sense of it.
     """
     where = options.get("directory") or options["controllers"]
-    records = spark.read.format(FORMAT).options(**options).load().persist(StorageLevel.DISK_ONLY)
-    try:
-        common = records.where("entity is null").select("place", "content").collect()
+    with _read(spark, options) as (records, gathered):
         try:
-            shared = shared_records((row["place"], bytes(row["content"])) for row in common)
+            shared = shared_records(gathered.shared)
         except InvariantViolation as error:
             raise OperatorError(f"could not tell: {error}", where=where, remedy=COMPARE) from error
-        if shared.open_since is not None and records.where(f"place < {shared.open_since}").isEmpty():
+        of_entities = records.where("length(entity) > 0")
+        if shared.open_since is not None and of_entities.where(f"place < {shared.open_since}").isEmpty():
             raise EmptyLogError(Path(where))
-        by_entity = records.where("entity is not null").repartition("entity").sortWithinPartitions("entity", "place")
-        yield by_entity.mapInArrow(_fold(shared, bytes.fromhex(options["salt"]), where), SCHEMA)
+        begin(f"comparing everything in Spark. Of the metadata log, {gathered}")
+        by_entity = of_entities.repartition("entity").sortWithinPartitions("entity", "place")
+        yield by_entity.mapInArrow(_fold(shared, where), SCHEMA)
+
+
+@contextmanager
+def _read(spark: SparkSession, options: Mapping[str, str]) -> Iterator[tuple[DataFrame, _Gathered]]:
+    """All records, kept on the disks of the executors while the context lasts. A running controller may remove a file
+    after the log was divided: then it is divided anew."""
+
+    def read() -> tuple[DataFrame, _Gathered]:
+        frame = spark.read.format(FORMAT).options(**options).load().persist(StorageLevel.DISK_ONLY)
+        try:
+            found = frame.where("length(entity) = 0 or entity is null").collect()
+        except BaseException:
+            frame.unpersist()
+            raise
+        shared = tuple((row["place"], bytes(row["content"])) for row in found if row["entity"] is None)
+        ranges = tuple(_range(row["place"], bytes(row["content"])) for row in found if row["entity"] is not None)
+        return frame, _Gathered(shared, ranges)
+
+    frame, gathered = Retrying(retry=retry_if_exception(is_gone), stop=stop_after_attempt(ATTEMPTS), reraise=True)(read)
+    try:
+        yield frame, gathered
     finally:
-        records.unpersist()
+        frame.unpersist()
 
 
-def _fold(shared: SharedRecords, salt: bytes, where: str) -> Fold:
+def _range(start: int, content: bytes) -> tuple[str, int, int]:
+    end, _, path = content.decode().partition(" ")
+    return path, start, int(end)
+
+
+def _fold(shared: SharedRecords, where: str) -> Fold:
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         intern = Interner()
         records = (row for batch in batches for row in zip(*(one.to_pylist() for one in batch.columns), strict=True))
         for entity, found in groupby(records, itemgetter(0)):
-            yield from folded_rows(entity, map(itemgetter(1, 2), found), shared, salt, intern)
+            yield from folded_rows(entity, map(itemgetter(1, 2), found), shared, intern)
 
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with packing(where):
@@ -101,29 +151,38 @@ class RecordsReader(RowReader):
             raise TypeError(f"not a part of a log: {partition}")
         with packing():
             if partition.split is not None:
-                yield from _record_batches(records_of(partition.split))
+                yield from _record_batches([partition.split], self.salt)
                 return
             with tempfile.TemporaryDirectory(prefix="migrator-observed-") as directory:
                 self._observed().fetch(Path(directory))
-                yield from _record_batches(chain.from_iterable(map(records_of, divided(Path(directory), 1))))
+                yield from _record_batches(divided(Path(directory), 1), self.salt)
 
     def _observed(self) -> Observed:
         return observed(self.options["controllers"], self.options.get("config"))
 
 
-def _record_batches(records: Iterable[Placed]) -> Iterator[pa.RecordBatch]:
-    """One row for each entity that a record is about, and one without entity if others may need it, too."""
-    rows = (
-        (key, one.order, one.content) for one in records for key in (*one.keys, *((None,) if one.is_shared else ()))
-    )
+def _record_batches(splits: Iterable[Split], salt: bytes) -> Iterator[pa.RecordBatch]:
+    """One row for each entity that a record is about, and one without entity if others may need it, too. The row of an
+    entity without a name is that of a range that was read."""
+    rows = chain.from_iterable(_rows_of(split, salt) for split in splits)
     while some := list(islice(rows, BATCH_ROWS)):
         yield pa.record_batch([list(column) for column in zip(*some, strict=True)], schema=_RECORDS)
+
+
+def _rows_of(split: Split, salt: bytes) -> Iterator[tuple[bytes | None, int, bytes]]:
+    for one in records_of(split, salt):
+        for key in one.keys:
+            yield key, one.order, one.content
+        if one.is_shared:
+            yield None, one.order, one.content
+    yield b"", split.start, f"{split.end} {split.path}".encode()
 
 
 class RecordsSource(DataSource):
     """Records of a metadata log by entity. Options: ``directory``, a controller's metadata directory, or
     ``controllers`` (``host:port[,...]``), running ones that the log is fetched from as an observer does, with the
-    security of ``config``, a controller's property file; ``shards``, how many partitions to make at least."""
+    security of ``config``, a controller's property file; ``shards``, how many partitions to make at least; ``salt``
+    (hex), the key of the hashes that stand for secrets."""
 
     @classmethod
     def name(cls) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,10 +23,13 @@ def register(spark: SparkSession) -> None:
 
 
 @contextmanager
-def loaded_sides(spark: SparkSession, sources: Sources) -> Iterator[tuple[DataFrame, DataFrame]]:
+def loaded_sides(
+    spark: SparkSession, sources: Sources, begin: Callable[[str], None]
+) -> Iterator[tuple[DataFrame, DataFrame]]:
     """ZooKeeper's rows and KRaft's, while the context lasts. With an archive both are written there first, and come
     from there.
 
+    :param begin: hears what was read.
     :raises OperatorError: a source is not named, or the log holds nothing that can be compared.
     :raises PySparkException: what goes wrong in Spark; `failures.operator_error` makes sense of it.
     """
@@ -38,7 +41,7 @@ def loaded_sides(spark: SparkSession, sources: Sources) -> Iterator[tuple[DataFr
     if sources.config is not None:
         common["config"] = sources.config
     zookeeper = spark.read.format("zookeeper").options(**common, **_zookeeper(sources)).load()
-    with metadata_rows(spark, common | _kraft(sources)) as kraft:
+    with metadata_rows(spark, common | _kraft(sources), begin) as kraft:
         if sources.archive is None:
             yield zookeeper, kraft
             return

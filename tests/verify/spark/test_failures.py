@@ -10,21 +10,28 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from migrator.errors import InvariantViolation, OperatorError
-from migrator.verify.spark.failures import operator_error, packing
+from migrator.log.errors import StorageError
+from migrator.verify.spark.failures import is_gone, operator_error, packing
 
 REFUSED = OperatorError("no such znode", where="zk:2181", remedy="Look there")
 
 
-def told(spark: SparkSession, error: Exception) -> OperatorError | InvariantViolation:
+def raised_by(spark: SparkSession, error: Exception, cause: Exception | None = None) -> PySparkException:
+    """What a worker's error becomes on its way through Spark."""
+
     def fails(rows: Iterator[Any]) -> Iterator[Any]:
         with packing():
             for _ in rows:
-                raise error
+                raise error from cause
         yield from rows
 
     with pytest.raises(PySparkException) as raised:
         spark.range(1).mapInPandas(fails, "id long").collect()
-    return operator_error(raised.value)
+    return raised.value
+
+
+def told(spark: SparkSession, error: Exception) -> OperatorError | InvariantViolation:
+    return operator_error(raised_by(spark, error))
 
 
 @pytest.mark.parametrize("error", [KeyError("planted"), RecursionError("planted"), MemoryError("planted")], ids=repr)
@@ -44,3 +51,9 @@ def test_what_somebody_can_mend_is_a_refusal(spark: SparkSession, error: Excepti
     found = told(spark, error)
     assert isinstance(found, OperatorError)
     assert what in found.what
+
+
+def test_a_file_that_is_gone_is_known_as_such(spark: SparkSession) -> None:
+    """A controller removes what a snapshot replaces, also while it is read: then the log is read anew."""
+    assert is_gone(raised_by(spark, StorageError("cannot read"), FileNotFoundError()))
+    assert not is_gone(raised_by(spark, REFUSED, PermissionError()))
