@@ -35,7 +35,7 @@ from migrator.verify.verdict import VerifyRequest
     "commas: then the log is fetched from them.",
 )
 @config_option("A controller's property file: ZooKeeper's address and security, password encoder, metadata directory.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--master", help="Spark master. [default: that of spark-submit, else local[*]]")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
 @click.option(
     "--parquet",
@@ -120,7 +120,7 @@ def _check_options(request: VerifyRequest, given: Mapping[str, Any], *, has_cont
         raise OperatorError(what, where="--watch", remedy="Give a running ZooKeeper with --zookeeper")
 
 
-def _request(given: Sources, master: str, conf: tuple[str, ...]) -> VerifyRequest:
+def _request(given: Sources, master: str | None, conf: tuple[str, ...]) -> VerifyRequest:
     if not given.archived and not (given.zookeeper or given.zookeeper_files or given.config):
         what = "no ZooKeeper is named"
         raise OperatorError(what, where="--zookeeper", remedy="Give --zookeeper, or a property file with -c")

@@ -25,7 +25,7 @@ from migrator.verify.history import History
 from migrator.verify.inspection import inspect
 from migrator.verify.job import VerifyJob
 from migrator.verify.repair import OpenActive, repair
-from migrator.verify.spark.session import spark_session
+from migrator.verify.spark.session import spark_session, starts_java
 from migrator.verify.spark.work import WorkMeter
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.watch import Watch, WatchMetrics, entry_of
@@ -38,7 +38,8 @@ def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]
     :param given: the options of the command line.
     :raises OperatorError: as `verify`; or a source is found wanting before Spark starts.
     """
-    find_java()
+    if starts_java(request.master):
+        find_java()
     history = None if given["history"] is None else History(given["history"])
     with terminated_as_interrupted(), VerifyProgress(console(stderr=True)) as progress:
         output = VerifyOutput(given["page"], history, request.sources, progress.say, as_json=given["as_json"])
@@ -71,7 +72,8 @@ def _once(job: VerifyJob, output: VerifyOutput, progress: VerifyProgress) -> NoR
 
 def _how_far(meter: WorkMeter) -> str:
     work = meter.look()
-    return f"{work.rows:,} rows read, {work.done} of {work.parts} parts done" if work.parts else ""
+    rows = f"{work.rows:,} rows read, " if work.rows else ""
+    return f"{rows}{work.done} of {work.parts} parts done" if work.parts else ""
 
 
 def _again_and_again(

@@ -18,7 +18,7 @@ class VerifyRequest:
     zookeeper: str | None
     directory: str | None
     config: str | None = None
-    master: str = "local[*]"
+    master: str | None = None
     conf: Mapping[str, str] | None = None
     shards: int = 2
     patience: Patience = Patience()

@@ -1,4 +1,4 @@
-"""Spark, started quietly on this machine or connected to a cluster, which then gets this package."""
+"""Spark: a session that is there, that of `spark-submit`, or one started quietly. A cluster gets this package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -55,40 +55,117 @@ which only a local master does (``SecurityManager.initializeAuth``)."""
 _SAID = re.compile(r"(: )?([\w.$]+(Exception|Error): |\[[A-Z_]+\])")
 """The line of an exception's text that is no part of a stack."""
 PYTHON_KEY = "spark.pyspark.python"
+PYTHON = "PYSPARK_PYTHON"
+NAME = "migrator verify"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
-@contextmanager
-def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session that ends with its context; ``conf`` overrides the defaults, and its Java options add to ours. A
-    session that this process has already is used as it is, and left to whoever started it: a process has but one.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""What `spark-submit` sets: the JVM runs already, with the master and the settings of whoever submitted."""
+REMOTE, CONNECT = "SPARK_REMOTE", "sc://"
+LOCAL = "local[*]"
 
+
+@contextmanager
+def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session that ends with its context. A session that this process has already, of Spark itself or of Spark
+    Connect, is used as it is, and left to whoever started it: a process has but one.
+
+    :param master: ``sc://...`` is a server of Spark Connect. None is what `spark-submit` or SPARK_REMOTE says, else all
+        cores of this machine.
+    :param conf: overrides the defaults, and what was submitted; Java options add to ours.
     :raises OperatorError: when there is no Java 17, or no Spark at ``master``.
     """
+    if (session := _existing()) is not None:
+        yield session
+    elif (address := _remote_address(master)) is not None:
+        with _remote(address, conf or {}) as session:
+            yield session
+    elif SUBMITTED in os.environ:
+        with _submitted(master, conf or {}) as session:
+            yield session
+    else:
+        with _started(master or LOCAL, conf or {}) as session:
+            yield session
+
+
+def starts_java(master: str | None) -> bool:
+    """Whether a session starts a JVM here: not if `spark-submit` has done so, and not for a server of Spark Connect."""
+    return SUBMITTED not in os.environ and _remote_address(master) is None
+
+
+def _remote_address(master: str | None) -> str | None:
+    """The server of Spark Connect, if one is named."""
+    elsewhere = "" if SUBMITTED in os.environ else os.environ.get(REMOTE, "")
+    named = master or elsewhere
+    return named if named.startswith(CONNECT) else None
+
+
+def _existing() -> SparkSession | None:
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - Spark has no public way
-        yield SparkSession.builder.getOrCreate()
-        return
+        return SparkSession.builder.getOrCreate()
+    return SparkSession.getActiveSession()
+
+
+@contextmanager
+def _remote(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session on a server of Spark Connect, which goes on without it. Its workers get this package."""
+    builder = SparkSession.builder.remote(address)
+    for key, text in conf.items():
+        builder = builder.config(key, text)
+    with _environment({}), tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
+        session = _connected(builder, address.partition("/;")[0])  # a token may follow
+        try:
+            session.addArtifacts(str(write_archive(Path(scratch))), pyfile=True)
+            yield session
+        finally:
+            session.stop()
+
+
+@contextmanager
+def _submitted(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """In the JVM of `spark-submit`, which ends after this process."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 - or the settings that were submitted are not known yet
+    submitted = SparkConf()
+    master = master or submitted.get("spark.master") or LOCAL
+    defaults = {key: text for key, text in _DEFAULTS.items() if not submitted.contains(key)}
+    builder = SparkSession.builder.master(master)
+    if not submitted.contains("spark.app.name"):
+        builder = builder.appName(NAME)
+    for key, text in {**defaults, **conf}.items():
+        builder = builder.config(key, text)
+    local = {PYTHON: sys.executable} if master.startswith("local") and PYTHON not in os.environ else {}
+    with _environment(local), tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
+        with _uninterrupted():
+            session = _connected(builder, master)
+        with _ending(session, master, scratch):
+            yield session
+
+
+@contextmanager
+def _started(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """In a JVM of its own, started quietly."""
     is_local = master.startswith("local")
     programs = {
         "JAVA_HOME": str(find_java().resolve().parents[1]),
-        "PYSPARK_PYTHON": (conf or {}).get(PYTHON_KEY, sys.executable),
+        PYTHON: conf.get(PYTHON_KEY, sys.executable),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     with _environment(programs), tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
         log4j = Path(scratch) / "log4j2.properties"
         log4j.write_text(_LOG4J)
-        builder = SparkSession.builder.master(master).appName("migrator verify")
+        builder = SparkSession.builder.master(master).appName(NAME)
         settings = {
             **_DEFAULTS,
             **(_LOCAL_DEFAULTS if is_local else {}),
             "spark.local.dir": scratch,
             "spark.sql.warehouse.dir": scratch,
-            **(conf or {}),
+            **conf,
             JAVA_OPTIONS: " ".join(
                 (
                     f"-Djava.io.tmpdir={scratch}",
                     f"-Dlog4j2.configurationFile={log4j.as_uri()}",
-                    (conf or {}).get(JAVA_OPTIONS, ""),
+                    conf.get(JAVA_OPTIONS, ""),
                 )
             ).rstrip(),
         }
@@ -97,19 +174,26 @@ def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
         try:
             with _uninterrupted(), _temporary_files_in(scratch):
                 session = _connected(builder, master)
-            try:
-                if not is_local:
-                    session.sparkContext.addPyFile(str(write_archive(Path(scratch))))
-                with _interrupted_in_silence():
-                    yield session
-            finally:
-                with _uninterrupted():
-                    session.stop()
+            with _ending(session, master, scratch):
+                yield session
         finally:
             with _uninterrupted():
                 _end_gateway()
             logging.getLogger("py4j").setLevel(logging.NOTSET)
             logging.getLogger().removeFilter(_is_not_of_py4j)
+
+
+@contextmanager
+def _ending(session: SparkSession, master: str, scratch: str) -> Iterator[None]:
+    """The session ends with the context; workers elsewhere get this package."""
+    try:
+        if not master.startswith("local"):
+            session.sparkContext.addPyFile(str(write_archive(Path(scratch))))
+        with _interrupted_in_silence():
+            yield
+    finally:
+        with _uninterrupted():
+            session.stop()
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
@@ -158,6 +242,7 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
     """What is started meanwhile finds these variables. Spark adds some of its own, which go with them."""
     before = os.environ.copy()
     os.environ.update(changes)
+    os.environ.pop(REMOTE, None)  # Spark would prefer it to the master that was named
     try:
         yield
     finally:

@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+import migrator
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm, find_java, java_command, pyspark_jars
@@ -124,7 +127,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
         yield url, workers
 
 
-def verify_on(url: str, python: Path, files: Path) -> subprocess.CompletedProcess[str]:
+MIGRATOR = (str(Path(sys.executable).with_name("migrator")), "verify", "--json")
+SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+
+
+def sources_of(files: Path) -> list[str]:
+    return [
+        *("--zookeeper-files", str(files / "zookeeper"), "--metadata", str(files / "metadata")),
+        *("-c", str(files / "controller.properties")),
+    ]
+
+
+def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `spark-submit` makes of the command."""
+    environment = os.environ | {
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "JAVA_HOME": str(find_java().resolve().parents[1]),
+    }
+    command = [SUBMIT, *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env=environment
+    )
+
+
+def verify_on(url: str, python: Path, files: Path, *, submits: bool = False) -> subprocess.CompletedProcess[str]:
     """The command, in a process of its own: one process has one Spark."""
     settings = {
         "spark.pyspark.python": str(python),
@@ -133,27 +159,103 @@ def verify_on(url: str, python: Path, files: Path) -> subprocess.CompletedProces
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
     }
-    command = [str(Path(sys.executable).with_name("migrator")), "verify", "--json", "--master", url]
+    options = ["--master", url]
     for key, text in settings.items():
-        command += ["--conf", f"{key}={text}"]
-    command += ["--zookeeper-files", str(files / "zookeeper"), "--metadata", str(files / "metadata")]
-    command += ["-c", str(files / "controller.properties")]
+        options += ["--conf", f"{key}={text}"]
+    if submits:
+        return submitted(
+            *options, str(Path(migrator.__file__).with_name("__main__.py")), *MIGRATOR[1:], *sources_of(files)
+        )
+    command = [*MIGRATOR, *options, *sources_of(files)]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
+@pytest.mark.parametrize("submits", [False, True], ids=["migrator", "spark-submit"])
 def test_a_cluster_whose_workers_lack_this_package(
-    cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path
+    cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path, submits: bool
 ) -> None:
     alone = [str(workers_python), "-c", "import orjson, pyarrow; import migrator"]
     found = subprocess.run(alone, cwd="/", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert "No module named 'migrator'" in found.stderr
     url, workers = cluster
-    done = verify_on(url, workers_python, files)
+    asked = [worker.output_text().count("Asked to launch executor") for worker in workers]
+    done = verify_on(url, workers_python, files, submits=submits)
     assert done.returncode == ExitCode.OK, done.stderr
     verdict = json.loads(done.stdout)
     assert verdict["equal"]
     assert all(counts["zookeeper"] == counts["kraft"] > 0 for counts in verdict["kinds"].values())
-    assert all("Asked to launch executor" in worker.output_text() for worker in workers)
+    for before, worker in zip(asked, workers, strict=True):
+        assert worker.output_text().count("Asked to launch executor") > before
+
+
+@pytest.mark.parametrize(
+    ("planted", "code"),
+    [
+        ("verify.compare = lambda *_: Comparison({'topic': KindCounts(1, 1, 0, 0, 1)}, ())", ExitCode.DIFFERENT),
+        ("verify_run.inspect = lambda *_: 1 // 0", ExitCode.DEFECT),
+    ],
+    ids=["different", "defect"],
+)
+def test_what_is_submitted_ends_with_the_code_of_the_command(
+    files: Path, tmp_path: Path, planted: str, code: ExitCode
+) -> None:
+    application = tmp_path / "application.py"
+    application.write_text(
+        "from migrator.cli import verify_run\nfrom migrator.cli.main import main\nfrom migrator.verify import verify\n"
+        f"from migrator.verify.comparison import Comparison, KindCounts\n{planted}\nmain()\n"
+    )
+    done = submitted("--master", "local[1]", str(application), *MIGRATOR[1:], *sources_of(files))
+    assert done.returncode == code, done.stderr
+
+
+@pytest.fixture
+def connect(tmp_path: Path, workers_python: Path) -> Iterator[str]:
+    """``sc://...`` of a server of Spark Connect, whose Python lacks this package."""
+    settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+    command = [SUBMIT, "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"]
+    for key, text in settings.items():
+        command += ["--conf", f"{key}={text}"]
+    environment = os.environ | {
+        "PYSPARK_PYTHON": str(workers_python),
+        "JAVA_HOME": str(find_java().resolve().parents[1]),
+    }
+    process = ChildProcess(
+        "connect", [*command, "spark-internal"], output=tmp_path / "connect.log", env=environment, cwd=tmp_path
+    )
+    with process:
+        port = re.compile(r"Spark Connect server started at: \S+:(\d+)")
+        process.wait_until(
+            lambda: port.search(process.output_text()) is not None, "the server", timeout_seconds=PATIENCE_SECONDS
+        )
+        yield f"sc://127.0.0.1:{port.findall(process.output_text())[0]}"
+
+
+@pytest.mark.skipif(find_spec("grpc_status") is None, reason="what pyspark needs for Spark Connect is not here")
+def test_a_server_of_spark_connect_serves_one_comparison_after_the_other(
+    connect: str, files: Path, tmp_path: Path
+) -> None:
+    """The client has no Java, hence no context of Spark either."""
+
+    def run(metadata: Path) -> tuple[int, dict[str, Any]]:
+        options = ["--zookeeper-files", str(files / "zookeeper"), "-c", str(files / "controller.properties")]
+        done = subprocess.run(
+            [*MIGRATOR, *options, "--metadata", str(metadata)],
+            capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+            env=os.environ | {"SPARK_REMOTE": connect, "JAVA_HOME": str(tmp_path / "nowhere")},
+        )  # fmt: skip
+        return done.returncode, json.loads(done.stdout)
+
+    for _ in range(2):
+        code, verdict = run(files / "metadata")
+        assert (code, verdict.get("equal")) == (ExitCode.OK, True), verdict
+    damaged = shutil.copytree(files / "metadata", tmp_path / "damaged")
+    (segment,) = damaged.rglob("*.log")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    code, refused = run(damaged)
+    assert (code, refused["error"]["where"]) == (ExitCode.REFUSED, str(segment))
+    assert "checksum" in refused["error"]["what"]
 
 
 def test_what_the_workers_lack_is_named(
