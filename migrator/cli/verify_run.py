@@ -25,7 +25,7 @@ from migrator.verify.history import History
 from migrator.verify.inspection import inspect
 from migrator.verify.job import VerifyJob
 from migrator.verify.repair import OpenActive, repair
-from migrator.verify.spark.session import spark_session, starts_java
+from migrator.verify.spark.session import is_submitted, spark_session, starts_java
 from migrator.verify.spark.work import WorkMeter
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.watch import Watch, WatchMetrics, entry_of
@@ -41,7 +41,8 @@ def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]
     if starts_java(request.master):
         find_java()
     history = None if given["history"] is None else History(given["history"])
-    with terminated_as_interrupted(), VerifyProgress(console(stderr=True)) as progress:
+    stderr = console(stderr=True, quiet=given["as_json"] and is_submitted())  # or it would come between the JSON
+    with terminated_as_interrupted(), VerifyProgress(stderr) as progress:
         output = VerifyOutput(given["page"], history, request.sources, progress.say, as_json=given["as_json"])
         mend = partial(_mend, controller, output, progress, ask=not given["yes"]) if given["mend"] else None
         job = VerifyJob(request, report_to=controller if given["tell_controller"] else None, repair=mend)

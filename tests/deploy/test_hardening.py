@@ -25,7 +25,7 @@ WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding
 PINNED = re.compile(r"[\w./-]+@[0-9a-f]{40}")
 SECRET_MODE = 0o400
 UNIT = "kraft-migrator.service"
-OF_EXTRAS = {"pyspark", "pandas", "pyarrow", "jinja2", "confluent-kafka"}
+OF_EXTRAS = {"pyspark", "grpcio-status", "pandas", "pyarrow", "jinja2", "confluent-kafka"}
 OF_BUILD = {"grpcio-tools", "setuptools"}
 EXPOSURE_MAX = 2.0
 """Of `systemd-analyze security`, from 0 (none) to 10."""

@@ -81,7 +81,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     elif (address := _remote_address(master)) is not None:
         with _remote(address, conf or {}) as session:
             yield session
-    elif SUBMITTED in os.environ:
+    elif is_submitted():
         with _submitted(master, conf or {}) as session:
             yield session
     else:
@@ -89,14 +89,19 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
             yield session
 
 
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process; it writes what comes on stderr to its stdout."""
+    return SUBMITTED in os.environ
+
+
 def starts_java(master: str | None) -> bool:
     """Whether a session starts a JVM here: not if `spark-submit` has done so, and not for a server of Spark Connect."""
-    return SUBMITTED not in os.environ and _remote_address(master) is None
+    return not is_submitted() and _remote_address(master) is None
 
 
 def _remote_address(master: str | None) -> str | None:
     """The server of Spark Connect, if one is named."""
-    elsewhere = "" if SUBMITTED in os.environ else os.environ.get(REMOTE, "")
+    elsewhere = "" if is_submitted() else os.environ.get(REMOTE, "")
     named = master or elsewhere
     return named if named.startswith(CONNECT) else None
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +158,8 @@ def verify_on(url: str, python: Path, files: Path, *, submits: bool = False) -> 
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
     }
+    if submits:
+        settings["spark.pyspark.driver.python"] = sys.executable
     options = ["--master", url]
     for key, text in settings.items():
         options += ["--conf", f"{key}={text}"]
@@ -180,7 +181,7 @@ def test_a_cluster_whose_workers_lack_this_package(
     url, workers = cluster
     asked = [worker.output_text().count("Asked to launch executor") for worker in workers]
     done = verify_on(url, workers_python, files, submits=submits)
-    assert done.returncode == ExitCode.OK, done.stderr
+    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     verdict = json.loads(done.stdout)
     assert verdict["equal"]
     assert all(counts["zookeeper"] == counts["kraft"] > 0 for counts in verdict["kinds"].values())
@@ -188,24 +189,15 @@ def test_a_cluster_whose_workers_lack_this_package(
         assert worker.output_text().count("Asked to launch executor") > before
 
 
-@pytest.mark.parametrize(
-    ("planted", "code"),
-    [
-        ("verify.compare = lambda *_: Comparison({'topic': KindCounts(1, 1, 0, 0, 1)}, ())", ExitCode.DIFFERENT),
-        ("verify_run.inspect = lambda *_: 1 // 0", ExitCode.DEFECT),
-    ],
-    ids=["different", "defect"],
-)
-def test_what_is_submitted_ends_with_the_code_of_the_command(
-    files: Path, tmp_path: Path, planted: str, code: ExitCode
-) -> None:
+def test_what_is_submitted_ends_with_the_code_of_the_command(files: Path, tmp_path: Path) -> None:
+    """A defect, whose code is not the one that Python gives."""
     application = tmp_path / "application.py"
     application.write_text(
-        "from migrator.cli import verify_run\nfrom migrator.cli.main import main\nfrom migrator.verify import verify\n"
-        f"from migrator.verify.comparison import Comparison, KindCounts\n{planted}\nmain()\n"
+        "from migrator.cli import verify_run\nfrom migrator.cli.main import main\n"
+        "verify_run.inspect = lambda *_: 1 // 0\nmain()\n"
     )
     done = submitted("--master", "local[1]", str(application), *MIGRATOR[1:], *sources_of(files))
-    assert done.returncode == code, done.stderr
+    assert done.returncode == ExitCode.DEFECT, done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -230,7 +222,6 @@ def connect(tmp_path: Path, workers_python: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port.findall(process.output_text())[0]}"
 
 
-@pytest.mark.skipif(find_spec("grpc_status") is None, reason="what pyspark needs for Spark Connect is not here")
 def test_a_server_of_spark_connect_serves_one_comparison_after_the_other(
     connect: str, files: Path, tmp_path: Path
 ) -> None:
