@@ -94,7 +94,7 @@ def _read(spark: SparkSession, options: Mapping[str, str]) -> Iterator[tuple[Dat
         try:
             found = frame.where("length(entity) = 0 or entity is null").collect()
         except BaseException:
-            frame.unpersist()
+            _forget(frame)
             raise
         shared = tuple((row["place"], bytes(row["content"])) for row in found if row["entity"] is None)
         ranges = tuple(_range(row["place"], bytes(row["content"])) for row in found if row["entity"] is not None)
@@ -104,7 +104,11 @@ def _read(spark: SparkSession, options: Mapping[str, str]) -> Iterator[tuple[Dat
     try:
         yield frame, gathered
     finally:
-        frame.unpersist()
+        _forget(frame)
+
+
+def _forget(frame: DataFrame) -> None:
+    frame.unpersist(blocking=True)  # a session that stops meanwhile prints the stack of what it cannot do any more
 
 
 def _range(start: int, content: bytes) -> tuple[str, int, int]:
