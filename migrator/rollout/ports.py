@@ -183,7 +183,8 @@ class MigrationSeen:
     ``foreign_writes``: paths. ``problems``: what the migration waits for, as its status says. ``finishing``: the leader
     has it off, and asks every other controller whether it has, too. ``keeps_up``: the leader is seen to tell ZooKeeper
     and the brokers beside it what is committed; one of Kafka's, at most some seconds later. ``images``: whose
-    metadata are those of the leader, as it says."""
+    metadata are those of the leader, as it says. ``behind_ms``: how long the oldest record that ZooKeeper lacks has
+    waited, -1 unknown."""
 
     state: str = ""
     write_behind_lag: int = -1
@@ -192,6 +193,7 @@ class MigrationSeen:
     finishing: bool = False
     keeps_up: bool = False
     images: ImagesStatus | None = None
+    behind_ms: int = -1
 
 
 @value
@@ -295,6 +297,7 @@ class Gate(Enum):
     NOT_FINISHED = "the migration is not finished"
     WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"
     LEADER_KEEPS_UP = "in dual-write, the leader writes to ZooKeeper, and is at most some seconds behind"
+    BOTH_WRITTEN = "in dual-write, ZooKeeper is in reach and gets every change"
     IMAGES_AGREE = "no controller is known to have other metadata than the leader"
     FINISHING = "the leader wants to end the migration"
     NO_FOREIGN_WRITES = "nobody else writes to ZooKeeper"

@@ -78,6 +78,12 @@ def in_state(
     return replace(GOOD, migration=MigrationSeen(state.label, lag, foreign_writes, problems))
 
 
+def written(lag: int = 0, behind_ms: int = 0, problems: tuple[str, ...] = (), *, keeps_up: bool = True) -> Observation:
+    state = PublicState.DUAL_WRITE.label
+    seen = MigrationSeen(state, lag, problems=problems, keeps_up=keeps_up, behind_ms=behind_ms)
+    return replace(GOOD, migration=seen)
+
+
 GOOD = Observation(
     cluster_id="id",
     brokers={1: broker(), 2: replace(broker(), broker_id=2)},
@@ -109,6 +115,7 @@ FINISHING = GateQuestion(Gate.FINISHING)
 UNENDED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
+BOTH = GateQuestion(Gate.BOTH_WRITTEN)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
 AGREE = GateQuestion(Gate.IMAGES_AGREE)
 BROKERS_SEEN = GateQuestion(Gate.BROKERS_SEEN)
@@ -242,6 +249,18 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (KEEPS_UP, in_state(PublicState.DUAL_WRITE), "the leader was not yet seen to write"),
     (KEEPS_UP, in_state(PublicState.DUAL_WRITE, problems=("9 deletes: to be allowed",)), "and waits: 9 deletes: to be"),
     (KEEPS_UP, in_state(PublicState.MIGRATION_INELIGIBLE), OPEN),
+    (BOTH, written(), OPEN),
+    (BOTH, written(lag=500, behind_ms=9_000), OPEN),  # a leader under load is always some records behind
+    (BOTH, written(lag=500, behind_ms=14_000), "is 500 records behind the log, and the oldest has waited for 14 s"),
+    (BOTH, written(lag=2, behind_ms=-1), "lacks 2 records that the log had at the look before"),
+    (BOTH, written(lag=0, behind_ms=-1), OPEN),
+    (BOTH, written(problems=("ZooKeeper: it is out of reach: refused",)), "controller says: it is out of reach"),
+    (BOTH, written(problems=("topic a: too large",)), OPEN),
+    (BOTH, replace(written(), zookeeper_answers=False), "ZooKeeper: does not answer"),
+    (BOTH, written(keeps_up=False), "the leader was not yet seen to write"),
+    (BOTH, in_state(PublicState.MIGRATE_ZK_DATA), "migration: is in MigrateZkData, not in DualWrite"),
+    (BOTH, replace(in_state(PublicState.FINISHED), zookeeper_answers=False), OPEN),
+    (BOTH, NOTHING, "nobody says how far it is"),
     (FINISHING, in_state(PublicState.FINISHED), OPEN),
     (UNENDED, GOOD, OPEN),
     (UNENDED, NOTHING, OPEN),
@@ -319,6 +338,7 @@ def test_what_nobody_saw_opens_no_gate(seen: Observation) -> None:
         Gate.NONE_IN_KRAFT: seen.brokers,
         Gate.MIGRATION_STATE: seen.migration,
         Gate.WRITE_BEHIND_IDLE: seen.migration,
+        Gate.BOTH_WRITTEN: seen.migration,
         Gate.ZOOKEEPER_CONTROLLER: seen.controller_broker,
     }
     for question, _, _ in CASES:

@@ -11,12 +11,13 @@ from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.decisions import Decision, ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.processes import Processes
+from migrator.rollout.engine.soak_act import SoakAct
 from migrator.rollout.engine.step_gates import StepGates
 from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
 from migrator.rollout.files.wanted import wanted_file
-from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
+from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import StepProgress, restart_begun
@@ -24,9 +25,6 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.plan.steps import STOPS, Act, Job, Sight, Step
 from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateQuestion, Observation
-
-SOAK_NOTE_MS = 60_000
-"""How much of a soak a crash may cost."""
 
 
 class StepActs:
@@ -39,6 +37,7 @@ class StepActs:
         self._step_gates = step_gates
         self._processes = Processes(run.parts, gates)
         self._jobs = JobActs(run)
+        self._soak = SoakAct(run, gates, self._jobs)
         self._started: set[str] = set()
         """Names of the steps whose node was started, or restarted, in this run."""
 
@@ -90,7 +89,7 @@ class StepActs:
         :raises OperatorError: it fails.
         """
         if act is Act.SOAK:
-            await self._soak(step)
+            await self._soak.run(step)
         elif act is Act.PROVE:
             await self._jobs.prove(step)
         elif act is Act.RUN:
@@ -261,28 +260,6 @@ class StepActs:
                 await self._processes.start_again(step, step.successor)
                 self._started.add(step.name)
         self._run.note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
-
-    async def _soak(self, step: Step) -> None:
-        """Only time that is watched counts: the wall clock may jump, and nobody watched before this process."""
-        soaked, wanted = self._run.progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
-        poll = self._parts.inventory.times.poll
-        last, noted, verified = self._parts.clock.monotonic_ms(), soaked, soaked
-        verify = int(self._parts.inventory.times.verify * 1000)
-        while soaked < wanted:
-            await self._gates.wait(lambda _: step.before, step.name)
-            await self._parts.clock.sleep(min(poll, (wanted - soaked) / 1000))
-            now = self._parts.clock.monotonic_ms()
-            soaked, last = soaked + now - last, now
-            if soaked - noted >= SOAK_NOTE_MS or soaked >= wanted:
-                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
-                noted = soaked
-            if verify and soaked - verified >= verify and soaked < wanted:
-                await self._jobs.verify(step, await self._parts.observer.observe(partitions=False))
-                verified = soaked
-            if self._run.is_aborted():
-                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
-                raise AbortedError("the soak was stopped")
-        self._run.note(Event.DONE, step.name, Act.SOAK)
 
     async def _digest(self, node: Node) -> str | None:
         return await digest_of(self._parts.executor, node)

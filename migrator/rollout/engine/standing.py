@@ -8,7 +8,7 @@ from typing import Any
 
 from migrator.observe.printable import number_of
 from migrator.rollout.engine.order import next_step
-from migrator.rollout.gates.gates import named
+from migrator.rollout.gates.wording import named
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of

@@ -109,10 +109,12 @@ class Gatekeeper:
         step: str,
         is_over: Callable[[Observation], Awaitable[bool]] = _never,
         seen: Observation | None = None,
+        is_shut: Callable[[str], None] = lambda _: None,
     ) -> int:
         """
         :param is_over: whether the questions do not matter any more.
         :param seen: the first look, if there was one just now.
+        :param is_shut: hears after each look that finds it shut for whom it waits, and why.
         :returns: how many looks it took until the gate was open; 0: it is over.
         :raises GateTimeoutError: it stays shut.
         :raises GateShutError: it is shut for ever; nobody waits then.
@@ -138,6 +140,7 @@ class Gatekeeper:
                 raise GateShutError(said_of(shut), where=step, remedy=shut[0].remedy)
             if await is_over(seen):
                 return 0
+            is_shut(said_of(waiting))
             if waiting != said:
                 said = waiting
                 self._parts.tell(f"{step}: waits: {said_of(waiting)}")

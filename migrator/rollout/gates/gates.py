@@ -13,7 +13,16 @@ from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.observe.names import number_ranges
 from migrator.observe.printable import number_of
+from migrator.rollout.gates import following
 from migrator.rollout.gates.placements import harmed, without_replicas_on
+from migrator.rollout.gates.wording import (
+    REACH_CONTROLLERS,
+    REACH_ZOOKEEPER,
+    SEE_STATUS,
+    Found,
+    named,
+    unknown,
+)
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -24,28 +33,18 @@ from migrator.rollout.ports import (
     Placement,
     Waiting,
 )
-from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerProgram, ControllerSeen
+from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerSeen
 
 ORDER = [state.label for state in PublicState]
-NAMED_MAX = 5
 ON = {True: "on", False: "off", None: "unknown"}
-SEE_STATUS = "See 'migrator status', and the log of the controllers"
-SEE_WRITER = (
-    "A new leader first compares ZooKeeper with the log, which may take minutes. See 'migrator status', and the log of "
-    "the controllers. Kafka's controllers with metadata.max.idle.interval.ms=0 write only what changes: then change "
-    "something, such as a topic"
-)
-NOT_SEEN_TO_WRITE = "the leader was not yet seen to write what is committed"
 SEE_BROKER = "See the broker's log. If it does not run, start it"
 SEE_CONTROLLER = "See the controller's log. If it does not run, start it"
 REACH_BROKERS = "See that brokers run, and that this machine reaches a listener of them ('access' of the inventory)"
-REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches them ('access' of the inventory)"
 SEE_PROGRAM = "See which program is started. Where it is the right one, correct 'controllers.kind' of the inventory"
 STOP_OR_START = (
     "On the way back, behind 'give-back', stop controller {}: ZooKeeper has the cluster again. Before it, see that the "
     "other controllers run, and that this machine reaches them ('access' of the inventory)"
 )
-REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('access' of the inventory)"
 RESTART_IT = (
     "Restart it with this file. If the command that starts it sets the key, or names another file, correct that command"
 )
@@ -67,8 +66,6 @@ ONLY_A_BACKUP = (
     "Only a backup of ZooKeeper and of the brokers brings the old cluster back, without all that was written since"
 )
 
-Found = Iterator[Waiting]
-
 
 def judge(question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
     """Empty when the gate is open."""
@@ -78,10 +75,10 @@ def judge(question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
 def _partitions_healthy(question: GateQuestion, seen: Observation) -> Found:
     partitions = seen.partitions
     if partitions is None:
-        yield Waiting("partitions", _unknown("nobody says how they are", seen), REACH_BROKERS)
+        yield Waiting("partitions", unknown("nobody says how they are", seen), REACH_BROKERS)
         return
     if seen.brokers is None:
-        yield Waiting("brokers", _unknown("nobody says which are registered", seen), _reach(seen))
+        yield Waiting("brokers", unknown("nobody says which are registered", seen), _reach(seen))
     for broker in (seen.brokers or {}).values():  # who has ended without a word is registered for a while
         if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(question):
             yield Waiting(f"broker {broker.broker_id}", NOT_SERVING, SEE_BROKER)
@@ -111,7 +108,7 @@ def _may_stop(question: GateQuestion, seen: Observation) -> Found:
             what = f"its broker.rack is {broker.rack}, and the inventory says {node.rack}"
             yield Waiting(node.name, what, "Correct the rack in the inventory, then 'migrator rollout resume'")
     if partitions is None or (len(question.nodes) > 1 and not partitions.placed):
-        yield Waiting("partitions", _unknown("nobody says where their replicas are", seen), REACH_BROKERS)
+        yield Waiting("partitions", unknown("nobody says where their replicas are", seen), REACH_BROKERS)
         return
     for goes_offline, what in ((True, "would go offline"), (False, "would fall below min.insync.replicas")):
         found = [each for each, offline in harmed(partitions, _ids(question)) if offline is goes_offline]
@@ -178,7 +175,7 @@ def _caught_up(question: GateQuestion, seen: Observation) -> Found:
     """Every voter, but the one that is about to stop, has what is committed: the quorum goes on without that one."""
     quorum = seen.quorum
     if quorum is None:
-        yield Waiting("quorum", _unknown("no controller answers", seen), REACH_CONTROLLERS)
+        yield Waiting("quorum", unknown("no controller answers", seen), REACH_CONTROLLERS)
         return
     if quorum.leader_id is None:
         yield Waiting("quorum", "no controller leads", SEE_STATUS)
@@ -208,7 +205,7 @@ def _voters_settled(_: GateQuestion, seen: Observation) -> Found:
     """Kafka's controllers carry no reassignment out: half of it would stay."""
     target = None if seen.quorum is None else seen.quorum.target
     if target is None:
-        yield Waiting("voters", _unknown("nobody says whether they are being reassigned", seen), REACH_CONTROLLERS)
+        yield Waiting("voters", unknown("nobody says whether they are being reassigned", seen), REACH_CONTROLLERS)
     elif target:
         yield Waiting("voters", f"a reassignment to {target} is under way", CANCEL_REASSIGNMENT)
 
@@ -216,7 +213,7 @@ def _voters_settled(_: GateQuestion, seen: Observation) -> Found:
 def _broker_gone(question: GateQuestion, seen: Observation) -> Found:
     who = _who(question)
     if seen.brokers is None:
-        yield Waiting(who, _unknown("nobody says whether it is registered", seen), _reach(seen))
+        yield Waiting(who, unknown("nobody says whether it is registered", seen), _reach(seen))
         return
     broker = seen.brokers.get(_node_id(question))
     if broker is not None and broker.mode is not None:
@@ -229,7 +226,7 @@ def _broker_gone(question: GateQuestion, seen: Observation) -> Found:
 
 def _broker_back(question: GateQuestion, seen: Observation) -> Found:
     if seen.brokers is None:
-        yield Waiting(_who(question), _unknown("nobody says whether it is back", seen), _reach(seen))
+        yield Waiting(_who(question), unknown("nobody says whether it is back", seen), _reach(seen))
         return
     broker = seen.brokers.get(_node_id(question)) or BrokerSeen(_node_id(question), None)
     waiting = list(_in_mode(_who(question), broker, question.mode))
@@ -307,7 +304,7 @@ def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
 def _controller_back(question: GateQuestion, seen: Observation) -> Found:
     who, voter = _who(question), seen.voter(question.node)
     if voter is None:
-        yield Waiting(who, _unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
+        yield Waiting(who, unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
     elif voter.program is None:
         yield from _behind(voter)
     elif other := _other_program(voter, question):
@@ -321,7 +318,7 @@ def _controller_back(question: GateQuestion, seen: Observation) -> Found:
 
 def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
     if not seen.brokers:
-        yield Waiting("brokers", _unknown("nobody says which there are", seen), _reach(seen))
+        yield Waiting("brokers", unknown("nobody says which there are", seen), _reach(seen))
         return
     if question.nodes and seen.is_finished:
         return
@@ -334,7 +331,7 @@ def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
 def _none_in_kraft(question: GateQuestion, seen: Observation) -> Found:
     """A ZooKeeper controller cannot lead such a broker: `migrator rollback` refuses a log that has one."""
     if seen.brokers is None:
-        yield Waiting("brokers", _unknown("nobody says which are in KRaft mode", seen), _reach(seen))
+        yield Waiting("brokers", unknown("nobody says which are in KRaft mode", seen), _reach(seen))
         return
     names = {node.node_id: node.name for node in question.nodes}
     for broker_id, broker in sorted(seen.brokers.items()):
@@ -355,7 +352,7 @@ def _migration_state(question: GateQuestion, seen: Observation) -> Found:
     migration = seen.migration
     state = "" if migration is None else migration.state
     if migration is None or state not in ORDER:
-        yield Waiting("migration", _unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
+        yield Waiting("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
     elif ORDER.index(state) < ORDER.index(question.state):
         what = f"is in {state}, not yet in {question.state}"
         why = f": {named(migration.problems)}" if migration.problems else ""
@@ -370,49 +367,8 @@ def _not_finished(_: GateQuestion, seen: Observation) -> Found:
 
 def _finishing(_: GateQuestion, seen: Observation) -> Found:
     if not seen.is_finished and (seen.migration is None or not seen.migration.finishing):
-        what = _unknown("nobody says that it asks the others whether their migration is off", seen)
+        what = unknown("nobody says that it asks the others whether their migration is off", seen)
         yield Waiting("the leader", what, SEE_STATUS)
-
-
-def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
-    lag = -1 if seen.migration is None else seen.migration.write_behind_lag
-    if seen.is_finished:
-        return
-    if not seen.zookeeper_answers:
-        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
-    elif lag < 0 and seen.migration is not None and question.program is ControllerProgram.STOCK:
-        return
-    elif lag < 0:
-        remedy = REACH_CONTROLLERS if seen.migration is None else SEE_WRITER
-        yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), remedy)
-    elif lag:
-        yield Waiting("ZooKeeper", f"is {number_of(lag, 'record')} behind the log", SEE_STATUS)
-
-
-def _leader_keeps_up(_: GateQuestion, seen: Observation) -> Found:
-    """Before the copy the quorum writes nothing, and whether it leads is another question. In dual-write, a new leader
-    first compares all of ZooKeeper with the log. Until that is over, one of Kafka's tells a broker in ZooKeeper mode of
-    no new partition leader: no broker may stop."""
-    migration = seen.migration
-    if migration is None or migration.state != PublicState.DUAL_WRITE.label or migration.keeps_up:
-        return
-    if migration.problems:
-        yield Waiting("the leader", f"does not write to ZooKeeper, and waits: {named(migration.problems)}", SEE_STATUS)
-        return
-    if not seen.zookeeper_answers:
-        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
-    elif migration.write_behind_lag > 0:
-        behind = number_of(migration.write_behind_lag, "record")
-        yield Waiting("ZooKeeper", f"is {behind} behind the log, and has been for seconds", SEE_WRITER)
-    else:
-        yield Waiting("ZooKeeper", _unknown(NOT_SEEN_TO_WRITE, seen), SEE_WRITER)
-
-
-def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
-    written = () if seen.migration is None else seen.migration.foreign_writes
-    if written:
-        what = f"somebody else has written to it: {named(written)}"
-        yield Waiting("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")
 
 
 def _images_agree(_: GateQuestion, seen: Observation) -> Found:
@@ -424,7 +380,7 @@ def _images_agree(_: GateQuestion, seen: Observation) -> Found:
 
 def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
     if not seen.zookeeper_answers:
-        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+        yield Waiting("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
     elif seen.controller_broker is None:
         yield Waiting("brokers", "none is the ZooKeeper controller", "See 'migrator rollback', and the brokers' logs")
 
@@ -432,26 +388,19 @@ def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
 def _brokers_seen(_: GateQuestion, seen: Observation) -> Found:
     """While a broker is the ZooKeeper controller, no broker is in KRaft mode, whatever else is unknown."""
     if seen.brokers is None and seen.controller_broker is None:
-        yield Waiting("brokers", _unknown("nobody says which are registered", seen), _reach(seen))
+        yield Waiting("brokers", unknown("nobody says which are registered", seen), _reach(seen))
 
 
 def _voter_seen(question: GateQuestion, seen: Observation) -> Found:
     voter = seen.voter(question.node)
     if voter is None or voter.migration_on is None:
-        what = _unknown("does not say whether it has the migration on", seen)
+        what = unknown("does not say whether it has the migration on", seen)
         yield Waiting(_who(question), what, f"{SEE_CONTROLLER}. {REACH_CONTROLLERS}")
 
 
 def _zookeeper_seen(_: GateQuestion, seen: Observation) -> Found:
     if not seen.zookeeper_answers and not seen.is_finished:
-        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
-
-
-def _unknown(what: str, seen: Observation) -> str:
-    """With the reasons, which may say the same themselves."""
-    if any(reason.startswith(what) for reason in seen.unknown):
-        return named(seen.unknown)
-    return f"{what}: {named(seen.unknown)}" if seen.unknown else what
+        yield Waiting("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
 
 
 def _reach(seen: Observation) -> str:
@@ -459,12 +408,6 @@ def _reach(seen: Observation) -> str:
         answer = [str(voter.node_id) for voter in seen.quorum.voters.values() if voter.program is not None]
         return STOP_OR_START.format(", ".join(answer))
     return REACH_CONTROLLERS if seen.zookeeper_answers else REACH_ZOOKEEPER
-
-
-def named(names: tuple[str, ...]) -> str:
-    """The first ones, and how many more there are."""
-    more = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
 
 
 def _who(question: GateQuestion) -> str:
@@ -488,10 +431,11 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.NONE_IN_KRAFT: _none_in_kraft,
     Gate.MIGRATION_STATE: _migration_state,
     Gate.NOT_FINISHED: _not_finished,
-    Gate.WRITE_BEHIND_IDLE: _write_behind_idle,
-    Gate.LEADER_KEEPS_UP: _leader_keeps_up,
+    Gate.WRITE_BEHIND_IDLE: following.write_behind_idle,
+    Gate.LEADER_KEEPS_UP: following.leader_keeps_up,
+    Gate.BOTH_WRITTEN: following.both_written,
     Gate.FINISHING: _finishing,
-    Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
+    Gate.NO_FOREIGN_WRITES: following.no_foreign_writes,
     Gate.IMAGES_AGREE: _images_agree,
     Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
     Gate.BROKERS_SEEN: _brokers_seen,

@@ -24,6 +24,7 @@ HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORU
 FINISHING, NOT_FINISHED = GateQuestion(Gate.FINISHING), GateQuestion(Gate.NOT_FINISHED)
 WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
 AGREE, KEEPS_UP = GateQuestion(Gate.IMAGES_AGREE), GateQuestion(Gate.LEADER_KEEPS_UP)
+BOTH_WRITTEN = GateQuestion(Gate.BOTH_WRITTEN)
 BROKER_RULES = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
 
 
@@ -234,7 +235,7 @@ FORWARD = (
     PhaseRules(
         Phase.SOAK, _FIRST, (Act.SOAK, Act.RUN), UNFINISHED, job=Job.VERIFY, proof=Act.RUN,
         is_there=lambda inventory: bool(inventory.times.soak) or not inventory.left_out.verify,
-        before=_asks(QUORUM, ALONE),
+        before=_asks(BOTH_WRITTEN, QUORUM, ALONE),
         why="both sides are written while you watch your applications", undo=ROLLBACK,
     ),
     PhaseRules(

@@ -24,8 +24,8 @@ VOTERS_MAX = 100
 
 @value
 class LeaderSays:
-    """``lag_records``: None where it writes nothing to ZooKeeper, -1 where it does not know. ``images``: whose
-    metadata are its own."""
+    """``lag_records``: None where it writes nothing to ZooKeeper, -1 where it does not know. ``lag_ms``: how long the
+    oldest has waited, -1 unknown. ``images``: whose metadata are its own."""
 
     cluster_id: str
     leader_epoch: int
@@ -35,6 +35,7 @@ class LeaderSays:
     problems: tuple[str, ...]
     foreign_writes: tuple[str, ...]
     images: ImagesStatus | None = None
+    lag_ms: int = -1
 
 
 async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
@@ -59,6 +60,7 @@ def of_status(status: Status) -> LeaderSays | None:
         None if status.write_behind is None else status.write_behind.lag_records,
         status.problems,
         status.images,
+        -1 if status.write_behind is None else status.write_behind.lag_ms,
     )
 
 
@@ -91,6 +93,7 @@ def of_json(content: Any) -> LeaderSays | None:
             None if behind is None else int(behind["lag_records"]),
             problems,
             _images(content.get("images")),
+            -1 if behind is None else int(behind.get("lag_ms", -1)),
         )
     except (LookupError, TypeError, ValueError, OverflowError):
         return None
@@ -111,6 +114,7 @@ def _says(
     lag: int | None,
     problems: tuple[Problem, ...],
     images: ImagesStatus | None,
+    lag_ms: int,
 ) -> LeaderSays:
     foreign = [it.what.removeprefix(FOREIGN_WRITES) for it in problems if it.what.startswith(FOREIGN_WRITES)]
     return LeaderSays(
@@ -122,4 +126,5 @@ def _says(
         tuple(f"{problem.who}: {problem.what}" for problem in problems if not problem.warning),
         tuple(path for names in foreign for path in names.split(", ")),
         images,
+        lag_ms,
     )

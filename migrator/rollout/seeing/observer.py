@@ -269,7 +269,9 @@ def migration_seen(
         at = zookeeper.written_offset, zookeeper.written_epoch
         writes = stock.writes(state, quorum.leader_epoch, *at)
         keeps_up = writes and _behind(zookeeper, quorum.committed_earlier) == 0
-        return MigrationSeen(state.label, lag if writes or lag else -1, keeps_up=keeps_up)
+        return MigrationSeen(
+            state.label, lag if writes or lag else -1, keeps_up=keeps_up, behind_ms=0 if keeps_up else -1
+        )
     if status is None:
         return MigrationSeen(state.label, lag, keeps_up=lag >= 0)
     if status.lag_records is not None:
@@ -284,6 +286,7 @@ def migration_seen(
         finishing,
         keeps_up,
         status.images,
+        status.lag_ms,
     )
 
 

@@ -117,6 +117,10 @@ class ModelCluster(ModelHosts):
         self.lag = 0
         self.leader_writes = True
         """A new leader compares ZooKeeper with the log before it does."""
+        self.problems: tuple[str, ...] = ()
+        """Of the leader's status."""
+        self.behind_ms = 0
+        """How long the oldest record has waited that ZooKeeper lacks."""
         self.unregistered: set[int] = set()
         """Brokers that are gone, and that the quorum has forgotten."""
         self.kraft_in_log: set[int] = set()
@@ -243,7 +247,15 @@ class ModelCluster(ModelHosts):
     def _migration(self) -> MigrationSeen:
         keeps_up = self.leader_writes and (self.lag == 0 or not self._is_stock)
         lag = self.lag if self.leader_writes else -1
-        return MigrationSeen(self.state, lag, self.foreign_writes, finishing=self._finishing(), keeps_up=keeps_up)
+        return MigrationSeen(
+            self.state,
+            lag,
+            self.foreign_writes,
+            self.problems,
+            finishing=self._finishing(),
+            keeps_up=keeps_up,
+            behind_ms=self.behind_ms,
+        )
 
     async def unregister(self, broker_id: int) -> str:
         if self._quorum() is None:

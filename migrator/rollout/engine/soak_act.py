@@ -1,0 +1,71 @@
+"""The soak: both sides are watched while they are written, for as long as the operator wants."""
+
+from __future__ import annotations
+
+from migrator.rollout.engine.context import RunContext
+from migrator.rollout.engine.job_acts import JobActs
+from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
+from migrator.rollout.gates.soak import APART_MS, Soak
+from migrator.rollout.journal.journal import Event
+from migrator.rollout.plan.steps import Act, Step
+
+NOTE_MS = 60_000
+"""How much of a soak a crash may cost."""
+
+
+class SoakAct:
+    """Of one run."""
+
+    def __init__(self, run: RunContext, gates: Gatekeeper, jobs: JobActs) -> None:
+        self._run = run
+        self._parts = run.parts
+        self._gates = gates
+        self._jobs = jobs
+        self._soak = Soak()
+
+    async def run(self, step: Step) -> None:
+        """Until enough was watched. An outage is named when it begins and when it is over.
+
+        :raises GateTimeoutError: an outage lasts longer than a gate may stay shut.
+        :raises AbortedError: the operator asks for an end.
+        """
+        times, clock = self._parts.inventory.times, self._parts.clock
+        wanted, verify = int(times.soak * 1000), int(times.verify * 1000)
+        noted = verified = self._run.progress.soaked_ms
+        self._soak = Soak(noted)
+        while (watched := self._soak.watched_ms) < wanted:
+            await self._gates.wait(lambda _: step.before, step.name, is_shut=lambda why: self._is_shut(step, why))
+            self._is_well(step)
+            watched = self._soak.watched_ms
+            if watched - noted >= NOTE_MS or watched >= wanted:
+                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
+                noted = watched
+            if verify and watched - verified >= verify and watched < wanted:
+                await self._jobs.verify(step, await self._parts.observer.observe(partitions=False))
+                verified = watched
+                self._soak = Soak(watched)  # nobody watched meanwhile
+            if self._run.is_aborted():
+                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
+                raise AbortedError("the soak was stopped")
+            await clock.sleep(min(times.poll * 1000, wanted - watched, APART_MS / 2) / 1000)
+        self._run.note(Event.DONE, step.name, Act.SOAK)
+
+    def _is_shut(self, step: Step, why: str) -> None:
+        is_first = self._soak.outage_ms is None
+        self._soak = self._soak.saw_trouble(self._parts.clock.since_boot_ms())
+        if is_first:
+            self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=self._soak.watched_ms, waits=why)
+
+    def _is_well(self, step: Step) -> None:
+        now_ms, before_ms, since_ms = self._parts.clock.since_boot_ms(), self._soak.well_ms, self._soak.outage_ms
+        self._soak = self._soak.saw_well(now_ms)
+        if before_ms is not None and now_ms - before_ms > APART_MS:
+            apart = (now_ms - before_ms) / 1000
+            self._parts.tell(
+                f"{step.name}: {apart:.0f} s between two looks do not count, more than {APART_MS // 1000} s"
+            )
+        if since_ms is None:
+            return
+        lost, watched = now_ms - since_ms, self._soak.watched_ms
+        self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched, outage_ms=lost)
+        self._parts.tell(f"{step.name}: all is well again; these {lost / 1000:.0f} s do not count as soak")
