@@ -163,15 +163,22 @@ class Placement:
 
 
 @value
-class PartitionsSeen:
-    """Numbers of partitions, and a few names for people. ``placements``: of those that are not well; of all, where
-    ``placed``. ``topics``: how many a broker has shown, -1 where all are seen."""
+class Some:
+    """Partitions that something is said of: how many, and the names of a few for people."""
 
-    offline: int = 0
-    under_replicated: int = 0
-    under_min_isr: int = 0
-    reassigning: int = 0
-    examples: tuple[str, ...] = ()
+    count: int = 0
+    names: tuple[str, ...] = ()
+
+
+@value
+class PartitionsSeen:
+    """``placements``: of partitions that are not well; of all, where ``placed``. ``topics``: how many a broker has
+    shown, -1 where all are seen."""
+
+    offline: Some = Some()
+    under_replicated: Some = Some()
+    under_min_isr: Some = Some()
+    reassigning: Some = Some()
     placements: tuple[Placement, ...] = ()
     placed: bool = False
     topics: int = -1

@@ -22,6 +22,7 @@ from migrator.rollout.ports import (
     MigrationSeen,
     Observation,
     PartitionsSeen,
+    Some,
 )
 from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 
@@ -68,8 +69,10 @@ def without_voter(seen: Observation, node_id: int) -> Observation:
 def with_partitions(
     offline: int = 0, under_replicated: int = 0, under_min_isr: int = 0, reassigning: int = 0
 ) -> Observation:
-    seen = PartitionsSeen(offline, under_replicated, under_min_isr, reassigning, ("orders-0",))
-    return replace(GOOD, partitions=seen)
+    one, two, three, four = (
+        Some(count, ("orders-0",)) for count in (offline, under_replicated, under_min_isr, reassigning)
+    )
+    return replace(GOOD, partitions=PartitionsSeen(one, two, three, four))
 
 
 def in_state(
@@ -137,13 +140,33 @@ REST = GateQuestion(Gate.PARTITIONS_HEALTHY, nodes=(B1, B2))
 def placed(replicas: set[int], in_sync: set[int], min_isr: int = 1, *, led: bool = True) -> Observation:
     found = Placements(placed=True)
     found.add("orders", 0, 1 if led else -1, tuple(replicas), tuple(in_sync), min_isr)
-    return replace(GOOD, partitions=found.seen(0))
+    return replace(GOOD, partitions=found.seen(Some()))
+
+
+def with_each_its_own(asked: GateQuestion) -> list[str]:
+    """What is said where one topic is offline, another one out of sync, and a third one is moved and well."""
+    found = Placements(placed=True)
+    found.add("away", 0, -1, (2, 3), (), 1)
+    found.add("late", 0, 1, (1, 2, 3), (1, 3), 2)
+    found.add("well", 0, 1, (1, 2, 3), (1, 2, 3), 2)
+    seen = replace(GOOD, partitions=found.seen(Some(1, ("well-0",))))
+    return [each.what for each in judge(asked, seen) if each.who == "partitions"]
+
+
+def test_each_count_has_its_own_examples() -> None:
+    assert with_each_its_own(PARTITIONS) == [
+        "1 offline (away-0)",
+        "1 with fewer replicas in sync than min.insync.replicas (away-0)",
+        "2 under-replicated (away-0, late-0)",
+        "1 being reassigned (well-0)",
+    ]
+    assert with_each_its_own(REST)[0] == "1 offline (away-0)"
 
 
 CASES: list[tuple[GateQuestion, Observation, str]] = [
     (PARTITIONS, GOOD, OPEN),
     (PARTITIONS, NOTHING, "nobody says how they are: nobody answers"),
-    (PARTITIONS, with_partitions(offline=2), "2 offline (orders-0)"),
+    (PARTITIONS, with_partitions(offline=2), "2 offline (orders-0, ...)"),
     (PARTITIONS, with_partitions(under_replicated=3), "3 under-replicated"),
     (PARTITIONS, with_partitions(under_min_isr=1), "1 with fewer replicas in sync"),
     (PARTITIONS, with_partitions(reassigning=1), "1 being reassigned"),

@@ -16,7 +16,7 @@ from migrator.records.metadata import Endpoint
 from migrator.rollout import meanwhile
 from migrator.rollout.files.property_files import HOSTS_AT_ONCE, at_once
 from migrator.rollout.gates.gatekeeper import Gatekeeper
-from migrator.rollout.ports import Observation
+from migrator.rollout.ports import Observation, Some
 from migrator.rollout.seeing import observer
 from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes, PartitionList
 from migrator.rollout.seeing.observer import ClusterObserver
@@ -102,7 +102,7 @@ async def refuses(_: int) -> PartitionList | str:
 
 
 async def tells(_: int) -> PartitionList | str:
-    return PartitionList(WELL, 0, placed=False, reassigning=0, topics=())
+    return PartitionList(WELL, 0, placed=False, reassigning=Some(), topics=())
 
 
 async def hangs(_: int) -> PartitionList | str:

@@ -187,10 +187,10 @@ def _without_a_broker(cluster: KafkaCluster, eyes: Eyes, before: BrokerSeen) -> 
     back = GateQuestion(Gate.BROKER_BACK, eyes.inventory.brokers.nodes[1], before.mode, before)
     assert judge(back, eyes.look()), "it was not restarted"
     node.stop()
-    seen = eyes.wait_for(lambda seen: seen.partitions is not None and seen.partitions.under_replicated > 0)
+    seen = eyes.wait_for(lambda seen: seen.partitions is not None and seen.partitions.under_replicated.count > 0)
     assert seen.partitions is not None
-    assert seen.partitions.under_min_isr == 3
-    assert "orders-0" in seen.partitions.examples
+    assert seen.partitions.under_min_isr.count == 3
+    assert "orders-0" in seen.partitions.under_replicated.names
     seen = eyes.until(GateQuestion(Gate.BROKER_GONE, eyes.inventory.brokers.nodes[1]))
     assert seen.brokers is not None
     assert seen.brokers.get(2, BrokerSeen(2, None)).mode is None

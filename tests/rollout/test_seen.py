@@ -51,6 +51,7 @@ from migrator.rollout.ports import (
     MigrationSeen,
     Observation,
     PartitionsSeen,
+    Some,
 )
 from migrator.rollout.seeing.brokers import BrokerAnswer, of_image, partitions_in
 from migrator.rollout.seeing.brokers import State as PartitionState
@@ -272,10 +273,12 @@ def test_partitions_of_the_log() -> None:
         topics=TopicsImage(Map(topics), Map({"a": Uuid(bytes([1]) * 16), "b": Uuid(bytes([2]) * 16)})),
         configs=Map({ConfigResource(2, "b"): {"min.insync.replicas": "3"}}),
     )
-    for least, below in ((2, 2), (1, 1)):
+    for least, below in ((2, ("a-2", "b-0")), (1, ("b-0",))):
         seen = of_image(image, least)
-        numbers = seen.offline, seen.under_replicated, seen.under_min_isr, seen.reassigning
-        assert (numbers, seen.examples) == ((1, 3, below, 1), ("a-2", "b-0", "a-1"))
+        assert seen.offline == Some(1, ("a-2",))
+        assert seen.under_replicated == Some(3, ("a-1", "a-2", "b-0"))
+        assert seen.under_min_isr == Some(len(below), below)
+        assert seen.reassigning == Some(1, ("b-0",))
         assert sum(each.count for each in seen.placements) == 3
         assert sum(each.count for each in of_image(image, least, placed=True).placements) == 4
 
@@ -289,7 +292,7 @@ def test_what_is_no_number_of_replicas_counts_as_the_brokers_own(text: str) -> N
         topics=TopicsImage(Map({one: TopicImage("a", one, {0: partition})}), Map({"a": one})),
         configs=Map({ConfigResource(2, "a"): {"min.insync.replicas": text}}),
     )
-    assert [of_image(image, least).under_min_isr for least in (1, 2)] == [0, 1]
+    assert [of_image(image, least).under_min_isr.count for least in (1, 2)] == [0, 1]
 
 
 def test_topics_that_the_login_may_not_describe_keep_the_gate_shut() -> None:

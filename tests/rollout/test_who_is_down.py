@@ -14,7 +14,7 @@ from migrator.rollout.gates.gates import judge
 from migrator.rollout.gates.placements import counted
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Direction
-from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation, Placement
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation, Placement, Some
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import inventory_text, model_inventory
 from tests.rollout.support.runs import Operator
@@ -42,7 +42,7 @@ def test_status_of_a_model_names_who_is_down(desk: Desk) -> None:
 @pytest.mark.parametrize("led", [True, False])
 def test_a_gate_of_another_broker_names_who_is_down(*, led: bool) -> None:
     alone = Placement(frozenset((1, 2)), frozenset((1,)) if led else frozenset((2,)), 1, led, 6, ("orders-0",))
-    seen = Observation(brokers={1: UP, 2: DOWN, 3: DOWN}, partitions=counted((alone,), 0))
+    seen = Observation(brokers={1: UP, 2: DOWN, 3: DOWN}, partitions=counted((alone,), Some()))
     first, *others = judge(GateQuestion(Gate.PARTITIONS_HEALTHY), seen)
     assert (first.who, first.what) == ("broker 2", "is down: it is not registered, and partitions miss it")
     assert "start it" in first.remedy
@@ -50,7 +50,7 @@ def test_a_gate_of_another_broker_names_who_is_down(*, led: bool) -> None:
 
 
 def test_who_is_down_and_has_no_replicas_holds_nothing_up() -> None:
-    seen = Observation(brokers={1: UP, 2: DOWN}, partitions=counted((), 0))
+    seen = Observation(brokers={1: UP, 2: DOWN}, partitions=counted((), Some()))
     assert not judge(GateQuestion(Gate.PARTITIONS_HEALTHY), seen)
 
 

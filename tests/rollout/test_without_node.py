@@ -18,7 +18,7 @@ from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateQuestion, Observation
+from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateQuestion, Observation, Some
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -131,7 +131,7 @@ def seen(replicas: tuple[int, ...], in_sync: tuple[int, ...], *, count: int = 1,
     brokers = {each: BrokerSeen(each, BrokerMode.KRAFT, serving=True) for each in (1, 2, 3)}
     if away:
         brokers[away] = BrokerSeen(away, None)
-    return Observation(brokers=brokers, partitions=found.seen(0))
+    return Observation(brokers=brokers, partitions=found.seen(Some()))
 
 
 def test_a_partition_that_was_not_well_before_is_not_waited_for() -> None:

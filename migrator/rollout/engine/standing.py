@@ -136,8 +136,8 @@ def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
         lines.append("brokers: " + ", ".join(_by_mode(seen.brokers, names)))
     if partitions is not None:
         lines.append(
-            f"partitions: {partitions.offline} offline, {partitions.under_replicated} under-replicated, "
-            f"{partitions.reassigning} being reassigned"
+            f"partitions: {partitions.offline.count} offline, {partitions.under_replicated.count} under-replicated, "
+            f"{partitions.reassigning.count} being reassigned"
         )
     if migration is not None and migration.write_behind_lag >= 0:
         lines.append(f"ZooKeeper is {number_of(migration.write_behind_lag, 'record')} behind")

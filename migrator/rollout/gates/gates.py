@@ -31,6 +31,7 @@ from migrator.rollout.ports import (
     Observation,
     PartitionsSeen,
     Placement,
+    Some,
     Waiting,
 )
 from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerSeen
@@ -87,13 +88,14 @@ def _partitions_healthy(question: GateQuestion, seen: Observation) -> Found:
     for broker_id in _down(partitions, seen):
         if broker_id not in _ids(question):
             yield Waiting(f"broker {broker_id}", "is down: it is not registered, and partitions miss it", SEE_BROKER)
-    for count, what, remedy in _troubles(partitions):
-        if count:
-            names = f" ({named(partitions.examples)})" if partitions.examples else ""
-            yield Waiting("partitions", f"{count} {what}{names}", remedy)
+    for some, what, remedy in _troubles(partitions):
+        if some.count:
+            more = ", ..." if some.count > len(some.names) else ""
+            names = f" ({', '.join(some.names)}{more})" if some.names else ""
+            yield Waiting("partitions", f"{some.count} {what}{names}", remedy)
 
 
-def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[int, str, str]]:
+def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[Some, str, str]]:
     yield partitions.offline, "offline", "Start the brokers that have their replicas"
     yield partitions.under_min_isr, "with fewer replicas in sync than min.insync.replicas", ISR_REMEDY
     yield partitions.under_replicated, "under-replicated", ISR_REMEDY
@@ -142,7 +144,7 @@ def _missing(placements: Sequence[Placement], seen: Observation) -> list[int]:
 
 def _down(partitions: PartitionsSeen, seen: Observation) -> list[int]:
     """Who makes partitions unwell. Where nobody says whose replicas these are, every broker that is down may be it."""
-    if not any(count for count, *_ in _troubles(partitions)):
+    if not any(some.count for some, *_ in _troubles(partitions)):
         return []
     if partitions.placements:
         return _missing(partitions.placements, seen)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 
-from migrator.rollout.ports import PartitionsSeen, Placement
+from migrator.rollout.ports import PartitionsSeen, Placement, Some
 
 EXAMPLES_MAX = 5
 NAMES_MAX = 1000
@@ -35,7 +37,7 @@ class Placements:
             names.append(f"{topic}-{number}")
         self._counts[key] = self._counts.get(key, 0) + 1
 
-    def seen(self, reassigning: int) -> PartitionsSeen:
+    def seen(self, reassigning: Some) -> PartitionsSeen:
         """Of all that were added."""
         alike: dict[tuple[frozenset[int], frozenset[int], int, bool], Placement] = {}
         for (replicas, in_sync, min_isr, led), names in self._found.items():
@@ -47,22 +49,18 @@ class Placements:
         return counted(tuple(alike.values()), reassigning, placed=self._placed)
 
 
-def counted(placements: tuple[Placement, ...], reassigning: int, *, placed: bool = False) -> PartitionsSeen:
-    """Numbers, and examples: the worst first."""
-    offline = [each for each in placements if not each.led]
-    short = [each for each in placements if each.in_sync < each.replicas]
-    below = [each for each in placements if _is_below(each)]
-    names = dict.fromkeys(name for each in (*offline, *below, *short) for name in each.names[:EXAMPLES_MAX])
-    return PartitionsSeen(
-        _sum(offline), _sum(short), _sum(below), reassigning, tuple(names)[:EXAMPLES_MAX], placements, placed
-    )
+def counted(placements: tuple[Placement, ...], reassigning: Some, *, placed: bool = False) -> PartitionsSeen:
+    """Numbers, each with examples of its own."""
+    offline = _some(each for each in placements if not each.led)
+    short = _some(each for each in placements if each.in_sync < each.replicas)
+    below = _some(each for each in placements if _is_below(each))
+    return PartitionsSeen(offline, short, below, reassigning, placements, placed)
 
 
 def without_replicas_on(partitions: PartitionsSeen, brokers: Collection[int]) -> PartitionsSeen:
     """The same, when replicas on these brokers need not be in sync. Who has no leader counts nevertheless."""
     counts = [each for each in partitions.placements if not each.led or not each.replicas - each.in_sync <= {*brokers}]
-    seen = counted(tuple(counts), partitions.reassigning)
-    return PartitionsSeen(seen.offline, seen.under_replicated, seen.under_min_isr, seen.reassigning, seen.examples)
+    return replace(counted(tuple(counts), partitions.reassigning), placements=())
 
 
 def harmed(partitions: PartitionsSeen, brokers: Collection[int]) -> Iterator[tuple[Placement, bool]]:
@@ -92,5 +90,7 @@ def _is_below(placement: Placement) -> bool:
     return _level(placement, placement.in_sync) != FINE
 
 
-def _sum(placements: Iterable[Placement]) -> int:
-    return sum(each.count for each in placements)
+def _some(placements: Iterable[Placement]) -> Some:
+    found = tuple(placements)
+    names = (name for each in found for name in each.names[:EXAMPLES_MAX])
+    return Some(sum(each.count for each in found), tuple(islice(names, EXAMPLES_MAX)))

@@ -7,6 +7,7 @@ import datetime as dt
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -16,9 +17,9 @@ from migrator.config.settings import Settings
 from migrator.errors import MigratorError, PeerError
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import Endpoint
-from migrator.rollout.gates.placements import Placements
+from migrator.rollout.gates.placements import EXAMPLES_MAX, Placements
 from migrator.rollout.plan.modes import SESSION_TIMEOUT
-from migrator.rollout.ports import PartitionsSeen
+from migrator.rollout.ports import PartitionsSeen, Some
 from migrator.seeing.quorum import CLIENT_ID
 from migrator.values import value
 from migrator.wire.broker_settings import TOPIC, BrokerConfigs, Refused, describe_broker
@@ -83,13 +84,13 @@ class State(NamedTuple):
 
 @value
 class PartitionList:
-    """How a broker knows all partitions: its answer of Metadata, not decoded, which may have 100 MiB; and how many
+    """How a broker knows all partitions: its answer of Metadata, not decoded, which may have 100 MiB; and which
     partitions are being reassigned. ``topics``: those whose ``min.insync.replicas`` matters."""
 
     frame: bytes | bytearray
     offset: int
     placed: bool
-    reassigning: int
+    reassigning: Some
     topics: tuple[str, ...]
 
     def seen(self, minima: Mapping[str, int], min_isr: int) -> PartitionsSeen:
@@ -164,7 +165,7 @@ class BrokerEyes:
         return await KafkaConnection.open(at.host, at.port, CLIENT_ID, self._security, MAX_RESPONSE_BYTES)
 
 
-async def _listed(connection: KafkaConnection, reassigning: int, *, placed: bool) -> PartitionList:
+async def _listed(connection: KafkaConnection, reassigning: Some, *, placed: bool) -> PartitionList:
     request = build(request_type(METADATA, METADATA_VERSION), topics=None, allow_auto_topic_creation=False)
     frame, offset = await connection.request_encoded(METADATA, METADATA_VERSION, encode_entity(request))
     topics = await asyncio.to_thread(
@@ -227,7 +228,7 @@ def _behind_text(frame: bytes | bytearray, at: int) -> int:
     return int(at + 2 + max(length, 0))
 
 
-async def _reassigning(connection: KafkaConnection) -> int:
+async def _reassigning(connection: KafkaConnection) -> Some:
     """A broker that is not the controller, and forwards nothing, refuses: its controller is asked first."""
     request = build(
         request_type(LIST_PARTITION_REASSIGNMENTS, 0), timeout=dt.timedelta(seconds=ASK_SECONDS), topics=None
@@ -235,7 +236,8 @@ async def _reassigning(connection: KafkaConnection) -> int:
     answer = await connection.request(request)
     if answer.error_code is not ErrorCode.none:
         raise PeerError(f"reassignments are unknown: {answer.error_code.name}")
-    return sum(len(topic.partitions) for topic in answer.topics)
+    names = (f"{topic.name}-{each.partition_index}" for topic in answer.topics for each in topic.partitions)
+    return Some(sum(len(topic.partitions) for topic in answer.topics), tuple(islice(names, EXAMPLES_MAX)))
 
 
 def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> PartitionsSeen:
@@ -245,14 +247,15 @@ def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> Par
         for resource, keys in image.configs.items()
         if resource.resource_type == TOPIC and (least := own_min_isr(keys))
     }
-    found, reassigning = Placements(placed=placed), 0
+    found, moving = Placements(placed=placed), Some()
     for topic in image.topics.by_id.values():
         least = minima.get(topic.name, min_isr)
         for number, it in topic.partitions.items():
-            reassigning += bool(it.adding_replicas or it.removing_replicas)
+            if it.adding_replicas or it.removing_replicas:
+                moving = Some(moving.count + 1, (*moving.names, f"{topic.name}-{number}")[:EXAMPLES_MAX])
             if placed or it.leader < 0 or len(it.isr) < len(it.replicas):
                 found.add(topic.name, number, it.leader, it.replicas, it.isr, least)
-    return found.seen(reassigning)
+    return found.seen(moving)
 
 
 def own_min_isr(keys: Mapping[str, str]) -> int:

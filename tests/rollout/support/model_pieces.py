@@ -13,7 +13,7 @@ from migrator.rollout.gates.placements import Placements
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode, file_mode
-from migrator.rollout.ports import BrokerMode, PartitionsSeen
+from migrator.rollout.ports import BrokerMode, PartitionsSeen, Some
 from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 from migrator.values import value
 
@@ -99,7 +99,7 @@ def partitions_seen(partitions: Sequence[frozenset[int]], away: AbstractSet[int]
     for number, replicas in enumerate(partitions):
         in_sync = tuple(sorted(replicas - away))
         found.add("orders", number, min(in_sync, default=-1), tuple(sorted(replicas)), in_sync, min_isr)
-    return found.seen(0)
+    return found.seen(Some())
 
 
 def wrong_modes(mode: BrokerMode | None, state: str, *, ruled: bool) -> Iterator[str]:
