@@ -12,12 +12,14 @@ LONG_SECONDS = 5.0
 class Meanwhile:
     """An asynchronous context manager.
 
-    :param tell: hears it every `LONG_SECONDS`.
+    :param tell: hears it again and again.
     :param what: is done now; to be set anew when something else is.
+    :param seconds: between two lines; `LONG_SECONDS` without it.
     """
 
-    def __init__(self, tell: Callable[[str], None], what: str) -> None:
+    def __init__(self, tell: Callable[[str], None], what: str, seconds: float = 0) -> None:
         self._tell = tell
+        self._seconds = seconds
         self.what = what
 
     async def __aenter__(self) -> Self:
@@ -29,6 +31,9 @@ class Meanwhile:
         await asyncio.gather(self._task, return_exceptions=True)  # a line that nobody can read ends no look
 
     async def _say_so(self) -> None:
+        passed = 0.0
         while True:
-            await asyncio.sleep(LONG_SECONDS)
-            self._tell(f"still {self.what}")
+            seconds = self._seconds or LONG_SECONDS
+            await asyncio.sleep(seconds)
+            passed += seconds
+            self._tell(f"still {self.what}{f', for {passed:.0f} s' if self._seconds else ''}")

@@ -106,6 +106,9 @@ class Executor(Protocol):
         """Names the process that runs, and changes with each start (pid and start time, systemd's InvocationID, pod
         uid); None: none runs."""
 
+    async def log_of(self, node: Node) -> Output | None:
+        """The last lines that its process has printed; None: no command tells them."""
+
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         """Run a command on the node's host to its end. The words hold no secret."""
 

@@ -62,7 +62,7 @@ async def open_world(
     :param tell: hears what is done and waited for.
     :raises OperatorError: the inventory or its access file cannot be used. Whatever does not answer is no error.
     """
-    executor = _executor(inventory)
+    executor = _executor(inventory, tell)
     access = inventory_path.parent / inventory.access
     settings = _access(access)
     clock = SystemClock()
@@ -114,9 +114,9 @@ def refuse_wrong_executors(inventory: Inventory) -> None:
     NodeExecutor(inventory.executors, _touched(inventory))
 
 
-def _executor(inventory: Inventory) -> NodeExecutor:
+def _executor(inventory: Inventory, tell: Callable[[str], None]) -> NodeExecutor:
     refuse_elsewhere(inventory.executors, _touched(inventory))
-    return NodeExecutor(inventory.executors, _touched(inventory))
+    return NodeExecutor(inventory.executors, _touched(inventory), tell)
 
 
 def _touched(inventory: Inventory) -> tuple[Node, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import OperatorError
+from migrator.rollout.executors.local_process import LOG_BYTES
 from migrator.rollout.executors.presets import PRESETS
 from migrator.rollout.ports import ExecutorError, FileChangedError, NotRegularError, Output, UnreachableError
 from tests.lanes import examples
@@ -278,6 +280,22 @@ def test_a_local_process_stops_and_starts(tmp_path: Path) -> None:
     finally:
         hands.stop()
     assert running(SERVER, str(hands.path)) == []
+
+
+def test_the_log_of_a_local_process_is_what_it_has_printed(tmp_path: Path) -> None:
+    said = "import signal; print(9000 * 'x'); print('port in use', flush=True); signal.pause()"
+    command = f"{shlex.join([sys.executable, '-c', said])} kafka.Kafka {{path}}"
+    hands = Hands(node(tmp_path / "server.properties", command=command))
+    with pytest.raises(ExecutorError, match="No such file"):
+        asyncio.run(hands.executor.log_of(hands.node))
+    hands.start()
+    hands.stop()
+    found = asyncio.run(hands.executor.log_of(hands.node))
+    assert found is not None
+    assert found.text.endswith("x\nport in use\n")
+    assert len(found.text) == LOG_BYTES
+    alone = Hands(node(tmp_path / "other.properties"), "ssh", WORDED)
+    assert asyncio.run(alone.executor.log_of(alone.node)) is None
 
 
 @pytest.mark.parametrize("prints", ["head -c 4000000 /dev/zero | tr '\\0' x", "printf 'a\\033[2Jb'", "printf 'a b'"])

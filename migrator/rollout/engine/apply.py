@@ -24,7 +24,7 @@ from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError
 from migrator.rollout.gates.excuses import BackAgainError
-from migrator.rollout.gates.gatekeeper import AbortedError, GateShutError, GateTimeoutError
+from migrator.rollout.gates.gatekeeper import AbortedError, GateShutError, GateTimeoutError, ProcessEndedError
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
@@ -52,6 +52,7 @@ OWN_WORDS = (
     IdentityError,
     JobFailedError,
     PlaceAwayError,
+    ProcessEndedError,
     UntrueRestartError,
 )
 """Errors whose sentences are made of this program's words, and names."""
@@ -175,7 +176,7 @@ class RolloutRun:
         else:
             kind = next((words for kind, words in KINDS.items() if isinstance(error, kind)), OTHER_KIND)
             details |= {"what": kind, "remedy": OTHER_REMEDY}
-        if isinstance(error, ExecutorError) and error.output is not None:
+        if isinstance(error, ExecutorError | ProcessEndedError) and error.output is not None:
             details["output"] = self._kept(step, error.output)
         if isinstance(error, JobFailedError):
             details |= {"output": error.output} if error.output else {}

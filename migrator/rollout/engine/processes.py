@@ -3,6 +3,8 @@ between the two."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from migrator.errors import OperatorError
 from migrator.rollout.engine import decisions
 from migrator.rollout.gates.gatekeeper import Gatekeeper
@@ -88,7 +90,7 @@ class Processes:
             self._parts.tell(f"{step.name}: {error}. Waits whether {node.name} ends nevertheless")
         if before == decisions.UNKNOWN_INCARNATION and failed is None:
             return
-        has_ended = await self._ends(node, before)
+        has_ended = await self._ends(node, before, step.name)
         if failed is not None and not has_ended:
             raise failed
         if has_ended is False:
@@ -102,6 +104,9 @@ class Processes:
             await self._start(step, node)
         elif await self._parts.executor.incarnation(node) is None:  # else somebody has started it meanwhile
             await self._parts.executor.restart(node)
+        with suppress(ExecutorError):  # the gate behind looks again
+            if await self._parts.executor.incarnation(node) is not None:
+                self._gates.lifelines.shows(node.name)
 
     async def _start(self, step: Step, node: Node) -> None:
         """A host that is not reached just now is tried again: who starts what runs does nothing."""
@@ -118,10 +123,11 @@ class Processes:
             else:
                 return
 
-    async def _ends(self, node: Node, before: str) -> bool | None:
+    async def _ends(self, node: Node, before: str, step: str) -> bool | None:
         """None: nobody can say."""
         clock, times = self._parts.clock, self._parts.inventory.times
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        patience = self._gates.patience(step)
         while True:
             ended: bool | None = None
             try:
@@ -130,7 +136,8 @@ class Processes:
                 self._parts.tell(f"{node.name}: {error}")
             if ended or clock.monotonic_ms() >= deadline:
                 return ended
-            await clock.sleep(times.poll)
+            patience.waits(f"{node.name} has still to end", clock.monotonic_ms())
+            await self._gates.sleep(patience)
 
     async def _believe(self, node: Node, before: str | None) -> None:
         after = await self._parts.executor.incarnation(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.job_acts import JobActs
 from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
+from migrator.rollout.gates.lifelines import SAY_MS
 from migrator.rollout.gates.soak import APART_MS, Soak
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.steps import Act, Step
@@ -33,7 +34,11 @@ class SoakAct:
         wanted, verify = int(times.soak * 1000), int(times.verify * 1000)
         noted = verified = self._run.progress.soaked_ms
         self._soak = Soak(noted)
+        said_ms = clock.monotonic_ms()
         while (watched := self._soak.watched_ms) < wanted:
+            if clock.monotonic_ms() - said_ms >= SAY_MS:
+                said_ms = clock.monotonic_ms()
+                self._parts.tell(f"{step.name}: has watched {watched // 1000} of {wanted // 1000} s; all is well")
             await self._gates.wait(lambda _: step.before, step.name, is_shut=lambda why: self._is_shut(step, why))
             self._is_well(step)
             watched = self._soak.watched_ms

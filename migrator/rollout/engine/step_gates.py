@@ -51,11 +51,23 @@ class StepGates:
 
         :param stays: whether the run ends behind the step.
         """
-        await self._gates.wait(self._after(step, stays=stays), step.name)
+        await self._gates.wait(self._after(step, stays=stays), step.name, started=self._started(step))
 
     async def wait_for(self, step: Step, question: GateQuestion) -> None:
         """One question, whatever is seen."""
         await self._gates.wait(lambda _: (question,), step.name)
+
+    def _started(self, step: Step) -> Sequence[Node]:
+        """Nodes that the check after a step waits for, and that this rollout has started."""
+        nodes = [node.name for node in self.waited_for(step)]
+        own = [each for each in self._run.steps if each.phase is step.phase and each.node is not None]
+        return [
+            each.successor or each.node
+            for each in own
+            if each.node is not None
+            and (each is step or each.node.name in nodes)
+            and self._run.progress.of(each.name).started
+        ]
 
     def waited_for(self, step: Step) -> Sequence[Node]:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""

@@ -13,7 +13,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from migrator.errors import OperatorError
@@ -37,6 +37,7 @@ from migrator.rollout.executors.scripts import (
     head_of,
 )
 from migrator.rollout.executors.templates import TemplateError, Values, check_value, render
+from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.nodes import ExecutorChoice, Node
 from migrator.rollout.plan.modes import digest
 from migrator.rollout.ports import (
@@ -73,6 +74,8 @@ NO_PLACE = 1
 TAKE_DIGESTS = ("write", "copy")
 """Actions whose scripts read digests before the content."""
 POLL_SECONDS = 0.5
+SAY_SECONDS = 30.0
+"""Nobody waits longer for a command without a line."""
 LOOK = "look at"
 OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
 """Actions whose words must differ between two nodes: with the same ones, one node would be touched for the other."""
@@ -118,12 +121,19 @@ def refuse_elsewhere(choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node
 class NodeExecutor:
     """All nodes of an inventory behind one interface (`migrator.rollout.ports.Executor`).
 
+    :param tell: hears every `SAY_SECONDS` which command is waited for.
     :raises OperatorError: a preset is unknown, a command or a variable is missing for one of the nodes, or two nodes
         would be touched by the same words.
     """
 
-    def __init__(self, choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node]) -> None:
+    def __init__(
+        self,
+        choices: Mapping[str, ExecutorChoice],
+        nodes: Iterable[Node],
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._choices = choices
+        self._tell = tell
         touched: dict[tuple[str, ...], Node] = {}
         for node in nodes:
             for action, words in self._check(node).items():
@@ -222,6 +232,14 @@ class NodeExecutor:
             raise ExecutorError(what, where=_where(node), remedy=WORDED)
         return found[0] if found else None
 
+    async def log_of(self, node: Node) -> Output | None:
+        """The last lines that its process has printed."""
+        if "log" not in self._commands(node):
+            return None
+        ended = await self._run(node, "log", node.properties)
+        self._raise_unless_done(node, "log", ended, "")
+        return _output(ended)
+
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         """Run a command on the node's host to its end."""
         ended = await self._run(node, "run", node.properties, seconds=seconds, more={"words": tuple(words)})
@@ -302,8 +320,10 @@ class NodeExecutor:
         sink: Incoming | None = None,
     ) -> Ended:
         program = PurePath(words[0]).name
+        waits = f"waits for the command to {action} {node.name} on {node.host}, at most {seconds:g} s in all"
         try:
-            ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=OUTPUT_MAX, sink=sink)
+            async with Meanwhile(self._tell, waits, SAY_SECONDS):
+                ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=OUTPUT_MAX, sink=sink)
         except OSError as error:
             what = f"{program} cannot be started: {error.strerror or error}"
             raise ExecutorError(what, where=_where(node), remedy=WORDED) from error

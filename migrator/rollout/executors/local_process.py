@@ -34,7 +34,9 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 APPENDS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 """To the file for what the process prints. Beside the property file, its owner may have put a link or a pipe: then
 nothing is started, because the caller may be root."""
-LOCK_SUFFIX = ".starting"
+LOCK_SUFFIX, OUTPUT_SUFFIX = ".starting", ".out"
+LOG_BYTES = 1 << 13
+"""Of the end of what the process has printed."""
 USERS = "--users="
 NAMED_MAX = 3
 
@@ -110,7 +112,7 @@ def start(path: str, marks: Sequence[str], output: str, command: Sequence[str], 
 def _start(
     path: str, marks: Sequence[str], output: str, command: Sequence[str], users: Collection[int], lock: int
 ) -> str:
-    sink = output or f"{path}.out"
+    sink = output or f"{path}{OUTPUT_SUFFIX}"
     descriptor = os.open(sink, APPENDS if output else APPENDS | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     found = os.fstat(descriptor)
     if not output and (not stat.S_ISREG(found.st_mode) or found.st_nlink != 1):
@@ -210,8 +212,8 @@ def _give_up(path: str, lock: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``[--users=NAMES]``, then ``stop PATH MARKS``, ``incarnation PATH MARKS`` or ``start PATH MARKS OUTPUT
-    COMMAND...``; names and marks with commas."""
+    """``[--users=NAMES]``, then ``stop PATH MARKS``, ``incarnation PATH MARKS``, ``log PATH MARKS OUTPUT`` or ``start
+    PATH MARKS OUTPUT COMMAND...``; names and marks with commas."""
     named = arguments[0].removeprefix(USERS) if arguments[0].startswith(USERS) else None
     action, path, marks, *more = arguments if named is None else arguments[1:]
     names, note = marks.split(","), ""
@@ -245,6 +247,11 @@ def _act(action: str, path: str, marks: Sequence[str], more: Sequence[str], user
             return start(path, marks, output, command, users)
         except OSError as error:
             return f"it cannot be started: {error}"
+    if action == "log":
+        with Path(more[0] or f"{path}{OUTPUT_SUFFIX}").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+            sys.stdout.write(file.read().decode("utf-8", "replace"))
+        return ""
     running = _settled(path, marks, users)
     if len(running) > 1:
         return f"{len(running)} processes run with {path}: {', '.join(str(p.pid) for p in running)}"

@@ -9,13 +9,15 @@ from migrator.config.types import trimmed
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
-from migrator.rollout.gates.gates import judge, unseen
+from migrator.rollout.gates.gates import SEE_BROKER, SEE_CONTROLLER, judge, unseen
+from migrator.rollout.gates.lifelines import Lifelines, Patience
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.jobs import tail
 from migrator.rollout.plan.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS, parsed, session_ms, watched_keys
-from migrator.rollout.ports import ExecutorError, Gate, GateQuestion, Observation, Waiting
+from migrator.rollout.ports import ExecutorError, Gate, GateQuestion, Observation, Output, Waiting
 
 Note = Callable[..., None]
 SHOWN_MAX = 5
@@ -31,6 +33,22 @@ class GateTimeoutError(OperatorError):
 
 class GateShutError(OperatorError):
     """A gate that nothing opens any more; says why."""
+
+
+class ProcessEndedError(OperatorError):
+    """A process that this rollout has started has ended, and a gate waits for it.
+
+    :param output: the last lines of its log; None where no command tells them.
+    """
+
+    def __init__(self, node: Node, step: str, output: Output | None) -> None:
+        see = f"its log ({node.name} on {node.host})" if output is None else "the last lines of its log, above"
+        super().__init__(
+            f"{node.name} has ended: no process runs with {node.properties}",
+            where=step,
+            remedy=f"See {see}. Mend what it names; then 'migrator rollout resume': it starts {node.name}, and goes on",
+        )
+        self.output = output
 
 
 class AbortedError(OperatorError):
@@ -100,6 +118,7 @@ class Gatekeeper:
         self._baseline = baseline
         self._note = note
         self.steadiness = Steadiness()
+        self.lifelines = Lifelines()
         self._session_ms = 0
         """The longest one of the brokers that was seen: for a broker whose file cannot be read."""
 
@@ -110,19 +129,22 @@ class Gatekeeper:
         is_over: Callable[[Observation], Awaitable[bool]] = _never,
         seen: Observation | None = None,
         is_shut: Callable[[str], None] = lambda _: None,
+        started: Sequence[Node] = (),
     ) -> int:
         """
         :param is_over: whether the questions do not matter any more.
         :param seen: the first look, if there was one just now.
         :param is_shut: hears after each look that finds it shut for whom it waits, and why.
+        :param started: nodes that this rollout has started: the gate stays shut if one of them ends.
         :returns: how many looks it took until the gate was open; 0: it is over.
         :raises GateTimeoutError: it stays shut.
         :raises GateShutError: it is shut for ever; nobody waits then.
+        :raises ProcessEndedError: it is shut, and one of the nodes that were started has ended.
         :raises AbortedError: it is shut, and the operator asks for an end.
         """
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
-        said: tuple[Waiting, ...] = ()
+        patience = self.patience(step)
         looks = 0
         files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
@@ -141,20 +163,59 @@ class Gatekeeper:
             if await is_over(seen):
                 return 0
             is_shut(said_of(waiting))
-            if waiting != said:
-                said = waiting
-                self._parts.tell(f"{step}: waits: {said_of(waiting)}")
+            patience.waits(said_of(waiting), clock.monotonic_ms())
+            await self._refuse_ended(started, step)
             if self._is_aborted():
                 self._parts.tell(
                     f"{step}: stops here, as was asked for; 'migrator rollout resume' looks at this gate again"
                 )
                 raise AbortedError("the wait for a gate was stopped", where=step)
             if clock.monotonic_ms() >= deadline:
-                raise GateTimeoutError(
-                    f"not within {times.gate:.0f} s: {said_of(waiting)}", where=step, remedy=waiting[0].remedy
-                )
-            await clock.sleep(times.poll)
+                remedy = _with_resume(waiting[0], started)
+                raise GateTimeoutError(f"not within {times.gate:.0f} s: {said_of(waiting)}", where=step, remedy=remedy)
+            await self.sleep(patience)
             seen = None
+
+    def patience(self, step: str) -> Patience:
+        """For a wait that begins now, and may last as long as a gate may be shut."""
+        limit_ms = int(self._parts.inventory.times.gate * 1000)
+        return Patience(lambda line: self._parts.tell(f"{step}: {line}"), self._parts.clock.monotonic_ms(), limit_ms)
+
+    async def sleep(self, patience: Patience) -> None:
+        """Until the next look; says meanwhile that it waits."""
+        clock = self._parts.clock
+        end_ms = clock.monotonic_ms() + self._parts.inventory.times.poll * 1000
+        while (now_ms := clock.monotonic_ms()) < end_ms:
+            await clock.sleep(min(end_ms - now_ms, patience.silence_ms(now_ms)) / 1000)
+            patience.goes_on(clock.monotonic_ms())
+
+    async def _refuse_ended(self, started: Sequence[Node], step: str) -> None:
+        """What comes back by itself, such as a pod, is waited for."""
+        executor = self._parts.executor
+        for node in started:
+            if not executor.stops_and_starts(node):
+                continue
+            try:
+                runs = await executor.incarnation(node)
+            except ExecutorError:
+                continue  # nobody can say
+            if runs is not None:
+                self.lifelines.shows(node.name)
+            elif self.lifelines.is_missing(node.name, self._parts.clock.monotonic_ms()):
+                raise ProcessEndedError(node, step, await self._last_lines(node, step))
+
+    async def _last_lines(self, node: Node, step: str) -> Output | None:
+        """Shown, and returned."""
+        try:
+            output = await self._parts.executor.log_of(node)
+        except ExecutorError as error:
+            self._parts.tell(f"{step}: {error}")
+            return None
+        if output is not None:
+            self._parts.tell(f"{step}: {node.name} has ended. Its log ends so:")
+            for line in tail(output):
+                self._parts.tell(f"  {line}")
+        return output
 
     async def _look(self, step: str) -> Observation:
         """At everything; says so if that takes long."""
@@ -167,8 +228,8 @@ class Gatekeeper:
         """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
         over after the time-out of its session, and a registration that stays is waited for as long as any gate. Once
         its process runs, somebody else has started it."""
-        clock, times = self._parts.clock, self._parts.inventory.times
-        began_ms, said = clock.monotonic_ms(), ""
+        clock, times, patience = self._parts.clock, self._parts.inventory.times, self.patience(step)
+        began_ms = clock.monotonic_ms()
         own_ms = await self._own_session_ms(node)
         while True:
             seen = await self._parts.observer.observe(partitions=False)
@@ -180,10 +241,8 @@ class Gatekeeper:
             if passed_ms >= (own_ms or self._session_ms) and (seen.brokers is None or passed_ms >= times.gate * 1000):
                 self._parts.tell(f"{step}: starts {node.name} nevertheless, {passed_ms // 1000} s later: {shown}")
                 return
-            if shown != said:
-                said = shown
-                self._parts.tell(f"{step}: waits: {shown}")
-            await clock.sleep(times.poll)
+            patience.waits(shown, clock.monotonic_ms())
+            await self.sleep(patience)
 
     async def _own_session_ms(self, node: Node) -> int:
         """As its file says; not longer than a gate may stay shut, or Kafka's default. 0: the file cannot be read."""
@@ -238,6 +297,14 @@ class Gatekeeper:
         yield from found
         if not found and any(question.gate is Gate.PARTITIONS_HEALTHY for question in questions):
             yield from unsteady
+
+
+def _with_resume(waiting: Waiting, started: Sequence[Node]) -> str:
+    """The remedy; of a node that this rollout has started, what `resume` does about it."""
+    for node in started:
+        if waiting.who in (node.name, f"controller {node.node_id}") and waiting.remedy in (SEE_BROKER, SEE_CONTROLLER):
+            return f"See the log of {node.name}. If it has ended, mend it; 'migrator rollout resume' starts it"
+    return waiting.remedy
 
 
 def said_of(waiting: Sequence[Waiting]) -> str:

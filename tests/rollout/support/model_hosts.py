@@ -23,6 +23,7 @@ class ModelHosts:
         self.unreadable: dict[str, ExecutorError] = {}
         self.exit_codes: dict[str, int] = {}
         self.prints: dict[str, str] = {}
+        self.logs: dict[str, Output] = {}
 
     async def read(self, node: Node, path: str) -> bytes | None:
         self.fault("read", node)
@@ -39,6 +40,10 @@ class ModelHosts:
         if content is not None:
             await asyncio.to_thread(file.write_bytes, content)
         return content is not None
+
+    async def log_of(self, node: Node) -> Output | None:
+        """Nobody knows where it is."""
+        return self.logs.get(node.name)
 
     def listing(self, node: Node, words: Sequence[str]) -> Output:
         """What ls says."""

@@ -1,0 +1,74 @@
+"""Which processes have ended that were started, and since when a gate is shut: folds over looks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from migrator.values import value
+
+SHOWS_MS = 30_000
+"""How long a command that starts a process may take until the process shows; starting scripts think first."""
+SAY_MS = 30_000
+"""Nobody waits for longer without a line."""
+
+
+@value
+class _Lifeline:
+    shown: bool = False
+    missing_ms: int | None = None
+    """Since when it is missed, look after look."""
+
+
+class Lifelines:
+    """Of the processes that a run has started."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Lifeline] = {}
+
+    def shows(self, name: str) -> None:
+        """It runs just now."""
+        self._known[name] = _Lifeline(shown=True)
+
+    def is_missing(self, name: str, now_ms: int) -> bool:
+        """At one more look it does not run.
+
+        :returns: whether it has ended: it was there, and is missing at two looks; or it has never come.
+        """
+        known = self._known.get(name, _Lifeline())
+        since_ms = now_ms if known.missing_ms is None else known.missing_ms
+        self._known[name] = _Lifeline(known.shown, since_ms)
+        return now_ms - since_ms >= (1 if known.shown else SHOWS_MS)
+
+
+class Patience:
+    """Says for whom a gate waits: when that changes, and else every `SAY_MS`.
+
+    :param tell: shows a sentence.
+    :param limit_ms: how long it may be shut.
+    """
+
+    def __init__(self, tell: Callable[[str], None], began_ms: int, limit_ms: int) -> None:
+        self._tell = tell
+        self._began_ms = began_ms
+        self._limit_ms = limit_ms
+        self._said, self._said_ms = "", began_ms
+
+    def waits(self, what: str, now_ms: int) -> None:
+        """At a look."""
+        if what != self._said:
+            self._said, self._said_ms = what, now_ms
+            self._tell(f"waits: {what}")
+        else:
+            self.goes_on(now_ms)
+
+    def silence_ms(self, now_ms: int) -> int:
+        """Until the next line is due."""
+        return max(0, self._said_ms + SAY_MS - now_ms)
+
+    def goes_on(self, now_ms: int) -> None:
+        """Between two looks."""
+        if now_ms - self._said_ms >= SAY_MS:
+            self._said_ms = now_ms
+            passed = now_ms - self._began_ms
+            left = max(0, self._limit_ms - passed)
+            self._tell(f"still waits, for {passed // 1000} s, at most {left // 1000} s more: {self._said}")

@@ -1,0 +1,88 @@
+"""Whoever waits hears why, every 30 seconds; and a process that has ended is not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.engine.apply import StopAt
+from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
+from migrator.rollout.gates.lifelines import SAY_MS, SHOWS_MS, Lifelines, Patience
+from migrator.rollout.journal.summary import failure_of
+from migrator.rollout.plan.steps import Phase
+from migrator.rollout.ports import Output
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_files import SECRET, model_inventory
+from tests.rollout.support.runs import Operator
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    return Operator(ModelCluster(model_inventory()), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("looks", "has_ended"),
+    [
+        ([(0, True), (1, False)], False),  # a supervisor may start it again just now
+        ([(0, True), (1, False), (1_001, False)], True),
+        ([(0, True), (1, False), (1_001, True), (2_001, False)], False),
+        ([(0, False), (SHOWS_MS - 1, False)], False),  # a starting script thinks first
+        ([(0, False), (SHOWS_MS, False)], True),
+    ],
+)
+def test_a_process_has_ended(looks: Sequence[tuple[int, bool]], has_ended: bool) -> None:
+    lifelines, found = Lifelines(), False
+    for now_ms, runs in looks:
+        if runs:
+            lifelines.shows("broker-1")
+        else:
+            found = lifelines.is_missing("broker-1", now_ms)
+    assert found is has_ended
+
+
+def test_a_line_says_since_when_and_how_long() -> None:
+    said: list[str] = []
+    patience = Patience(said.append, 1_000, 600_000)
+    patience.waits("broker-1: is down", 2_000)
+    patience.waits("broker-1: is down", 2_000 + SAY_MS - 1)
+    assert said == ["waits: broker-1: is down"]
+    patience.waits("broker-1: is down", 61_000)
+    assert said[1:] == ["still waits, for 60 s, at most 540 s more: broker-1: is down"]
+    patience.waits("broker-1: does not serve yet", 62_000)
+    assert said[2:] == ["waits: broker-1: does not serve yet"]
+
+
+def test_a_gate_that_is_shut_is_never_silent(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.START))
+    operator.cluster.lagging.add("broker-2")
+    heard_ms = [operator.clock.now_ms]
+    operator.hears = lambda _: heard_ms.append(operator.clock.now_ms)
+    with pytest.raises(GateTimeoutError, match="under-replicated"):
+        operator.resume()
+    gaps = [after - before for before, after in zip(heard_ms, [*heard_ms[1:], operator.clock.now_ms], strict=True)]
+    assert len(gaps) > 2
+    assert max(gaps) <= SAY_MS
+
+
+def test_a_process_that_has_ended_is_seen_at_once(operator: Operator) -> None:
+    """What `resume` does then is in `test_stays_up`."""
+    node, name = operator.node("controller-3002"), "controller-3002"
+    operator.cluster.logs[name] = Output(0, f"INFO starting\nERROR port in use {SECRET}\n")
+
+    def ends(where: str) -> None:
+        if where == f"after start {name}":
+            operator.cluster.crash(node)
+
+    operator.cluster.points.at = ends
+    with pytest.raises(ProcessEndedError, match=f"{name} has ended") as raised:
+        operator.apply()
+    assert f"'migrator rollout resume': it starts {name}, and goes on" in raised.value.remedy
+    assert f"  ERROR port in use {SECRET}" in operator.said
+    failure = failure_of(operator.entries)
+    assert failure is not None
+    assert (failure.error, failure.remedy) == ("ProcessEndedError", raised.value.remedy)
+    assert "port in use" in Path(failure.output).read_text()
+    assert SECRET not in str([entry.details for entry in operator.entries])
