@@ -26,6 +26,7 @@ from migrator.cli.rollout_text import (
     way_back,
 )
 from migrator.cli.terminal import ask, ask_for, say, say_json
+from migrator.clock import wall_ms
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use, said_by_holder
 from migrator.observe.loop_health import calm_garbage_collector
@@ -36,6 +37,7 @@ from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, read_journal
 from migrator.rollout.journal.progress import Progress, progress_of
+from migrator.rollout.journal.summary import of_last, verdict_of
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.meanwhile import Meanwhile
@@ -262,7 +264,8 @@ def _run(
 
     async def confirm(left: Sequence[str]) -> bool:
         with at_a_question():
-            return yes or ask(*finish_question(site.inventory, left))
+            verdict = verdict_of(of_last(read_journal(site.state)))
+            return yes or ask(*finish_question(site.inventory, left, verdict, wall_ms()))
 
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (parts, zookeeper):

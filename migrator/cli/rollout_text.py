@@ -12,7 +12,7 @@ from migrator.rollout.engine.standing import Standing, seen_lines
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of
-from migrator.rollout.journal.summary import durations_of, forecast_of, line_of, of_last, without_controller
+from migrator.rollout.journal.summary import Verdict, durations_of, forecast_of, line_of, of_last, without_controller
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Act, Direction, Phase
 from migrator.rollout.ports import LockHolder
@@ -135,9 +135,10 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
     yield f"      undo: {step.rules.undo}"
 
 
-def finish_question(inventory: Inventory, left: Sequence[str]) -> tuple[str, ...]:
+def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict | None, now_ms: int) -> tuple[str, ...]:
     """Before there is no way back.
 
+    :param verdict: of the last comparison; None if there was none.
     :param left: the controllers that are still to be restarted without the migration.
     """
     if len(left) == 1:
@@ -155,7 +156,8 @@ def finish_question(inventory: Inventory, left: Sequence[str]) -> tuple[str, ...
         until = (
             f"Until the last controller is restarted, {back}. After the restart of the last one there is no way back."
         )
-    return f"{yet} {inventory.cluster}. {until}", "End the migration?"
+    proof = "Nobody has compared ZooKeeper with the log." if verdict is None else verdict.said(now_ms)
+    return f"{yet} {inventory.cluster}. {until}", f"{proof} End the migration?"
 
 
 def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry]) -> Iterator[str]:

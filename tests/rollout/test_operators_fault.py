@@ -18,7 +18,7 @@ from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.files.examined import DIRECTORY, elsewhere, wanted
 from migrator.rollout.gates.gatekeeper import GateShutError
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.journal.summary import failure_of
+from migrator.rollout.journal.summary import Verdict, failure_of
 from migrator.rollout.lock import places
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.jobs import tail
@@ -149,11 +149,12 @@ def test_each_run_asks_again_until_the_last_controller_is_restarted(operator: Op
 
 def test_the_question_says_when_the_way_back_closes() -> None:
     ours = model_inventory()
-    three, _ = finish_question(ours, CONTROLLERS)
+    three, _ = finish_question(ours, CONTROLLERS, None, 0)
     assert "Until the last controller is restarted, 'migrator rollout rollback' returns" in three
-    last, _ = finish_question(ours, CONTROLLERS[-1:])
+    last, asked = finish_question(ours, CONTROLLERS[-1:], Verdict(1_000, 21_284), 41_000)
+    assert asked == "ZooKeeper and the log were compared 40 s ago, and were equal: 21,284 rows. End the migration?"
     assert "Now controller-3003, the last controller," in last
-    stock, _ = finish_question(model_inventory(kind="stock", handover=False), CONTROLLERS)
+    stock, _ = finish_question(model_inventory(kind="stock", handover=False), CONTROLLERS, None, 0)
     assert "as soon as one of Kafka's controllers leads" in stock
 
 

@@ -16,6 +16,7 @@ from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, file_mode, parsed
+from migrator.rollout.plan.reports import lines_of
 from migrator.rollout.plan.steps import Act, Job, Step
 from migrator.rollout.ports import Observation, Output
 
@@ -233,6 +234,8 @@ class JobActs:
         if job in (Job.REHEARSE, Job.VERIFY) and report is not None:
             keep_verdict(self._run.state, step.name, report)
         self._raise_if_failed(step, job, node, output)
+        for line in lines_of(job, report):
+            self._parts.tell(f"{step.name}: {line}")
         if job is Job.VERIFY:
             self._verified_ms = self._parts.clock.since_boot_ms()
         try:
@@ -258,8 +261,9 @@ class JobActs:
         what = jobs.meaning(job, output)
         if what:
             kept = keep_output(self._run.state, step.name, output)
-            self._parts.tell(f"{step.name}: {what}. The whole output is in {kept}. It ends so:")
-            for line in jobs.tail(output):
+            found = lines_of(job, jobs.printed(output))
+            self._parts.tell(f"{step.name}: {what}. The whole output is in {kept}{'' if found else '. It ends so'}:")
+            for line in found or jobs.tail(output):
                 self._parts.tell(f"  {line}")
             raise JobFailedError(what, where=f"{node.name} on {node.host}", remedy=jobs.REMEDIES[job], output=str(kept))
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from migrator.rollout.journal.journal import Entry, Event
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.plan.steps import Act, Phase, Step
+from migrator.rollout.plan.steps import Act, Job, Phase, Step
 from migrator.values import value
 
+MINUTES_FROM = 120
+"""Seconds; from here on a time is said in minutes."""
 TOUCHES = (Act.RESTART, Act.START, Act.STOP)
 ENDS = (Event.DONE, Event.FOUND, Event.PASSED)
 
@@ -23,6 +25,21 @@ class Forecast:
 
     def __str__(self) -> str:
         return f"{self.seconds} s to dual-write, give or take {self.error} s, as the rehearsal measured"
+
+
+@value
+class Verdict:
+    """Of the last comparison of both sides that found them equal. ``rows``: compared; None where nobody says."""
+
+    time_ms: int
+    rows: int | None
+
+    def said(self, now_ms: int) -> str:
+        """For the question before the end."""
+        rows = "" if self.rows is None else f": {self.rows:,} rows"
+        ago = (now_ms - self.time_ms) / 1000
+        when = f"{ago:.0f} s ago" if ago < MINUTES_FROM else f"{ago / 60:.0f} minutes ago"
+        return f"ZooKeeper and the log were compared {when}, and were equal{rows}."
 
 
 @value
@@ -71,6 +88,16 @@ def forecast_of(entries: Sequence[Entry]) -> Forecast | None:
     for entry in reversed(entries):
         if "forecast_seconds" in entry.details:
             return Forecast(int(entry.details["forecast_seconds"] or 0), int(entry.details.get("forecast_error") or 0))
+    return None
+
+
+def verdict_of(entries: Sequence[Entry]) -> Verdict | None:
+    """What the last comparison found that is noted; None without one."""
+    for entry in reversed(entries):
+        is_job = entry.event is Event.DONE and entry.details.get("job") == Job.VERIFY.value
+        if is_job or entry.event is Event.VERIFIED:
+            rows = entry.details.get("rows")
+            return Verdict(entry.time_ms, rows if isinstance(rows, int) else None)
     return None
 
 

@@ -165,7 +165,7 @@ def figures(job: Job, report: Mapping[str, Any] | None) -> dict[str, int]:
         estimate = _part(_part(report, "forecast"), "dual_write")
         found = {f"forecast_{name}": _figure(estimate, name) for name in ("seconds", "error")}
     elif report is not None and job is Job.VERIFY:
-        found = {"differences": _figure(report, "differences")}
+        found = {name: _figure(report, name) for name in ("differences", "rows")}
     return {name: number for name, number in found.items() if number is not None}
 
 

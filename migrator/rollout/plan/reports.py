@@ -1,0 +1,98 @@
+"""What the report of a job says to the person at the terminal, in a few lines. Pure.
+
+A report comes from another host: whatever has not the form that this program gives it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from migrator.rollout.plan.steps import Job
+
+BLOCKERS_MAX, WARNINGS_MAX, CHARS_MAX = 20, 3, 500
+"""Of findings, and characters of one line: the whole report is kept in a file."""
+Report = Mapping[str, Any]
+
+
+def lines_of(job: Job, report: Report | None) -> list[str]:
+    """What blocks, with a remedy each; a few warnings; last the verdict. Empty for what is no such report."""
+    says = _SAYS.get(job)
+    return [] if says is None or report is None else [line[:CHARS_MAX] for line in says(report)]
+
+
+def _of_preflight(report: Report) -> Iterator[str]:
+    found = _entries(report, "findings")
+    blockers = [each for each in found if each.get("severity") == "blocker"]
+    warnings = [each for each in found if each.get("severity") == "warning"]
+    unknown = _entries(report, "unknown")
+    if "findings" not in report:
+        return
+    yield from _each("BLOCKER", blockers, BLOCKERS_MAX)
+    yield from _each("COULD NOT TELL", unknown, BLOCKERS_MAX)
+    yield from _each("warning", warnings, WARNINGS_MAX)
+    yield f"{len(blockers)} blockers, {len(warnings)} warnings, {len(unknown)} could not be examined"
+
+
+def _of_rehearsal(report: Report) -> Iterator[str]:
+    yield from _each("BLOCKER", _entries(report, "blockers"), BLOCKERS_MAX)
+    yield from _each("warning", _entries(report, "warnings"), WARNINGS_MAX)
+    for name in ("kafka", "verified"):
+        check = report.get(name)
+        if isinstance(check, dict) and check.get("outcome") not in ("fine", "not checked"):
+            yield f"{name}: {_text(check, 'outcome')}: {_text(check, 'detail')}"
+    forecast = report.get("forecast")
+    estimate = forecast.get("dual_write") if isinstance(forecast, dict) else None
+    takes = ""
+    if isinstance(estimate, dict) and isinstance(estimate.get("seconds"), int | float):
+        takes = f"; forecast: {estimate['seconds']:.0f} s to dual-write"
+    if "verdict" in report:
+        yield f"rehearsal: {_text(report, 'verdict')}{takes}"
+
+
+def _of_comparison(report: Report) -> Iterator[str]:
+    for each in _entries(report, "examples")[:WARNINGS_MAX]:
+        kind, entity, field, status = (_text(each, name) for name in ("kind", "entity", "field", "status"))
+        yield f"differs: {kind} {entity}: {field} ({status})"
+    if isinstance(report.get("rows"), int) and isinstance(report.get("differences"), int):
+        count = f": {report['differences']:,} differences" if report["differences"] else ""
+        yield f"{_text(report, 'verdict')}{count}; {report['rows']:,} rows compared"
+        if why := _text(report, "why"):
+            yield why
+
+
+_SAYS: Mapping[Job, Callable[[Report], Iterator[str]]] = {
+    Job.PREFLIGHT: _of_preflight,
+    Job.REHEARSE: _of_rehearsal,
+    Job.VERIFY: _of_comparison,
+}
+
+
+def _each(word: str, found: Sequence[Report], limit: int) -> Iterator[str]:
+    for each in found[:limit]:
+        title = " ".join(text for text in (_text(each, "code"), _text(each, "title")) if text)
+        who = ", ".join(filter(None, (_listed(each, "hosts"), _listed(each, "where") or _text(each, "path"))))
+        what = _text(each, "what") or _text(each, "reason")
+        yield f"{word} {': '.join(filter(None, (title, who, what)))}"
+        if word != "warning":
+            yield f"  do: {_text(each, 'remedy')}"
+    if len(found) > limit:
+        yield f"and {len(found) - limit} more of this kind"
+
+
+def _entries(report: Report, name: str) -> list[Report]:
+    found = report.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _listed(each: Report, name: str) -> str:
+    found = each.get(name)
+    if not isinstance(found, list):
+        return _text(each, name)
+    more = f" and {len(found) - WARNINGS_MAX} more" if len(found) > WARNINGS_MAX else ""
+    return ", ".join(map(str, found[:WARNINGS_MAX])) + more
+
+
+def _text(each: Report, name: str) -> str:
+    found = each.get(name)
+    return found if isinstance(found, str) else ""
