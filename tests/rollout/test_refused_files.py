@@ -8,6 +8,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending
+from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.opening.refusals import refuse_files
 from migrator.rollout.plan.modes import FileMode, rewritten
 from tests.rollout.support.model import ModelCluster
@@ -55,6 +56,20 @@ def test_nothing_is_begun_before_the_file_is_corrected(operator: Operator, lines
     assert not operator.entries
     operator.cluster.files[node.name, node.properties] = before
     assert operator.apply() is Ending.COMPLETE
+
+
+def test_what_was_mended_after_a_failed_preflight_is_taken_as_it_is(operator: Operator) -> None:
+    operator.cluster.exit_codes["preflight"] = 1
+    with pytest.raises(JobFailedError, match="preflight has found blockers"):
+        operator.apply()
+    for name in ("broker-2", "controller-3001"):
+        node = operator.node(name)
+        operator.cluster.files[name, node.properties] += b"num.io.threads=16\n"
+    operator.cluster.exit_codes.clear()
+    assert operator.resume() is Ending.COMPLETE
+    taken = [line for line in operator.said if "was changed, and is taken as it is" in line]
+    assert len(taken) == 2
+    assert b"num.io.threads=16" in operator.cluster.files["broker-2", operator.node("broker-2").properties]
 
 
 def test_the_way_back_asks_for_nothing(operator: Operator) -> None:

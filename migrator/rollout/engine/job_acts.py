@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -224,8 +225,10 @@ class JobActs:
         words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, self._run.progress.release_version)
         self._parts.tell(f"{step.name}: {job.value} on {node.host}")
         seconds = self._parts.inventory.times.command
+        examined: Mapping[str, str] = {}
         if job is Job.PREFLIGHT:
             async with copies(self._parts, node, self._run.progress.rollout) as files:
+                examined = files.digests
                 words = jobs.preflight_of(self._parts.inventory, files.controllers, files.brokers)
                 output = files.known(await self._parts.executor.run(node, words, seconds=seconds))
         else:
@@ -234,6 +237,7 @@ class JobActs:
         if job in (Job.REHEARSE, Job.VERIFY) and report is not None:
             keep_verdict(self._run.state, step.name, report)
         self._raise_if_failed(step, job, node, output)
+        self._take_as_examined(step, examined)
         for line in lines_of(job, report):
             self._parts.tell(f"{step.name}: {line}")
         if job is Job.VERIFY:
@@ -247,6 +251,16 @@ class JobActs:
                 remedy="See which program runs there as 'program' of the inventory, then 'migrator rollout resume'",
                 output=str(keep_output(self._run.state, step.name, output)),
             ) from error
+
+    def _take_as_examined(self, step: Step, digests: Mapping[str, str]) -> None:
+        """What preflight finds good is the base from now on: the operator has mended it since the rollout began.
+
+        :param digests: of property files, by node.
+        """
+        for name, now in digests.items():
+            if not self._run.progress.knows(name, now):
+                self._parts.tell(f"{step.name}: the property file of {name} was changed, and is taken as it is")
+                self._run.note(Event.FILE, node=name, file=now)
 
     async def _with_zookeeper(self, node: Node, rollout: str) -> Node:
         """A controller by a file that names ZooKeeper: its own, or what that was before the step that is under way."""

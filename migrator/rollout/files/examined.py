@@ -19,7 +19,7 @@ from migrator.rollout.files.property_files import text_of
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, parsed, rewritten
+from migrator.rollout.plan.modes import FileMode, ModeSettings, digest, file_mode, parsed, rewritten
 from migrator.rollout.plan.steps import Act, Phase
 from migrator.rollout.ports import Output
 from migrator.values import value
@@ -34,11 +34,12 @@ SECONDS = 60.0
 class Examined:
     """``controllers`` and ``brokers``: paths of the copies. The first controller is that of the host where preflight
     runs, which looks up the placeholders of no other file. ``names``: by a text in what preflight prints, what an
-    operator knows in its place."""
+    operator knows in its place. ``digests``: by node, of the file itself."""
 
     controllers: tuple[str, ...]
     brokers: tuple[str, ...]
     names: Mapping[str, str]
+    digests: Mapping[str, str]
 
     def known(self, output: Output) -> Output:
         """What preflight printed, with the operator's own names."""
@@ -60,9 +61,12 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
     await _do(parts, host, "mkdir", "-m", "700", "--", directory)
     try:
         names: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for node in inventory.nodes:
             path = _copy_of(node, directory)
-            text = wanted(node, await text_of(parts.executor, node), settings)
+            found = await text_of(parts.executor, node)
+            digests[node.name] = digest(encoded(found))
+            text = wanted(node, found, settings)
             if not _shares_disk(node, host):
                 text = elsewhere(text, f"{directory}/{node.node_id}")
                 names[f"{directory}/{node.node_id}/"] = "/"
@@ -72,6 +76,7 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
             tuple(_copy_of(node, directory) for node in inventory.controllers.nodes),
             tuple(_copy_of(node, directory) for node in inventory.brokers.nodes),
             names,
+            digests,
         )
     finally:
         await remove_copies(parts, host, rollout)
