@@ -14,8 +14,8 @@ An example::
         case Applied() | Failed() | Unknown(): ...
 
 **Contract.** Reads and `write` block, so workers and threads call them, not the event loop. `submit` does not block; a
-thread of kazoo completes its future. A lost connection is a `ZooKeeperUnavailableError`. A znode that does not decode is
-a `znodes.errors.ZnodeError`, which quotes no content.
+thread of kazoo completes its future. A lost connection is a `ZooKeeperUnavailableError`. A znode that does not decode
+is a `znodes.errors.ZnodeError`, which quotes no content.
 
 **What always holds.** Each write of the holder of a claim is a multi that checks the claim: once another controller has
 claimed, no write of this one is applied. A lost answer is `Unknown`, never taken for success or failure. No request is
