@@ -97,7 +97,7 @@ class Quorum:
             return Resigned(self.node_id, deadline, tuple(sorted(self.other_voters())), self.other_voters())
         if stored.voted_id == self.node_id and self.may_be_needed:
             return Candidate(deadline, 1, {self.node_id})
-        if stored.leader_id in self.voters:
+        if stored.leader_id in self.other_voters():
             return Follower(stored.leader_id, self.now + self.config.fetch_timeout_ms)
         return Unattached(deadline, stored.leader_id, stored.voted_id, stored.voted_directory_id)
 

@@ -11,7 +11,7 @@ from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.census import Word
 from migrator.raft.messages import EpochOffset, OwnLog, VoteRequest, VoteResponse
-from migrator.raft.states import Role
+from migrator.raft.states import ElectionState, Role
 from migrator.raft.voter_set import ReplicaKey
 from tests.raft.support.cluster import CLUSTER_ID, Cluster, Member
 from tests.simulation.disk import SimulatedDisk
@@ -85,6 +85,18 @@ def led(records: int = 5, **settings: bool) -> Cluster:
     cluster.propose(leader, records)
     cluster.wait(600)
     return cluster
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_who_was_killed_when_it_had_just_won_the_first_election_does_not_follow_itself(dynamic: bool) -> None:
+    """Its disk says that it leads, and is still marked as empty. Seed 263 of whole controllers found it."""
+    cluster = fresh(dynamic=dynamic)
+    winner = cluster[1]
+    winner.disk.election = ElectionState(winner.raft.epoch + 1, leader_id=1)
+    restart(winner)
+    assert (winner.raft.role, winner.raft.leader_id) == (Role.UNATTACHED, 1)
+    waits(cluster, 10)
+    assert len(leaders(cluster)) == 1
 
 
 @pytest.mark.parametrize("restarts", [1, 2, 5])

@@ -235,7 +235,7 @@ class Watch:
             self.claims.leads_no_longer(shadow.epoch)
         if role is Role.RESIGNED:
             self.claims.leads_no_longer(epoch)
-        if role in WAS_LEADER:  # resigned from the start: killed between the note of its election and its first act
+        if shadow.raft.leader_id == controller.node_id:  # or led: killed between the note of that and its first act
             leader = self.leaders.setdefault(epoch, controller.node_id)
             check("one_leader_an_epoch", leader == controller.node_id, f"{controller.node_id} and {leader} in {epoch}")
         given_up = self._given_up.get(controller.node_id)
