@@ -101,7 +101,8 @@ class MetadataLog:
         return self._start_offset
 
     def end_offset(self) -> int:
-        return self._segments[-1].next_offset
+        """The start, while the log has no segment: at its first start, and when the disk refuses amid a replacement."""
+        return self._segments[-1].next_offset if self._segments else self._start_offset
 
     def last_epoch(self) -> int:
         if self._epochs.latest is not None:
@@ -330,7 +331,7 @@ class MetadataLog:
         :param found: the voters records in the segments, with their offsets.
         """
         latest = self.store.latest()
-        if latest is not None and (latest.epoch, latest.offset) > (self._epochs.latest or 0, self._end_or_zero()):
+        if latest is not None and (latest.epoch, latest.offset) > (self._epochs.latest or 0, self.end_offset()):
             while self._segments:
                 self._drop_last_segment()
             self._epochs.clear()
@@ -356,9 +357,6 @@ class MetadataLog:
             write_durably(self.directory / CHECKPOINT_FILE, self._epochs.to_text().encode())
         except NoSpaceError:
             self._epochs_dirty = True
-
-    def _end_or_zero(self) -> int:
-        return self._segments[-1].next_offset if self._segments else 0
 
     def _segment_for(self, run: BatchRun) -> Segment:
         """The segment to append to: the last one, or a new one when that is full or old."""

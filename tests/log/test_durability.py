@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.log import files, segment, snapshots
+from migrator.log import files, metadata_log, segment, snapshots
 from migrator.log.errors import StorageError
 from migrator.log.files import make_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
@@ -130,6 +130,25 @@ def test_a_replaced_log_is_gone_before_the_new_one_begins(tmp_path: Path, monkey
     log.truncate_fully_to_snapshot(snapshot_id)
     segments = [[name for name in one.names if name.endswith(".log")] for one in watch.of(log.directory)]
     assert segments == [[], [f"{9:020d}.log"]]
+    log.close()
+
+
+def test_a_log_that_a_failing_disk_left_without_segments_still_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks while the process stops got an IndexError. Seed 296 of whole controllers found it."""
+    log = MetadataLog.open(tmp_path)
+    log.append(batch(0))
+    snapshot_id = write_snapshot(tmp_path, 9, 3)
+    log.store.add(snapshot_id)
+
+    def refuse(directory: Path) -> None:
+        raise StorageError("planted", where=str(directory))
+
+    monkeypatch.setattr(metadata_log, "sync_directory", refuse)
+    with pytest.raises(StorageError, match="planted"):
+        log.truncate_fully_to_snapshot(snapshot_id)
+    assert (log.start_offset(), log.end_offset(), log.size()) == (0, 0, 0)
     log.close()
 
 
