@@ -163,7 +163,9 @@ def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict 
 def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry]) -> Iterator[str]:
     """Why a command has ended, and what comes next."""
     last = of_last(entries)
-    yield f"{ending.value}{f'. {NEXT[ending]}' if NEXT[ending] else ''}"
+    is_back = ending is Ending.COMPLETE and progress_of(last).direction is Direction.BACK
+    said = "the way back is complete: ZooKeeper and its brokers have the cluster" if is_back else ending.value
+    yield f"{said}{f'. {NEXT[ending]}' if NEXT[ending] else ''}"
     if ending is Ending.COMPLETE:
         progress = progress_of(last)
         yield str(durations_of(last, plan(inventory, progress.direction, progress.canary)))
@@ -190,6 +192,8 @@ def status_lines(standing: Standing) -> Iterator[str]:
         yield f"next: {standing.step.name}: {standing.step.rules.why}"
     if standing.soaked_seconds:
         yield f"soaked: {standing.soaked_seconds} s"
+    if standing.state == "stopped":
+        yield "do: 'migrator rollout resume' goes on"
     if standing.failure is not None:
         yield f"failed: {standing.failure}"
         if standing.failure.output:

@@ -158,7 +158,8 @@ def _headline(answers: Answers) -> Iterable[str]:
     yield f"cluster {status.cluster_id or 'with an id that is not known here'}{version}, this program {status.version}"
     behind = status.write_behind
     if behind is not None:
-        yield _behind(behind.lag_records, behind.lag_ms, behind.blocked_ms)
+        is_away = any(it.who == "ZooKeeper" and not it.warning for it in status.problems)
+        yield _behind(behind.lag_records, behind.lag_ms, behind.blocked_ms, is_away=is_away)
     if status.claim is not None:
         yield f"/controller is ours, controller epoch {status.claim.controller_epoch}"
 
@@ -182,10 +183,12 @@ def _paused(status: Status) -> str:
     return ", paused" if status.migration.paused else ""
 
 
-def _behind(records: int, lag_ms: int, blocked_ms: int) -> str:
+def _behind(records: int, lag_ms: int, blocked_ms: int, *, is_away: bool) -> str:
     waited = f"; administrative writes have waited {duration(blocked_ms)} for ZooKeeper so far" if blocked_ms else ""
     if records == UNKNOWN_LAG:
         return f"nobody knows yet how far ZooKeeper is behind the log{waited}"
+    if not records and is_away:
+        return f"nothing waits to be written to ZooKeeper, which has a problem{waited}"
     if not records:
         return f"ZooKeeper holds everything that the log holds{waited}"
     return f"ZooKeeper is {records} records behind the log, for {duration(lag_ms)}{waited}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import fastjsonschema
@@ -162,7 +163,7 @@ def said_of(error: fastjsonschema.JsonSchemaValueException) -> str:
     if rule == "additionalProperties":
         known = schema.get("properties", {})
         other = [name for name in value if name not in known]
-        return f"{_list(other)} is not known here; known are {', '.join(known)}"
+        return f"{_list(other)} is not known here{_meant(other, known)}; known are {', '.join(known)}"
     if rule == "propertyNames":
         return _names(value, wanted)
     if rule in AT_LEAST_ONE:
@@ -183,9 +184,14 @@ def _must_be(rule: str | None, wanted: Any, schema: dict[str, Any]) -> str:
 def _names(value: dict[str, Any], wanted: dict[str, Any]) -> str:
     if "enum" in wanted:
         other = [name for name in value if name not in wanted["enum"]]
-        return f"{_list(other)} is not one of {', '.join(wanted['enum'])}"
+        return f"{_list(other)} is not one of {', '.join(wanted['enum'])}{_meant(other, wanted['enum'])}"
     other = [name for name in value if not re.search(wanted["pattern"], name)]
     return f"{_list(other)} is not a name that may stand here: it must be {wanted['$comment']}"
+
+
+def _meant(names: Iterable[str], known: Iterable[str]) -> str:
+    found = [match for name in names for match in get_close_matches(name[:SHOWN_MAX], [*known], 1)]
+    return f" (did you mean {_list(found)}?)" if found else ""
 
 
 def _found(value: Any) -> str:

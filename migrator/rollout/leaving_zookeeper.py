@@ -179,7 +179,7 @@ def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:
     if left:
         yield (
             f"not in KRaft mode: brokers {', '.join(left)}",
-            "Start them in KRaft mode, or 'migrator quorum unregister' them",
+            "Start them in KRaft mode. Only what never comes back: 'migrator quorum unregister'",
         )
     if seen.controller_broker is not None:
         yield f"broker {seen.controller_broker} is a ZooKeeper controller", "See whose cluster this is"

@@ -8,7 +8,7 @@ from migrator.migration.machine.states import PublicState, State
 from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.observe.problem_groups import groups_of
-from migrator.observe.status import BrokerState, BrokerStatus, JournalEvent, Problem, silent_voters
+from migrator.observe.status import BrokerState, BrokerStatus, JournalEvent, Problem, WriteBehindStatus, silent_voters
 from migrator.observe.status_page import Answers, Unreached, change_line, page_of, problems_of
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
@@ -140,6 +140,13 @@ def test_what_others_say_of_themselves_is_added() -> None:
     assert [problem.who for problem in found] == ["controller 3002", "controller 3003"]
     assert found[0] is full
     assert "hears no leader, while controller 3001 leads" in found[1].what
+
+
+def test_what_is_out_of_reach_is_not_said_to_hold_everything() -> None:
+    status = replace(a_status(), write_behind=WriteBehindStatus(0, 0, 0, 9))
+    assert "ZooKeeper holds everything that the log holds" in headline(Answers(status, status))
+    away = replace(status, problems=(Problem("ZooKeeper", "it is out of reach", "Start it"),))
+    assert "nothing waits to be written to ZooKeeper, which has a problem" in headline(Answers(away, away))
 
 
 def test_problems_are_grouped_by_remedy() -> None:

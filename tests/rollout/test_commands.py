@@ -230,6 +230,7 @@ def test_nobody_agrees_to_the_end_of_the_migration(desk: Desk) -> None:
                 assert "nobody confirmed" in desk.printed("resume", answer=answer, exit_code=1)
             said = desk.printed("status", exit_code=1)
             assert "forward: stopped" in said
+            assert "do: 'migrator rollout resume' goes on" in said
             assert "failed" not in said
             assert "next: finish/controller-3002" in said
     assert desk.cluster.state == "DualWrite"
@@ -242,6 +243,8 @@ def test_there_and_back_and_there_again(desk: Desk) -> None:
     assert "nothing is lost" in said
     assert "leave-kraft/broker-1 (node 1 on localhost): open" in said
     assert "without a controller: " in said.split("Go back?")[1]
+    assert "the way back is complete: ZooKeeper and its brokers have the cluster" in said
+    assert "the rollout is complete" not in said
     assert set(desk.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
     assert "no rollout is under way" in desk.refused("resume")
     desk.printed("apply --yes --until Finished")

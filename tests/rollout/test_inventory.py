@@ -66,7 +66,11 @@ def test_a_good_one() -> None:
             "another node has /etc/kafka/server.properties on b1, too",
         ),
         (changed("id: 2,", "executor: ansible, id: 2,"), "broker-2", "there is no executor 'ansible'"),
-        (changed("rack: r2", "rck: r2"), "brokers.nodes[1]", "'rck' is not known here; known are name, id, host"),
+        (
+            changed("rack: r2", "rck: r2"),
+            "brokers.nodes[1]",
+            "'rck' is not known here (did you mean 'rack'?); known are name",
+        ),
         (
             changed("id: 2,", 'id: "2",'),
             "brokers.nodes[1].id",

@@ -202,7 +202,10 @@ def test_what_a_host_said_of_a_failure_is_not_kept(operator: Operator) -> None:
     with pytest.raises(OperatorError):
         operator.apply()
     assert operator.entries[-1].event is Event.FAILED
-    assert "Error" not in str(failure_of(operator.entries))
+    failure = failure_of(operator.entries)
+    assert failure is not None
+    assert str(failure) == "finish/controller-3001 (edit): the step failed"
+    assert SECRET in Path(failure.output).read_text(), "this user reads there what it was"
     assert SECRET not in (operator.state / COMMAND_FILE).read_text()
 
 

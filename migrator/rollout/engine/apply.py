@@ -61,8 +61,8 @@ KINDS: Mapping[type[OperatorError], str] = {
     ExecutorError: "a command on the node's host failed, or did not end in time",
     LockedError: "somebody else has the lock",
 }
-OTHER_KIND = "an error that the command showed on the terminal"
-OTHER_REMEDY = "'migrator rollout resume' tries again, and shows the error in full"
+OTHER_KIND = "the step failed"
+OTHER_REMEDY = "Read the reason in that file, and mend it; then 'migrator rollout resume' tries again"
 
 
 class Ending(Enum):
@@ -178,6 +178,8 @@ class RolloutRun:
             details |= {"what": kind, "remedy": OTHER_REMEDY}
         if isinstance(error, ExecutorError | ProcessEndedError) and error.output is not None:
             details["output"] = self._kept(step, error.output)
+        elif not isinstance(error, OWN_WORDS):
+            details["output"] = str(keep_output(self._state, step.name, Output(0, str(error))))
         if isinstance(error, JobFailedError):
             details |= {"output": error.output} if error.output else {}
             if step.rules.again:
