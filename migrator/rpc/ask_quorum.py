@@ -13,7 +13,7 @@ from migrator.rpc.operator_client import OperatorClient, no_answer
 from migrator.values import value
 
 OTHERS_SECONDS = 2.0
-"""For each controller but the one that was named, all at the same time."""
+"""The time for each controller except the named one. All are asked at the same time."""
 NAMED_SECONDS = 5.0
 
 Address = tuple[str | None, int | None]
@@ -22,14 +22,14 @@ Address = tuple[str | None, int | None]
 
 @value
 class QuorumAnswers:
-    """``best_at`` is where the best answer is from."""
+    """The answers of the controllers. ``best_at``: the address of the best one."""
 
     answers: Answers
     best_at: Address
 
 
 class QuorumAsker:
-    """What `connect` is given, for as many questions as wanted."""
+    """Asks repeatedly, with the parameters of `connect`."""
 
     def __init__(self, config: Path | None, server: str | None, command_config: Path | None) -> None:
         self._config = config
@@ -37,9 +37,9 @@ class QuorumAsker:
         self._command_config = command_config
 
     async def ask(self) -> QuorumAnswers:
-        """The answers, and which of them counts: the leader's if it answers, else that of whoever was named.
+        """The answers. The best one is the leader's, or that of the named controller if the leader does not answer.
 
-        :raises OperatorError: nobody answers; says why the one that was named does not.
+        :raises OperatorError: no controller answers; the message says why the named one does not.
         """
         named, *others = addresses(self._config, self._server)
         found = await asyncio.gather(
@@ -86,7 +86,7 @@ class QuorumAsker:
 
 
 def _best(answered: list[Status], asked: Status | None) -> Status:
-    """A leader of the highest epoch; else whoever was asked; else whoever knows of the highest epoch."""
+    """The answer of the leader of the highest epoch, or of the named controller, or the one with the highest epoch."""
     leading = [status for status in answered if status.quorum.leader_id == status.node_id]
     if leading:
         return max(leading, key=lambda status: status.quorum.leader_epoch)

@@ -1,4 +1,4 @@
-"""How gRPC connections are bounded, on both sides."""
+"""The bounds of gRPC connections, on both sides."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Of a response: a Fetch carries up to 8 MiB, or one batch that may not be bigger either; twice that is no mistake of
 ours."""
 MAX_REQUEST_BYTES = 64 * 1024
-"""No request of either service comes near it; the longest is an operator's reason."""
+"""Far above every request of the services; the longest one has an operator's reason."""
 CLUSTER_KEY = "migrator-cluster-id"
 
 HANDSHAKE_MS = 10_000
 IDLE_MS = 600_000
 """As Kafka's ``connections.max.idle.ms``."""
 MAX_CONNECTIONS = 1_000
-"""So that whoever opens connections takes no descriptors that the log, ZooKeeper or the Kafka listener need."""
+"""The most connections, so that they do not use up the file descriptors of log, ZooKeeper and Kafka listener."""
 
 MAX_CALLS = 2_000
 """In progress, of all callers together; `migrator.rpc.doorkeeper` has a bound for each."""

@@ -1,8 +1,8 @@
-"""The one place where gRPC calls are let in: who calls, whether he may, as whom he speaks, and how much at once.
+"""Admits gRPC calls, for all services: it checks the caller, its right, the node for which it speaks, and its load.
 
-The request is taken as a stream of one, because gRPC would otherwise receive and decode it before anybody is asked who
-he is. Bytes that are no message of their method are refused with INVALID_ARGUMENT; gRPC by itself answers UNKNOWN, and
-logs a stack trace for each.
+The request is received as a stream of one message. Otherwise gRPC would receive and decode it before the caller is
+checked. Malformed bytes are refused with INVALID_ARGUMENT; gRPC itself would answer UNKNOWN and log a stack trace each
+time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from migrator.rpc.identity import CALLER, Caller, Identities
 log = logging.getLogger(__name__)
 
 CALLS_PER_CALLER = 100
-"""In progress at once; a node has one request in flight for each peer, an operator some that watch."""
+"""The most running calls of a caller. A node has one request in flight for each peer, an operator a few that watch."""
 REQUEST_SECONDS = 10.0
-"""How long a caller may take to send what he calls for."""
+"""The longest time that a caller may take to send its request."""
 REPEAT_SECONDS = 60.0
 """A refusal that happens again is logged again after that time."""
 REMEMBERED_REFUSALS = 500
@@ -95,7 +95,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
         return stream
 
     def _identify(self, method: str, context: Any) -> tuple[Caller, Door]:
-        """Before a byte of the request is read."""
+        """Determine the caller and check its right, before a byte of the request is read."""
         caller, door = self._identities.caller(context), DOORS.get(method)
         if door is None or not caller.roles & door.roles:
             remedy = "no such call" if door is None else REMEDIES[door.roles]
@@ -118,7 +118,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
     async def _request(
         self, door: Door, caller: Caller, method: str, requests: AsyncIterator[bytes], decode: Callable[[bytes], Any]
     ) -> Any:
-        """What is asked, by whom it says it is asked being who he is."""
+        """The request. It is refused when it names another voter than the caller as its sender."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = decode(await anext(requests))

@@ -1,6 +1,6 @@
-"""Who may make which gRPC call: one table, which `migrator.rpc.doorkeeper` enforces for every service.
+"""The table of gRPC calls and the callers that may make them. `migrator.rpc.doorkeeper` enforces it for every service.
 
-A call that is not in the table is nobody's.
+A call that is not in the table is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from migrator.values import value
 
 
 class CallerRole(StrEnum):
-    """What somebody is to this node."""
+    """The role of a caller."""
 
     VOTER = "voter"
     """A certificate of ``migrator.grpc.voter.principals``."""
@@ -24,7 +24,7 @@ class CallerRole(StrEnum):
 
 @value
 class Door:
-    """``speaks_as`` is the field of the request that names the voter who speaks: it must be the certificate's own."""
+    """``speaks_as``: the field of the request that names its sender. It must be the voter of the certificate."""
 
     roles: frozenset[CallerRole]
     speaks_as: str = ""
@@ -33,7 +33,7 @@ class Door:
 VOTERS = frozenset({CallerRole.VOTER})
 ORDERS = frozenset({CallerRole.OPERATOR, CallerRole.OWNER})
 READS = ORDERS | VOTERS
-"""Voters may look: the command line of one controller finds the leader with that controller's certificate."""
+"""Voters may read: a command on a controller's machine finds the leader with that controller's certificate."""
 
 QUORUM = "/migrator.quorum.v1.Quorum/"
 OPERATOR = "/migrator.operator.v1.Operator/"
@@ -67,4 +67,4 @@ REMEDIES: Mapping[frozenset[CallerRole], str] = {
     ORDERS: "migrator.grpc.operator.principals of that controller names who may; on its machine its user may too, "
     "through the socket (-c without --server)",
 }
-"""What a refused caller is told."""
+"""The remedy for a refused caller."""

@@ -1,4 +1,4 @@
-"""How the command line reaches a controller: by its property file or its address; and how it finds the active one."""
+"""Connects the command line to a controller, by its property file or its address, and finds the active one."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ CLIENT_KEYS = (
     "migrator.grpc.tls.ca.file",
     "migrator.grpc.voter.principals",
 )
-"""What whoever asks a controller over TCP has to have."""
+"""The keys that a client needs to reach a controller over TCP."""
 DRIVES_NONE = ", or drives no migration"
 
 
 def connect(
     config: Path | None, server: str | None, command_config: Path | None = None, *, voter: int | None = None
 ) -> OperatorClient:
-    """The controller at ``server`` (host:port), else the one of ``config``, through its socket.
+    """A client of the controller at ``server`` (host:port), or without it of the one of ``config``, through its socket.
 
-    :param command_config: the keys migrator.grpc.tls.* and migrator.grpc.voter.principals of whoever asks; by default
-        those of ``config``, which are the controller's own.
-    :param voter: who is expected at ``server``; by default any voter.
-    :raises OperatorError: neither is given, or nobody can be reached that way.
+    :param command_config: a file with the client's keys migrator.grpc.tls.* and migrator.grpc.voter.principals; by
+        default ``config``, with the controller's own.
+    :param voter: the voter that is expected at ``server``; by default any voter.
+    :raises OperatorError: neither is given, or the controller cannot be reached that way.
     """
     settings = None if config is None else load_settings(config)[0]
     if server is None:
@@ -136,7 +136,7 @@ async def _first(
 
 
 def addresses(config: Path | None, server: str | None) -> Iterator[tuple[str | None, int | None]]:
-    """What to try, in order, and which voter should be there; None is the socket of ``config``."""
+    """The addresses to try, in order, with the voter that is expected there; None is the socket of ``config``."""
     yield server, None
     if server is None and config is not None:
         for voter in load_settings(config)[0].grpc_voters:
@@ -144,12 +144,12 @@ def addresses(config: Path | None, server: str | None) -> Iterator[tuple[str | N
 
 
 def _own_keys(command_config: Path) -> Settings:
-    """Of a file that need not be a controller's."""
+    """The settings of a client's file, which need not be a controller's."""
     return typed_settings(read_properties(command_config), str(command_config))
 
 
 def _expected(settings: Settings, voter: int | None) -> frozenset[str]:
-    """Whose certificate has to be there."""
+    """The names that the server's certificate may have."""
     where = f"{settings.source}: migrator.grpc.voter.principals"
     try:
         voters = settings.grpc_voter_principals

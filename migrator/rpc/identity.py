@@ -1,4 +1,4 @@
-"""Who is at the other end of a gRPC call, as far as its connection proves it."""
+"""The identity of a gRPC caller, from what its connection proves."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def read_certificate(pem: bytes) -> Certificate:
 
 @value
 class Caller:
-    """``name`` is fit for logs and for the journal; ``node_id`` is the voter that the certificate stands for."""
+    """A caller. ``name``: for logs and the journal; ``node_id``: the voter to which the certificate belongs."""
 
     name: str
     address: str
     roles: frozenset[CallerRole] = frozenset()
     node_id: int | None = None
     why_not: str = ""
-    """What is wrong with who it is; empty when nothing is."""
+    """Why the caller has no role; empty when it has one."""
 
     @property
     def orderer(self) -> Orderer:
@@ -78,7 +78,7 @@ CALLER: ContextVar[Caller] = ContextVar("CALLER")
 
 
 class Identities:
-    """What the allow-lists of this node make of a connection.
+    """Maps a connection to its caller, by the allow-lists of this node.
 
     :param voters: principal -> node id.
     """

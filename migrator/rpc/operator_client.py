@@ -1,4 +1,4 @@
-"""The other end of the operator's service: what the command line talks through."""
+"""The client of the operator's service, for the command line."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class OperatorClient:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._channel is not None:
             await self._channel.close()
         if self._socket is not None:
@@ -157,10 +157,10 @@ class OperatorClient:
         overrides: Sequence[str] = (),
         timeout: float = 30.0,
     ) -> None:
-        """Make the migration do what it does not do unasked; it has begun when this returns.
+        """Order an act that needs an operator's decision. It has begun when this returns.
 
         :param without: for `Force.FINISH`: the nodes that are gone for good.
-        :param overrides: the facts that were shown, of an order that overrides some (`MigrationStatus.overridable`).
+        :param overrides: the facts that the operator was shown and overrides (`MigrationStatus.overridable`).
         """
         with self._refusals():
             request = operator_pb2.ForceRequest(
@@ -169,20 +169,20 @@ class OperatorClient:
             await self._stub.Force(request, timeout=timeout)
 
     async def gates(self, goal: Goal, timeout: float = 5.0) -> tuple[Gate, ...]:
-        """What stands between here and ``goal``."""
+        """The gates on the way to ``goal``."""
         with self._refusals():
             answer = await self._stub.Gates(operator_pb2.GatesRequest(goal=goal_to_proto(goal)), timeout=timeout)
             return tuple(gate_from_proto(gate) for gate in answer.gates)
 
     async def report_verdict(self, report: VerdictReport, timeout: float = 5.0) -> VerdictAnswer:
-        """Tell what a comparison found; only the active controller takes it."""
+        """Report the result of a comparison. Only the active controller accepts it."""
         with self._refusals():
             return answer_from_proto(await self._stub.ReportVerdict(verdict_to_proto(report), timeout=timeout))
 
     async def rollout_lock(self, move: tuple[str, str] | None = None, timeout: float = 10.0) -> LockAnswer:
-        """The lock of a rollout; only the leader tells.
+        """The lock of a rollout. Only the leader answers.
 
-        :param move: what is there, and what shall be there if it still is; "" for nothing. None: only look.
+        :param move: the present text, and the text that replaces it on that condition; "" for no lock. None only reads.
         """
         before, after = move or ("", "")
         with self._refusals():
@@ -254,6 +254,6 @@ def _silent_socket(metadata_directory: str) -> OperatorError:
 
 
 def no_answer(where: str) -> OperatorError:
-    """What to tell of a controller that does not answer in time."""
+    """The error for a controller that does not answer in time."""
     remedy = "Check that the controller runs, that the address is right, and that the network lets you through"
     return OperatorError("the controller does not answer", where=where, remedy=remedy)

@@ -34,7 +34,7 @@ from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
 
 
 class StatusSource(Protocol):
-    """What the service tells and does; the node implements it."""
+    """The port of the service, which the node implements."""
 
     def status(self) -> Status:
         """The status now."""
@@ -60,12 +60,11 @@ class StatusSource(Protocol):
     async def force(
         self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
     ) -> None:
-        """Carry it out from now on.
+        """Begin to carry out the order.
 
         :param without: for `Force.FINISH`: the nodes that are gone for good.
-        :param overrides: the facts that were shown, of an order that overrides some.
-
-        :raises OperatorError: it is not what the migration waits for, or another controller drives it.
+        :param overrides: the facts that the operator was shown and overrides.
+        :raises OperatorError: the migration does not wait for this order, or another controller drives it.
         """
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:

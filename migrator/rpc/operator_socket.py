@@ -1,6 +1,6 @@
-"""The directory of the operator's socket, open only to its owner: who may enter it is who may give orders.
+"""The directory of the operator's socket. Only its owner may enter it, and so only its owner may give orders.
 
-gRPC tells nothing about the user at the other end of a socket, so the file system has to keep the others out.
+gRPC does not tell which user is at the other end of a socket, so the file system has to keep other users out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SocketDirectory:
-    """The open directory. A path of a socket may not exceed some hundred bytes, metadata directories may: the socket is
-    reached through a descriptor of its directory, which nobody can put another directory in the place of.
+    """The open directory. A socket's path may have only some hundred bytes, and a metadata directory's path may be
+    longer. So the socket is reached through a descriptor of its directory, which also cannot be replaced by another
+    directory.
 
-    :param create: by the server; a client takes it as it is.
+    :param create: whether to create it, as the server does.
     """
 
     def __init__(self, metadata_directory: Path, *, create: bool) -> None:
@@ -77,6 +78,6 @@ class SocketDirectory:
 
 
 def _servers(metadata_directory: Path) -> frozenset[int]:
-    """Whose server a client may trust: its own user's and root's; root also that of the metadata directory's owner."""
+    """The users whose server a client trusts: its own and root; for root also the metadata directory's owner."""
     mine = os.geteuid()
     return frozenset({mine, 0} | ({metadata_directory.stat().st_uid} if mine == 0 else set()))

@@ -1,4 +1,4 @@
-"""The quorum's gRPC service: typed requests of our own nodes to the consensus core."""
+"""The quorum's gRPC service: requests of other controllers of this program to the consensus core."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ImageDigest:
 
 
 class QuorumView(Protocol):
-    """What the service tells besides consensus."""
+    """The port of the service for everything except consensus messages."""
 
     def describe(self) -> QuorumDescription:
         """The quorum as this node sees it."""

@@ -1,4 +1,4 @@
-"""The consensus core's messages over gRPC, to our own nodes."""
+"""Sends the consensus core's messages over gRPC, to other controllers of this program."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 2.0
 SILENT_AFTER_SECONDS = 0.5
-"""Who has not answered for so long is left alone for a while: each request would wait as long before it takes another
-way, and requests of the quorum end after two seconds."""
+"""An address that has not answered for this long is not tried for a while: each request would wait that long before it
+takes the other transport, and requests of the quorum end after two seconds."""
 LEFT_ALONE_SECONDS = 10.0
-"""How long an address is left alone that swallows what is sent there: each try costs a request its time."""
+"""The time for which an address that does not answer is not tried again."""
 
 LINKS_MAX = 100
 """Beyond, the one that was used least recently is closed."""

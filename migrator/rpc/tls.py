@@ -1,8 +1,8 @@
 """Mutual TLS of gRPC, from the files of ``migrator.grpc.tls.*``, on both sides.
 
-gRPC checks no more of a server than that its certificate is of the CA and for the host's name. A broker on the machine
-of a controller has such a certificate, and could grant votes in its name. A client therefore first shakes hands with
-Python's TLS, checks the name in the certificate, and then lets gRPC trust that one certificate and nothing else.
+gRPC checks only that a server's certificate is of the CA and has the host's name. A broker on a controller's machine
+has such a certificate, too, and could grant votes in the controller's name. So a client first makes a handshake with
+Python's TLS and checks the name in the certificate. Then it lets gRPC trust that one certificate and no other.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Stamp = tuple[FileState, ...]
 
 
 class WrongPeerError(Exception):
-    """Whoever listens there is not who is meant, or does not prove it."""
+    """The server is not the expected one, or does not prove it."""
 
 
 class WrongNameError(WrongPeerError):
-    """Whoever listens there proves to be somebody else."""
+    """The server has proved another name."""
 
 
 @value
@@ -213,13 +213,13 @@ Connect = Callable[[str, TlsFiles, frozenset[str]], Awaitable[PinnedChannel]]
 
 
 async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> PinnedChannel:
-    """To whoever at ``host:port`` proves to be one of these principals, and to nobody else ever after: when that
-    certificate is replaced, the connection is of no use any more.
+    """A channel to the server at ``host:port`` if it proves to be one of these principals. The channel trusts only the
+    certificate of that moment; when the server replaces it, a new channel is needed.
 
-    :raises OperatorError: our own files cannot be used, or our certificate does not hold now.
-    :raises WrongNameError: somebody else is there.
-    :raises WrongPeerError: there is no TLS with whoever is there.
-    :raises OSError: nobody is.
+    :raises OperatorError: this node's files cannot be used, or its certificate is not valid now.
+    :raises WrongNameError: the server has proved another name.
+    :raises WrongPeerError: the TLS handshake failed.
+    :raises OSError: no server listens there.
     """
     material = files.renewed()
     host, port = parse_host_port(address)
