@@ -1,4 +1,4 @@
-"""What has to hold between settings, as a table of small checks; the first that fails is refused.
+"""The rules between settings, as a table of small checks. The first one that fails is refused.
 
 Source: ``KafkaConfig.validateValues``, ``RaftManager``, docs/ops (migration), and this project's own limits.
 """
@@ -44,7 +44,7 @@ def check_settings(settings: Settings) -> list[str]:
 
 
 def problems_of(settings: Settings) -> Iterator[Problem]:
-    """Everything that the checks find; a check that needs what an earlier one refused ends it."""
+    """All problems. The search ends at a check that needs a value which an earlier check has refused."""
     refused = False
     for check in CHECKS:
         try:
@@ -58,7 +58,7 @@ def problems_of(settings: Settings) -> Iterator[Problem]:
 
 
 def warnings_of(settings: Settings) -> list[str]:
-    """What works, but hardly as meant; one sentence each."""
+    """Warnings about settings that work, but probably not as intended; one sentence each."""
     return [f"{settings.source}: {text}" for text in _warnings(settings)]
 
 
@@ -307,14 +307,14 @@ def _own(settings: Settings) -> Iterator[Problem]:
 
 
 def _ports(settings: Settings) -> Iterator[Problem]:
-    """The system would say of the second one that another program uses its port."""
+    """Two listeners with one port. Without this check the system would say that another program uses the port."""
     try:
         taken = [("listeners", it.name, it.host, it.port) for it in settings.parsed_listeners]
         for key in ("migrator.grpc.listener", "migrator.metrics.listener"):
             text = settings.explicit.get(key, "")
             taken += [(key, key, *parse_host_port(text))] if text else []
     except ValueError:
-        return  # the others say so
+        return  # other checks report it
     for number, (key, name, host, port) in enumerate(taken):
         for _, other, its_host, its_port in taken[:number]:
             if port and port == its_port and (host == its_host or {host, its_host} & EVERYWHERE):

@@ -37,10 +37,9 @@ class VoterAddress:
 def parse_protocol_map(text: str, *, last_counts: bool = False) -> dict[str, str]:
     """``NAME:PROTOCOL,...`` -> name in upper case -> protocol.
 
-    :param last_counts: of two entries for one listener, as in Kafka. Else they are refused: who reads the other takes
-        the listener for safer than it is.
-
-    :raises ValueError: for an entry of another form, a protocol that Kafka does not have, or a listener with two.
+    :param last_counts: whether the last of two entries for one listener counts, as in Kafka. Otherwise they are
+        refused: an operator who reads the other entry may believe that the listener is safer than it is.
+    :raises ValueError: an entry has another form or an unknown protocol, or a listener has two entries.
     """
     found: dict[str, str] = {}
     for name, protocol in ((name.upper(), protocol.upper()) for name, protocol in pairs_of(text)):

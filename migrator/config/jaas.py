@@ -37,7 +37,8 @@ class LoginModule:
 
 
 class JaasSyntaxError(ValueError):
-    """Says the line and what was expected there; never what stands there, which may be a password."""
+    """A fault of the text. The message has the line and what was expected there, but never quotes the text, which may
+    be a password."""
 
 
 def parse_entry(text: str) -> LoginModule:

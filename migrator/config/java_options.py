@@ -1,4 +1,4 @@
-"""Settings of ZooKeeper's client in ``KAFKA_OPTS``, which a stock node would obey and this one does not."""
+"""Settings of ZooKeeper's client in ``KAFKA_OPTS``: a stock node uses them, this program does not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ WITHOUT_A_KEY = {
 
 
 def java_options(settings: Settings) -> Iterator[str]:
-    """A warning for each that nothing in the file stands for. Values are not shown: there are passwords among them."""
+    """A warning for each such setting without a key of this program in the file. Values are not shown: some are
+    passwords."""
     if not settings.zookeeper_connect:
         return
     for name in _properties():

@@ -1,7 +1,7 @@
 """Three lists of keys: those that a controller acts upon, those that it refuses, and those that it ignores.
 
-Every key of stock Kafka 3.9.1 and every key of ours stands in exactly one of them; a test sees to that. A key is
-refused when without it this node would be less secure than its file says.
+Every key of stock Kafka 3.9.1 and of this program is in exactly one of them, which a test checks. A key is refused when
+ignoring it would make this node less secure than its file says.
 """
 
 from __future__ import annotations

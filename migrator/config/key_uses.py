@@ -1,8 +1,8 @@
 """What becomes of each key that a property file sets: acted upon, refused, or ignored.
 
 A key for one listener, ``listener.name.<listener>.[<mechanism>.]<key>``, is judged by its last part, as Kafka reads it
-(``AbstractConfig.valuesWithPrefixOverride``). Kafka passes over a key that it does not know; here one that looks like a
-key of security is refused, because what it was to protect would stand open.
+(``AbstractConfig.valuesWithPrefixOverride``). Kafka ignores unknown keys. Here an unknown key that looks like a
+security key is refused, because it may be a misspelt one whose protection would be missing.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _BY_NUMBER = {
 
 
 def cannot_listen(error: OSError, host: str, port: int, where: str) -> OperatorError:
-    """What to tell of it.
+    """The error for a listener that cannot be opened.
 
     :param where: the key, or the listener.
     """

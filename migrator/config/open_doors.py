@@ -1,6 +1,6 @@
-"""Doors that Kafka lets an operator leave open, and so does this program: what somebody could do, and a remedy.
+"""Insecure settings that Kafka allows, and this program, too: what an attacker could do, and a remedy.
 
-None of this is refused, because stock Kafka starts with it. It is said at every start, and preflight finds it.
+None of them is refused, because stock Kafka starts with them. Every start warns of them, and preflight finds them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OpenDoor = tuple[str, str, str]
 
 
 def open_doors(settings: Settings) -> Iterator[OpenDoor]:
-    """All of them.
+    """All insecure settings of a file.
 
     :raises ValueError: the listeners do not parse.
     """
@@ -156,7 +156,7 @@ def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:
 
 
 def _host_names(settings: Settings) -> Iterator[OpenDoor]:
-    """Where this node connects to without a look at whose certificate it is shown."""
+    """The connections for which this node does not check the host name in the server's certificate."""
     for key, text in settings.explicit.items():
         if last_part(key).endswith("ssl.endpoint.identification.algorithm") and not trimmed(text):
             what = "the key is empty, so that every certificate of the trust store is accepted for every host"

@@ -1,6 +1,5 @@
-"""What the process itself may do, and who may change what it keeps: said at every start, found by preflight.
-
-Stock Kafka looks at neither.
+"""Dangerous rights: of the process itself, and of other users on its files. Every start warns of them, and preflight
+finds them. Stock Kafka checks neither.
 """
 
 from __future__ import annotations

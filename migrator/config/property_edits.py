@@ -1,8 +1,7 @@
 """Edits of a Java property file that can be taken back; every other line stays as it is.
 
-What an edit adds, and what it takes away, carries a mark of its own (ADR 39). The way back brings back just the lines
-that an edit has taken away, and takes away just those that an edit has added. A comment without a mark is its
-author's, whatever it says.
+Lines that an edit adds or sets aside have a mark (ADR 39). Taking the edits back restores exactly the lines that were
+set aside, and removes exactly those that were added. A comment without a mark belongs to the file's author.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``config.providers``: values that stand elsewhere, ``${provider:path:key}``.
+"""``config.providers``: values from other places, ``${provider:path:key}``.
 
-Kafka's own three providers are carried out here; a provider in any other Java class is refused. Where Kafka would leave
-a placeholder as it stands (a path that is not allowed, a key that is not there), the file is refused: a secret must not
-be the text of its own placeholder. Source: KIP-297, KIP-421, KIP-993, ``AllowedPaths``, ``FileConfigProvider``,
+Kafka's own three providers are implemented here; any other Java class is refused. In some cases Kafka leaves a
+placeholder in place (a path that is not allowed, a missing key). Then the file is refused: the text of a placeholder
+must not become a password. Source: KIP-297, KIP-421, KIP-993, ``AllowedPaths``, ``FileConfigProvider``,
 ``DirectoryConfigProvider``, ``EnvVarConfigProvider``.
 """
 

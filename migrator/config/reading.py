@@ -1,7 +1,7 @@
 """What Kafka takes from a property file: each key trimmed, split and typed as ``KafkaConfig`` does it. Pure.
 
-Whoever looks into a property file, of a controller or of a broker, asks here or has `Settings`: two ways to read a file
-would not always agree. The keys are those of the file, placeholders resolved or not.
+All code that reads a property file of a controller or a broker uses this module or `Settings`, so that all agree about
+a value. The keys are those of the file, with placeholders resolved or not.
 """
 
 from __future__ import annotations

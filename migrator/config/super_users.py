@@ -1,4 +1,4 @@
-"""Entries of ``super.users`` that name nobody who can ever come: Kafka starts with them, and compares whole names.
+"""Entries of ``super.users`` that no principal can ever match. Kafka starts with them, and compares whole names.
 
 A principal is made by ``DefaultKafkaPrincipalBuilder``: its type is always ``User``, its name that of a login, or the
 subject of a certificate without blanks between its parts (RFC 2253), as ``ssl.principal.mapping.rules`` rewrite it.
@@ -22,13 +22,14 @@ _BLANKS_IN_SUBJECT = re.compile(r"\w+=.*(?<!\\),\s+[\w.]+\s*=", re.DOTALL)
 
 
 def nobodies(settings: Settings) -> Iterator[OpenDoor]:
-    """Of a controller's file. Entries that Kafka refuses are left to `migrator.config.checks`."""
+    """The entries in a controller's file that match no principal. `migrator.config.checks` has those that Kafka
+    refuses."""
     for what, remedy in nobodies_of(settings.super_users or "", mapped=settings.ssl_principal_mapping_rules):
         yield KEY, what, remedy
 
 
 def nobodies_of(text: str, *, mapped: str = "DEFAULT") -> Iterator[tuple[str, str]]:
-    """What is wrong, and the remedy, for each entry that names nobody.
+    """The fault and the remedy of each entry that matches no principal.
 
     :param text: a value of ``super.users``.
     :param mapped: ``ssl.principal.mapping.rules``: with rules of its own a subject can become any name.
