@@ -1,7 +1,7 @@
 """The active controller: one writer that decides on the image at the log's end, for as long as this node leads.
 
-A write waits its turn, decides, appends, and answers when its records are committed and outside a transaction. Losing
-the leadership ends everything that waits with NOT_CONTROLLER, upon which brokers and clients ask the next leader.
+A write waits for its turn, decides, appends, and answers when its records are committed and outside a transaction. When
+the leadership is lost, all waiting writes end with NOT_CONTROLLER, and brokers and clients ask the next leader.
 Source: ``org.apache.kafka.controller.QuorumController``.
 """
 
@@ -53,17 +53,17 @@ Check = Callable[[MetadataImage, ControllerIndex, Sequence[MetadataRecord]], Non
 Decide = Callable[[MetadataImage, Context], Decision[R]]
 
 UNCOMMITTED_RECORDS = 6 * TURN_RECORDS
-"""Periodic tasks wait while so many are not committed yet: a heartbeat is answered when all before it is committed, so
-that it must not stand behind a long errand. With fewer the leader waits for its followers: each of their rounds (check,
-write, fsync, apply) takes as long as some decisions."""
+"""Periodic tasks wait while this many records are uncommitted: a heartbeat is answered only after all earlier records
+are committed, so it must not wait for a long errand. A smaller bound would make the leader wait for its followers,
+whose rounds (check, write, fsync, apply) take as long as several decisions."""
 NOT_ACTIVE = "This node is not the active controller."
 NOTHING_APPENDED = "epoch {epoch} ended, or the disk is full, while records were appended"
 
 
 class IndexKeeper:
-    """Keeps what decisions look up, and broker sessions, in step with the image at the log's end.
+    """Keeps the index of decisions, and the broker sessions, in step with the image at the log's end.
 
-    Every node keeps the index, so that whoever is elected decides at once. Sessions are a leader's.
+    Every node keeps the index, so that a new leader can decide at once. Only a leader has sessions.
     """
 
     def __init__(self, session_timeout_ms: int, token_secret: bytes | None = None) -> None:
@@ -108,7 +108,7 @@ class IndexKeeper:
 
 
 class ActiveController:
-    """Writes to the log on behalf of everybody, while this node leads.
+    """Decides and writes to the log while this node leads.
 
     :param admit: awaited before an administrative operation; raises `RefusedError` when that takes too long.
     :param check: sees the records of every decision before they are appended; raises `RefusedError` against them.

@@ -1,8 +1,8 @@
-"""The images of the controllers are proved, not believed (ADR 34).
+"""Compares the images of the controllers, and each image with its log (ADR 34).
 
-The leader names an offset now and then. Each controller says what its metadata come to there, and the leader compares.
-Who is wrong nobody can know from that, so each one then compares its image with a replay of its own log, as it does
-every hour. A controller whose image is not what its log says stops.
+From time to time the leader names an offset. Each controller answers with its image's digest there, and the leader
+compares the digests. A difference does not show which one is wrong. So each controller then compares its image with a
+replay of its own log, as it also does every hour. A controller whose image differs from its log stops.
 """
 
 from __future__ import annotations

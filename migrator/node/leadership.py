@@ -1,4 +1,4 @@
-"""What a node does when it is elected, and undoes when it no longer leads."""
+"""Starts a leader's work when this node is elected, and ends it when the node no longer leads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEADING = TaskKind("leadership", OnError.STOP)
 
 
 class LeaderListener(Protocol):
-    """Who has work to do only while this node is the active controller."""
+    """A part that works only while this node is the active controller."""
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """This node is the active controller of ``epoch``; ``image`` is the committed one."""

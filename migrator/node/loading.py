@@ -1,4 +1,4 @@
-"""How far a node is that reads its disk after its start."""
+"""The progress of a node that loads its disk after its start."""
 
 from __future__ import annotations
 

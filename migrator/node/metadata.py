@@ -1,8 +1,7 @@
-"""The images of one node, kept in step with its log: applies in slices, publishes to subscribers, wakes who waits.
+"""Keeps the images of one node in step with its log: it applies records, publishes images, and wakes waiting requests.
 
-The log itself is the queue: what it has appended is read from there in order, so that a big copy, a follower that is
-far behind, or a snapshot that takes the log's place is applied a `Turn` at a time while heartbeats go on, and no memory
-is needed for what is still to come.
+The log itself is the queue: appended records are read from it in order, one `Turn` at a time. So a big copy, a follower
+that is far behind, or a snapshot that replaces the log does not delay heartbeats, and needs no memory for its backlog.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ ReadLog = Callable[[int], Iterable[Batch]]
 
 
 class NotLeadingError(MigratorError):
-    """What was appended may be lost or may be committed by another leader: this node can't tell any more."""
+    """This node no longer leads. It cannot tell whether its uncommitted records are lost or will be committed."""
 
 
 class OffsetWaiters:
-    """Who waits for an offset to be reached."""
+    """The tasks that wait until an offset is reached."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []

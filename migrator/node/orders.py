@@ -1,8 +1,8 @@
-"""Orders that do not come over gRPC or the socket, in the journal with who gave them: those of Kafka's protocol, and
-those that a property file gives at a start.
+"""Writes orders into the journal, with their givers: orders over Kafka's protocol, and orders by changed property
+files.
 
-Of Kafka's APIs the ones are orders that change who the quorum, the brokers and the features are. What else a client
-changes (topics, configurations, access control) is in the log of the authorizer.
+Requests that change voters, brokers or features count as orders. Other changes of clients (topics, configurations,
+access control) are in the authorizer's log. Orders over gRPC or the socket are noted elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the active controller does by the clock, for one leader epoch."""
+"""Runs the periodic tasks of the active controller, for one leader epoch."""
 
 from __future__ import annotations
 

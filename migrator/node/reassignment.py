@@ -1,7 +1,7 @@
 """Moves the voters to the target, one step after the other, while this node is the active controller.
 
-It remembers nothing that counts: voters and target are in the log, and the next leader goes on from there. After each
-step it waits for the commit, or for the end of its leadership.
+It keeps no state of importance: voters and target are in the log, from which the next leader continues. After each step
+it waits for the commit, or for the end of its leadership.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Registrations of brokers that this controller has refused, and why: such a broker ends or tries again, and whoever
-operates it looks at the controllers."""
+"""Notes the broker registrations that this controller has refused, with the reasons. Such a broker ends or tries again,
+and its operator looks at the controllers."""
 
 from __future__ import annotations
 

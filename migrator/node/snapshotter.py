@@ -1,4 +1,4 @@
-"""Makes snapshots of the published image, by bytes and by time as Kafka does, and lets old ones go.
+"""Makes snapshots of the published image, by bytes and by time as in Kafka, and removes old ones.
 
 The image is immutable, so a snapshot takes as long as it takes: it is encoded over many turns of the event loop, and
 fsynced in a thread.

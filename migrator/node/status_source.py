@@ -92,14 +92,14 @@ class MigrationView(Protocol):
     async def force(
         self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
     ) -> None:
-        """Do what is not done unasked."""
+        """Carry out an order that needs an operator's decision."""
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found."""
 
 
 class Roll(Protocol):
-    """Which voters answer while nobody leads."""
+    """The voters that answer while there is no leader."""
 
     @property
     def answers(self) -> Mapping[int, bool]:
@@ -107,12 +107,12 @@ class Roll(Protocol):
 
     @property
     def why(self) -> str:
-        """Why nobody leads, as a clause; "" while nothing is known."""
+        """Why there is no leader, as a clause; "" while the reason is unknown."""
 
 
 @value
 class NoRoll:
-    """Nobody was asked."""
+    """A `Roll` in which no voter was asked."""
 
     answers: Mapping[int, bool] = field(default_factory=dict)
     why: str = ""

@@ -1,4 +1,4 @@
-"""Why a controller has to stop, and how whatever it waits for hears of it."""
+"""The reason for which a controller has to stop, and the end of what it waits for then."""
 
 from __future__ import annotations
 

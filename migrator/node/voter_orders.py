@@ -1,4 +1,4 @@
-"""What operators ask of the voters: to become others, and how they are. A `migrator.rpc.voters_service.VoterSource`."""
+"""Orders of operators to change the voters, and descriptions of them (`migrator.rpc.voters_service.VoterSource`)."""
 
 from __future__ import annotations
 

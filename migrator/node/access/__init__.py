@@ -1,1 +1,1 @@
-"""Who may connect, log in and do what: accounts, access control entries, and bounds of connections."""
+"""Access of clients: accounts for logins, authorization, and bounds of connections and callers."""

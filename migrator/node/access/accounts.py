@@ -1,7 +1,7 @@
-"""Who may log in by SCRAM: credentials and delegation tokens of the published image (KIP-48, KIP-554).
+"""The accounts for SCRAM logins: credentials and delegation tokens of the published image (KIP-48, KIP-554).
 
-Names that nobody has look like names that somebody has: the same salt each time they are asked for, on every
-controller, of the length and with the number of iterations that most credentials have.
+A client cannot see whether a user exists. For an unknown name every controller answers each time with the same salt, of
+the length and with the iterations that most credentials have.
 Source: Kafka's ``CredentialProvider``, ``DelegationTokenManager``, ``ScramServerCallbackHandler``.
 """
 
@@ -58,7 +58,7 @@ USUAL: Final = _Look(0, MIN_ITERATIONS)
 class PublishedAccounts:
     """A `migrator.wire.sasl.ScramAccounts`.
 
-    Nobody is known before this node knows what the quorum has committed: a user may have been deleted, or added, since
+    No user is known until this node knows what the quorum has committed: a user may have been deleted or added since
     this node was stopped.
     """
 
@@ -105,7 +105,7 @@ class PublishedAccounts:
         return self._metadata.published
 
     def _nobody(self, image: MetadataImage, mechanism: str, name: str) -> ScramCredential:
-        """What a user would have whom there is not."""
+        """The made-up credential of an unknown user."""
         looks, seed = self._looks(image)
         look, size = looks.get(mechanism, USUAL), hashlib.new(SCRAM_HASHES[mechanism]).digest_size
         drawn = self._draw(b"user", mechanism, name, seed)

@@ -1,4 +1,4 @@
-"""The authorizer's log of a node: what was decided about whom, in a file of its own (ADR 43)."""
+"""The authorizer's log of a node: the decision about each request, in a separate file (ADR 43)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Audit:
         self._supervisor = Supervisor(on_failure)
 
     def start(self) -> None:
-        """Say from time to time what was left out."""
+        """Begin to log regularly which lines were left out."""
         self._supervisor.keep(RATIONS, self._say_left_out)
 
     async def close(self) -> None:

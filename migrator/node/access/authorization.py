@@ -1,4 +1,4 @@
-"""Who may do what now: the authorizer of the published access control entries, which follows them entry by entry."""
+"""The authorizer of the published access control entries. It follows the image entry by entry."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class _NotReady:
 class Authorization:
     """Follows the published image of ``metadata``, whose log on disk is loaded.
 
-    Many changes at once (a snapshot) are taken in over several turns of the event loop; until they are, the entries
-    of before hold. Nobody but super users gets in before this node knows what the quorum has committed: entries that
-    deny could be missing. Source: ``AclPublisher``, ``StandardAuthorizerData``.
+    Many changes at once (a snapshot) are applied over several turns of the event loop; until then the old entries hold.
+    Only super users have access until this node knows what the quorum has committed: deny entries could be missing.
+    Source: ``AclPublisher``, ``StandardAuthorizerData``.
     """
 
     def __init__(self, settings: Settings, metadata: MetadataRuntime, on_failure: OnFailure) -> None:

@@ -1,4 +1,4 @@
-"""What each caller may cost: its share of the work, and how many elements its requests may have."""
+"""The bounds of each caller: its share of the work, and the most elements of its requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Before a node joins the quorum: would its peers let it in once all were stopped?
+"""Checks before a node joins the quorum that its principal is a super user of its peers.
 
-Access control entries are known only once a leader is elected, so voters that nothing but entries allow could never
-elect one after a full restart. Source: ``StandardAuthorizer``, KIP-801.
+Access control entries are known only after the election of a leader. Voters that have their rights only from entries
+could therefore never elect a leader after a stop of all controllers. Source: ``StandardAuthorizer``, KIP-801.
 """
 
 from __future__ import annotations

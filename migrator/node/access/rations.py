@@ -1,4 +1,4 @@
-"""Lines that anybody may cause, bounded for each principal; what is left out is counted, and said once a minute."""
+"""Bounds the log lines that each principal can cause. Lines beyond the bound are counted and reported once a minute."""
 
 from __future__ import annotations
 

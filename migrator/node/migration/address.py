@@ -1,7 +1,7 @@
-"""Whether ``zookeeper.connect`` leads to the cluster of this quorum, looked at before this node leads.
+"""Checks before this node leads that ``zookeeper.connect`` leads to the cluster of this quorum.
 
-A follower asks ZooKeeper for nothing. With a wrong chroot it looks healthy until it is elected, and stops the migration
-then.
+A follower does not use ZooKeeper. With a wrong chroot it would look healthy until its election, and then stop the
+migration.
 """
 
 from __future__ import annotations

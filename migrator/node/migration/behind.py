@@ -1,4 +1,4 @@
-"""A ZooKeeper that does not follow: what is said about it, and how long a stop waits for it."""
+"""A ZooKeeper that is behind the log: the messages about it, and the wait of a stopping controller for it."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def tell_of_write(news: Unanswered | SetAside | TakenIn, note: Note) -> None:
 
 
 class Debt:
-    """What ZooKeeper lacked when this node lost the leadership, for as long as nobody comes after it.
+    """What ZooKeeper lacked when this node lost the leadership. It counts until another node leads.
 
-    When a whole quorum is stopped, its leader may lose its majority before it is told to stop.
+    When a whole quorum is stopped, its leader may lose its majority before it is told to stop itself.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Debt:
         self._missing = None
 
     def owed(self, *, other_leads: bool, latest_epoch: int) -> OperatorError | None:
-        """What ZooKeeper lacks, as far as nobody else writes it.
+        """What ZooKeeper lacked when this node lost the leadership; None when another node has led since and writes it.
 
         :param other_leads: another node is known to lead.
         :param latest_epoch: of the last committed record.
@@ -79,10 +79,10 @@ class Debt:
 async def drain(
     coordinator: Coordinator, lag: Callable[[], Lag | None], owed: Callable[[], OperatorError | None], seconds: float
 ) -> OperatorError | None:
-    """Let ZooKeeper catch up before a leader leaves, for so long at most.
+    """Wait at most ``seconds`` until ZooKeeper has caught up, before a leader leaves.
 
     :param lag: None when ZooKeeper need not follow this node (any more).
-    :param owed: what it lacked when this node lost the leadership, before or during the wait, and nobody came after it.
+    :param owed: see `Debt.owed`; used when the leadership was lost before or during the wait.
     :returns: what ZooKeeper lacks in the end; None for nothing.
     """
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The last line of the log of a controller that stops: whether ZooKeeper holds everything, as far as it knows."""
+"""The last log line of a controller that stops: whether ZooKeeper has everything, as far as the controller knows."""
 
 from __future__ import annotations
 

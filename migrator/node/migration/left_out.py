@@ -1,4 +1,4 @@
-"""`migrator force finish --without ID`: looks whether the nodes are gone, notes the order, and carries it out."""
+"""`migrator force finish --without ID`: checks that the nodes are gone, notes the order, and carries it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this node's log proves of ``/migration``: whether its offset is ours, and what has to be kept to prove that."""
+"""Proves with this node's log that the offset in ``/migration`` belongs to it, and says which records that needs."""
 
 from __future__ import annotations
 

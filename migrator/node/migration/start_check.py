@@ -1,4 +1,4 @@
-"""Before a node stands for election: would the quorum then finish a migration that is not ready for it?
+"""Checks before a node stands for election that the quorum would not finish a migration too early.
 
 The migration ends for good when every voter has the flag off, so a node whose flag is off must not go on while
 brokers in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which

@@ -1,4 +1,4 @@
-"""What a running migration tells operators, and what they may ask of it."""
+"""The status of a running migration for operators, and their orders to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOT_TOLD_REMEDY = (
 
 
 FOLLOWERS = ("migration", "ZooKeeper")
-"""Whose problems keep ZooKeeper from following the log."""
+"""The parts whose problems keep ZooKeeper from following the log."""
 
 
 class MigrationInsight:

@@ -1,8 +1,8 @@
 """Connections that this controller keeps open to brokers in ZooKeeper mode, to know after an election that they live.
 
-Each node keeps them, whoever leads. A new leader asks on those that are older than its election, again and again for as
-long as answers count as heartbeats (`migrator.controller.grace`). A younger one proves nothing: another process may
-have taken the broker's place.
+Each node keeps them, whether it leads or not. A new leader sends requests on those connections that are older than its
+election, for as long as answers count as heartbeats (`migrator.controller.grace`). A younger connection proves nothing:
+another process may have replaced the broker.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""Consensus on a real log, clock and network: the runner of the core, its transports, and what the quorum tells."""
+"""Consensus on a real log, clock and network: the runner of the core, its transports, and descriptions of the
+quorum."""

@@ -1,9 +1,9 @@
-"""Where the nodes of the quorum are: the one home of node id -> controller endpoint.
+"""The controller endpoints of the nodes of the quorum, by node id.
 
-While the voters are configured (kraft.version 0), the configuration says it. From kraft.version 1 on, the voter set in
-force says it, and of the leader of the epoch its own word, or that of a peer which names it: it may have moved since
-the set was written, or be outside the set, while it removes itself. Servers that are known by address only have the
-ids -2, -3, ... (``controller.quorum.bootstrap.servers``, as in ``KafkaRaftClient``).
+While the voters are configured (kraft.version 0), the endpoints are configured, too. From kraft.version 1 on they are
+in the voter set in force. For the leader of the epoch its own message counts more, or that of a peer which names it:
+the leader may have moved since the set was written, or may be removing itself. Bootstrap servers, whose ids are
+unknown, have the ids -2, -3, ... (``controller.quorum.bootstrap.servers``, as in ``KafkaRaftClient``).
 """
 
 from __future__ import annotations

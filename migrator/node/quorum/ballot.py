@@ -1,4 +1,4 @@
-"""Who may get this controller's vote while a migration is under way.
+"""Decides which candidates may get this controller's vote during a migration.
 
 A stock leader without ``zookeeper.metadata.migration.enable`` finishes the migration the moment it is elected
 (`ActivationRecordsGenerator` of Kafka 3.9), so it must not be elected. What its registration says outlives its restart;

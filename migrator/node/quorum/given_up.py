@@ -1,7 +1,7 @@
-"""Says who was given up when the majority was lost, and runs all the same; nobody else would tell the operator.
+"""Reports replicas that were given up when the majority was lost, and run nevertheless.
 
-Such replicas may have a leader of their own, and brokers that follow it. The log says it once, the status for as long
-as it goes on.
+Such replicas may have their own leader, and brokers that follow it. The log reports each once, the status as long as
+the replica sends messages.
 """
 
 from __future__ import annotations

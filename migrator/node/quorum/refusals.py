@@ -1,4 +1,4 @@
-"""Whether this node's log takes what it is to append, and if not, why: a voter that does not follow has to say so."""
+"""Notes appends that this node's log has refused, so that log and status say why a voter does not follow."""
 
 from __future__ import annotations
 

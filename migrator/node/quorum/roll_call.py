@@ -1,6 +1,7 @@
-"""While no controller leads: which voters answer, who refuses a vote, and why this controller is not elected.
+"""Finds out, while no controller leads, which voters answer, which refuse a vote, and why this node is not elected.
 
-Consensus needs none of this. It is for people: the status names who is missing, and the log says why nobody leads.
+Consensus does not need this. It is for operators: the status names the missing voters, and the log says why there is no
+leader.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LogEnd = tuple[int, int]
 
 
 class VoteNotes:
-    """What votes tell: who refused one to this node, and where the logs of other candidates end."""
+    """Facts from Vote messages: the voters that refused this node, and the log ends of other candidates."""
 
     def __init__(self) -> None:
         self.refusing: set[int] = set()
@@ -144,7 +145,7 @@ def _why_it_waits(words: Mapping[int, Word]) -> str:
 
 
 class RollCall:
-    """Asks the voters for as long as nobody leads.
+    """Asks the voters while there is no leader.
 
     :param has_leader: whether this node leads, or hears its leader.
     :param ask: every voter, what it says of itself; None: no answer.

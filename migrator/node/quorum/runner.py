@@ -1,7 +1,7 @@
-"""Performs what the consensus core wants done, on a real log, a real clock and a real transport.
+"""Performs the effects of the consensus core on a real log, clock and transport.
 
-The contract is in the docstring of `migrator.raft`: one step at a time, every effect in order, what has to be durable
-at once before the next effect, fsyncs of the log in a thread and shared by all that wait.
+The contract is in the docstring of `migrator.raft`: one step at a time, every effect in order, and an effect that must
+be durable is durable before the next one. Fsyncs of the log run in a thread, and waiting appends share them.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class QuorumRunner:
             await self._before_vote(request.candidate_id)
         context = next(self._contexts)
         try:
-            with REQUEST.get().abandonable():  # a fetch of somebody who has gone needs no answer
+            with REQUEST.get().abandonable():  # a fetch needs no answer after its sender has closed the connection
                 reply = self._expect(context)
                 self._step(ev.RequestReceived(context, request))
                 found = await reply

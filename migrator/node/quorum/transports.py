@@ -1,4 +1,4 @@
-"""How this node reaches its peers, and on what it is reached, from its settings."""
+"""Makes this node's transports to its peers from its settings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Adding, removing and updating voters, one change at a time, as this node's leader does it (KIP-853).
+"""Adds, removes and updates voters on the leader, one change at a time (KIP-853).
 
-Who asks is another matter: a client (`migrator.node.quorum.voter_change_apis`), the planner, or this node for its own
-entry. Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler`` of Kafka 3.9.
+A client (`migrator.node.quorum.voter_change_apis`), the planner, or this node for its own entry asks for a change.
+Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler`` of Kafka 3.9.
 """
 
 from __future__ import annotations
