@@ -1,4 +1,4 @@
-"""The question before what cannot be undone: the cluster's id, which nobody types by accident."""
+"""The confirmation of acts that cannot be undone: the operator types the cluster's id."""
 
 from __future__ import annotations
 

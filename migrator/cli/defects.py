@@ -1,7 +1,6 @@
-"""What a defect of this program makes of a command: one exit code, whatever failed and wherever.
+"""Ends a command with one exit code for every defect of this program.
 
-A defect is an error that nobody expected. Python would end the process with exit code 1, which means here that the
-answer is no.
+A defect is an unexpected error. Python would end the process with exit code 1, which here means that the answer is no.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LOST = ("Task exception was never retrieved", "Future exception was never retrie
 
 
 class Unheard(logging.Handler):
-    """Hears of the defects for which nobody waits: those of threads, and of asyncio's tasks."""
+    """Notes defects in threads and asyncio tasks whose result no task awaits."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What `migrator drill` shows: on a terminal a report that grows, elsewhere a line for each thing that it does."""
+"""The output of `migrator drill`: on a terminal a report that grows, elsewhere a line for each action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people type most often with each command; the end of its ``--help``."""
+"""The most common uses of each command, for the end of its ``--help``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first metadata.version of a controller, formatted or rehearsed: what was typed, or what the brokers have."""
+"""The first metadata.version of a controller to format or rehearse: the typed one, or that of the brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C, SIGTERM and SIGHUP leave: an exit code, and a sentence for each command that changes something."""
+"""The end of a command by Ctrl-C, SIGTERM or SIGHUP: an exit code, and a sentence about what the command leaves."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LEFT = {
 
 
 def what_is_left(arguments: Sequence[str]) -> str:
-    """To tell an operator who has just pressed Ctrl-C."""
+    """The sentence for an operator who has just pressed Ctrl-C."""
     command, subcommand = [*(each for each in arguments if not each.startswith("-")), "", ""][:2]
     return LEFT.get(f"{command} {subcommand}") or LEFT.get(command) or _NOTHING
 

@@ -1,4 +1,4 @@
-"""What a command shows on a terminal, as a picture for pages: an SVG that loads nothing."""
+"""Saves a command's terminal output as an SVG that loads nothing from the network."""
 
 from __future__ import annotations
 

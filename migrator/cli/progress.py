@@ -1,4 +1,4 @@
-"""What a long command is doing: on a terminal one line that moves, elsewhere a line for each change."""
+"""The progress of a long command: on a terminal one line that is updated, elsewhere a line for each change."""
 
 from __future__ import annotations
 

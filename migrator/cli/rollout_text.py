@@ -1,4 +1,4 @@
-"""What `migrator rollout` prints."""
+"""The text that `migrator rollout` prints."""
 
 from __future__ import annotations
 

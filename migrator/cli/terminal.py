@@ -1,4 +1,5 @@
-"""The one way to the terminal: nothing that came from outside reaches it but as text (`migrator.observe.printable`)."""
+"""All output to the terminal. Text from outside is made printable, so that it cannot control the terminal
+(`migrator.observe.printable`)."""
 
 from __future__ import annotations
 
@@ -93,8 +94,8 @@ def _unanswered(why: str) -> OperatorError:
 
 @contextmanager
 def without_reader(*, err: bool = False) -> Iterator[None]:
-    """Whoever read standard output, or with ``err`` standard error, may be gone, as behind ``| head``, or with a
-    terminal that was closed: that is no failure of the command, and the rest of what it says goes nowhere."""
+    """The reader of standard output, or with ``err`` of standard error, may go away, as in ``| head`` or when a
+    terminal is closed. The command then goes on, and the rest of its output is dropped."""
     try:
         yield
     except OSError:

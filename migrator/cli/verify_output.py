@@ -1,4 +1,4 @@
-"""What `migrator verify` shows: a table or JSON on stdout, a page, what goes on on stderr."""
+"""The output of `migrator verify`: a table or JSON on stdout, a page, and progress on stderr."""
 
 from __future__ import annotations
 

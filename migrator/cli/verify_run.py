@@ -1,4 +1,4 @@
-"""The work of `migrator verify`, once its options are in order: what needs Spark."""
+"""The part of `migrator verify` that needs Spark, after the options have been checked."""
 
 from __future__ import annotations
 

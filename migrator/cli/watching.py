@@ -1,4 +1,4 @@
-"""Follows a quorum for commands that keep showing it: the status of whoever leads, whoever that is."""
+"""Follows a quorum for commands that show it continuously: the status of the present leader."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def every_status(
     show: Callable[[Answers], None],
     fail: Callable[[OperatorError], None],
 ) -> None:
-    """Show each status of whoever knows most, for ever; ask around again when somebody else may.
+    """Show each status of the best-informed controller, for ever. Ask all controllers again when that may have changed.
 
-    :param found: the first answers, if somebody has asked already.
-    :param fail: is told why nobody answers.
+    :param found: the first answers, if the caller has them already.
+    :param fail: called with the reason when no controller answers.
     """
     while True:
         try:
