@@ -60,7 +60,7 @@ EXCEPTIONS = {
     ("log/files.py", "file_digest"): "of commands",
     ("log/files.py", "write_durably"): "`like` is for the files of commands",
     ("log/lock.py", "is_in_use"): "of commands",
-    ("log/lock.py", "said_by_holder"): "of commands",
+    ("log/lock.py", "holder_note"): "of commands",
     ("observe/certificates.py", "CertificateBook"): "a date is spelled",
 }
 

@@ -22,7 +22,7 @@ LOST = ("Task exception was never retrieved", "Future exception was never retrie
 """How asyncio begins to tell of an error for which nobody waits."""
 
 
-class Unheard(logging.Handler):
+class UnawaitedErrors(logging.Handler):
     """Notes defects in threads and asyncio tasks whose result no task awaits."""
 
     def __init__(self) -> None:

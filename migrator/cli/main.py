@@ -145,7 +145,7 @@ def _end_without_output(error: OSError) -> NoReturn:
 
 def main() -> None:
     """Entry point of the console script."""
-    unheard = defects.Unheard()
+    unheard = defects.UnawaitedErrors()
     try:
         with unheard.listening():
             _run()

@@ -28,7 +28,7 @@ from migrator.cli.rollout_text import (
 from migrator.cli.terminal import ask, ask_for, say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import ExitCode, OperatorError
-from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use, said_by_holder
+from migrator.log.lock import FILE_NAME, DirectoryLock, holder_note, is_in_use
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.engine.context import ABORT_FILE
@@ -310,7 +310,7 @@ def _running(state: Path) -> str | None:
 
     :raises OperatorError: that cannot be found out.
     """
-    return said_by_holder(state) if state.exists() and is_in_use(state) else None
+    return holder_note(state) if state.exists() and is_in_use(state) else None
 
 
 @contextmanager

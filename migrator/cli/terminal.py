@@ -47,7 +47,7 @@ def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
     :raises OperatorError: they do not, and ``abort`` is set.
     :raises click.Abort: they end the command instead.
     """
-    with _somebody_answers():
+    with _require_answer():
         agreed = click.confirm("\n".join(map(printable, lines)), err=err)
     if not agreed and abort:
         raise OperatorError(
@@ -64,13 +64,13 @@ def ask_for(what: str) -> str:
 
     :raises click.Abort: they end the command instead.
     """
-    with _somebody_answers():
+    with _require_answer():
         typed: str = click.prompt(printable(what), err=True)
         return typed.strip()
 
 
 @contextmanager
-def _somebody_answers() -> Iterator[None]:
+def _require_answer() -> Iterator[None]:
     """
     :raises OperatorError: the input has ended, as that of a script does, or was closed, as by the shell's ``<&-``.
     """

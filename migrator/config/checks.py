@@ -15,7 +15,7 @@ from migrator.config.key_uses import ignored_keys, key_problems, misspelt, unkno
 from migrator.config.open_doors import open_doors
 from migrator.config.reading import number_of
 from migrator.config.settings import Settings
-from migrator.config.super_users import nobodies
+from migrator.config.super_users import unmatchable_entries
 from migrator.config.types import entries_of, trimmed
 from migrator.errors import OperatorError
 
@@ -36,7 +36,7 @@ def check_settings(settings: Settings) -> list[str]:
         written = misspelt(settings, key)
         hint = f"Did you mean {key}? The file sets {written}, which is unknown. " if written else ""
         raise OperatorError(what, where=f"{settings.source}: {key}", remedy=f"{hint}{remedy}")
-    found = (*open_doors(settings), *nobodies(settings))
+    found = (*open_doors(settings), *unmatchable_entries(settings))
     doors = [f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in found]
     ignored = ignored_keys(settings)
     note = [f"{settings.source}: these keys have no effect here, see docs/configuration.md: {', '.join(ignored)}"]

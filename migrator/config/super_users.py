@@ -21,14 +21,14 @@ _COMMENT = re.compile(r"\s(#|//)(?=\s|[^=]*$).*", re.DOTALL)
 _BLANKS_IN_SUBJECT = re.compile(r"\w+=.*(?<!\\),\s+[\w.]+\s*=", re.DOTALL)
 
 
-def nobodies(settings: Settings) -> Iterator[OpenDoor]:
+def unmatchable_entries(settings: Settings) -> Iterator[OpenDoor]:
     """The entries in a controller's file that match no principal. `migrator.config.checks` has those that Kafka
     refuses."""
-    for what, remedy in nobodies_of(settings.super_users or "", mapped=settings.ssl_principal_mapping_rules):
+    for what, remedy in unmatchable_entries_of(settings.super_users or "", mapped=settings.ssl_principal_mapping_rules):
         yield KEY, what, remedy
 
 
-def nobodies_of(text: str, *, mapped: str = "DEFAULT") -> Iterator[tuple[str, str]]:
+def unmatchable_entries_of(text: str, *, mapped: str = "DEFAULT") -> Iterator[tuple[str, str]]:
     """The fault and the remedy of each entry that matches no principal.
 
     :param text: a value of ``super.users``.

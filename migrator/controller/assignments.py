@@ -23,7 +23,7 @@ EXCESSIVE: Final = "Excessively large number of partitions per request."
 NO_ACTIVE_BROKER: Final = "All brokers are currently fenced or in controlled shutdown."
 
 
-def nobody_active(number: int) -> str:
+def no_active_broker(number: int) -> str:
     """The message for an assignment without an active broker."""
     return (
         f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "

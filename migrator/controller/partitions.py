@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.assignments import NO_ACTIVE_BROKER, NewPartitions, check_assignment, nobody_active
+from migrator.controller.assignments import NO_ACTIVE_BROKER, NewPartitions, check_assignment, no_active_broker
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
 from migrator.controller.mutation_quotas import UNLIMITED, MutationQuota
@@ -87,6 +87,6 @@ def _grow(
             check_assignment(image, replicas, factor)
         if not new.isr(replicas):
             unable = f"Unable to replicate the partition {factor} time(s): {NO_ACTIVE_BROKER}"
-            raise RefusedError(no_isr, unable if given is None else nobody_active(number))
+            raise RefusedError(no_isr, unable if given is None else no_active_broker(number))
         records.append(new.record(topic.topic_id, number, replicas))
     return records

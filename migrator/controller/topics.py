@@ -7,7 +7,13 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.assignments import EXCESSIVE, NO_ACTIVE_BROKER, NewPartitions, check_assignment, nobody_active
+from migrator.controller.assignments import (
+    EXCESSIVE,
+    NO_ACTIVE_BROKER,
+    NewPartitions,
+    check_assignment,
+    no_active_broker,
+)
 from migrator.controller.config_checks import check_topic_config
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
@@ -226,7 +232,7 @@ class _Creation:
             check_assignment(self._image, replicas, factor)
             factor = len(replicas)
             if not self._partitions.isr(replicas):
-                raise RefusedError(ErrorCode.invalid_replica_assignment, nobody_active(number))
+                raise RefusedError(ErrorCode.invalid_replica_assignment, no_active_broker(number))
             found[number] = replicas
         if sorted(found) != list(range(len(found))):
             raise RefusedError(

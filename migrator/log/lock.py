@@ -17,7 +17,7 @@ from migrator.log.files import PRIVATE_FILE
 from migrator.machine import machine
 
 FILE_NAME = ".lock"
-SAID_BYTES_MAX = 200
+NOTE_BYTES_MAX = 200
 
 
 _FLOCK = "hhqqi4x"
@@ -43,7 +43,7 @@ def is_in_use(directory: Path) -> bool:
     return bool(answer[0] != fcntl.F_UNLCK)
 
 
-def said_by_holder(directory: Path) -> str:
+def holder_note(directory: Path) -> str:
     """The note that the process which holds the lock has written into the file; "" if none. The holder itself must not
     call this: a POSIX lock ends when its process closes the file, even through another descriptor.
 
@@ -51,7 +51,7 @@ def said_by_holder(directory: Path) -> str:
     """
     path = directory / FILE_NAME
     with storage_errors("cannot read the lock file", path), path.open("rb") as file:
-        return file.read(SAID_BYTES_MAX).decode("utf-8", "replace")
+        return file.read(NOTE_BYTES_MAX).decode("utf-8", "replace")
 
 
 class DirectoryLock:
@@ -59,7 +59,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path, says: str = "") -> None:
         """
-        :param says: the note for `said_by_holder`; "" leaves the file, which is Kafka's, too, as it is.
+        :param says: the note for `holder_note`; "" leaves the file, which is Kafka's, too, as it is.
         :raises OperatorError: another process holds the lock, or the file cannot be created.
         """
         path = directory / FILE_NAME
@@ -77,7 +77,7 @@ class DirectoryLock:
         if says:
             with suppress(OSError):  # the lock holds without the note, for which a full disk has no room
                 machine().truncate(self._descriptor, 0)
-                machine().write(self._descriptor, says.encode()[:SAID_BYTES_MAX], 0)
+                machine().write(self._descriptor, says.encode()[:NOTE_BYTES_MAX], 0)
 
     def close(self) -> None:
         """Release the lock; twice does no harm."""

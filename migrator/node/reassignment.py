@@ -305,10 +305,10 @@ class VoterReassignment:
 
     async def _change(self, step: Step, change: VoterChange, first: Sequence[MetadataRecord] = ()) -> None:
         """Returns when it is committed."""
-        look = partial(self._begin_still, step, change)
+        look = partial(self._begin_if_still_next, step, change)
         await self._core.metadata.committed_up_to(await self._core.controller.change_voters(change, look, first=first))
 
-    def _begin_still(self, step: Step, change: VoterChange) -> None:
+    def _begin_if_still_next(self, step: Step, change: VoterChange) -> None:
         """When the turn to append has come, that took time: a voter may have fallen silent, or changed.
 
         :raises VotersNotChangedError: the step would be another one now, or the leader refuses it.

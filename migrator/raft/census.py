@@ -24,10 +24,10 @@ from migrator.raft.states import NEVER, Follower, Unattached
 if TYPE_CHECKING:
     from migrator.raft.quorum import Quorum
 
-LASTS = 4
+ANSWER_LIFETIME_TIMEOUTS = 4
 """An answer counts for this many election time-outs. A stock voter of Kafka 3.9 stands for election at least once in
 three of them."""
-ASKS = 4
+QUESTIONS_PER_TIMEOUT = 4
 """Times in an election time-out at which a voter that answers is asked again."""
 EMPTY_END = EpochOffset(0, 0)
 
@@ -57,8 +57,8 @@ class Census:
     """The latest answers of the other voters in this process. An answer is forgotten after some election time-outs."""
 
     def __init__(self, election_timeout_ms: int) -> None:
-        self._lasts_ms = election_timeout_ms * LASTS
-        self._pause_ms = max(1, election_timeout_ms // ASKS)
+        self._answer_lifetime_ms = election_timeout_ms * ANSWER_LIFETIME_TIMEOUTS
+        self._pause_ms = max(1, election_timeout_ms // QUESTIONS_PER_TIMEOUT)
         self._voters: dict[int, _Voter] = {}
 
     def words(self, others: set[int], now: int) -> dict[int, Word]:
@@ -122,7 +122,7 @@ class Census:
             quorum.take_census()
 
     def _note(self, voter: _Voter, word: Word, end: EpochOffset, now: int) -> None:
-        voter.word, voter.end, voter.until = word, end, now + self._lasts_ms
+        voter.word, voter.end, voter.until = word, end, now + self._answer_lifetime_ms
 
     def _fresh(self, peer: int, now: int) -> _Voter:
         voter = self._voters.get(peer)

@@ -50,7 +50,7 @@ RESPONSES: dict[type, Callable[[Quorum, int, Any], None]] = {
 }
 
 
-def _look_first(quorum: Quorum) -> None:
+def _resign_if_cut_off(quorum: Quorum) -> None:
     """Resign before anything else is done when check quorum is overdue. A process that was suspended (SIGSTOP, a
     paused virtual machine) must not serve or append as a leader that others have replaced meanwhile."""
     if isinstance(quorum.state, Leader) and replication.is_cut_off(quorum, quorum.state):
@@ -58,7 +58,7 @@ def _look_first(quorum: Quorum) -> None:
 
 
 def _on_request(quorum: Quorum, event: ev.RequestReceived) -> None:
-    _look_first(quorum)
+    _resign_if_cut_off(quorum)
     context, request = event.context, event.request
     if request.cluster_id not in {None, quorum.config.cluster_id}:
         quorum.emit(
@@ -71,12 +71,12 @@ def _on_request(quorum: Quorum, event: ev.RequestReceived) -> None:
 
 
 def _on_proposal(quorum: Quorum, event: ev.Propose) -> None:
-    _look_first(quorum)
+    _resign_if_cut_off(quorum)
     replication.propose(quorum, event)
 
 
 def _on_change(quorum: Quorum, event: ev.ChangeVoters) -> None:
-    _look_first(quorum)
+    _resign_if_cut_off(quorum)
     membership.change_voters(quorum, event)
 
 
@@ -160,7 +160,7 @@ def _poll_unattached(quorum: Quorum, state: Unattached) -> int:
     deadline = election.poll_unattached(quorum, state)
     if quorum.state is not state:
         return deadline
-    if quorum.asks_first:
+    if quorum.must_ask_about_disks:
         return min(deadline, follower.look_for_leader(quorum))  # the others' answers about their disks expire
     # A leader may not know where we are now (KAFKA-17030).
     return min(deadline, follower.ask_any_voter(quorum, quorum.other_voters())) if quorum.is_dynamic else deadline
@@ -263,7 +263,7 @@ class RaftNode:
         yet for the versions that it supports."""
         return membership.why_not(self._quorum, change)
 
-    def told_to(self, asker: Asker) -> tuple[int, int]:
+    def disclosed_leader(self, asker: Asker) -> tuple[int, int]:
         """Leader and epoch for an answer outside of consensus; -1 and 0 when the asker must not learn them."""
         if not self._quorum.may_hear(asker):
             return -1, 0
@@ -284,10 +284,10 @@ class RaftNode:
         quorum.now = max(quorum.now, now_ms)
         quorum.log_changes = False
         membership.follow_log(quorum)
-        election.leave_if_removed(quorum)
+        election.end_election_if_removed(quorum)
         EVENTS[type(event)](quorum, event)
         self._poll()
-        if quorum.is_shutting_down and not self._is_ready_to_stop and self._nobody_needs_us():
+        if quorum.is_shutting_down and not self._is_ready_to_stop and self._may_stop():
             self._is_ready_to_stop = True
             quorum.emit(fx.ReadyToStop())
         effects, quorum.effects = quorum.effects, []
@@ -295,14 +295,14 @@ class RaftNode:
 
     def _poll(self) -> None:
         for _ in range(TRANSITIONS_PER_STEP_MAX):
-            election.leave_if_removed(self._quorum)
+            election.end_election_if_removed(self._quorum)
             state = self._quorum.state
             self._deadline = POLLS[state.role](self._quorum, state)
             if self._quorum.state is state:
                 return
         require(condition=False, message=f"the role does not settle: {self._quorum.state}")
 
-    def _nobody_needs_us(self) -> bool:
+    def _may_stop(self) -> bool:
         """Whether this node may stop: it is an observer, another node leads (``maybeCompleteShutdown``), or no other
         voter can be reached to become the leader."""
         quorum = self._quorum

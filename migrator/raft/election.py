@@ -166,7 +166,7 @@ def pre_vote_is_unknown(quorum: Quorum, peer: int) -> None:
         quorum.become_candidate()
 
 
-def leave_if_removed(quorum: Quorum) -> None:
+def end_election_if_removed(quorum: Quorum) -> None:
     """End this node's election when it has learned, from a snapshot for example, that it is removed."""
     state = quorum.state
     if isinstance(state, Prospective | Candidate) and not quorum.may_be_needed:

@@ -152,7 +152,7 @@ def _poll_observer(quorum: Quorum, follower: Follower) -> int:
         return min(follower.fetch_deadline, _ask_leader(quorum, follower))
     deadline = look_for_leader(quorum)
     # The requests to other voters are about their disks. Only a fetch shows whether the leader is back.
-    return min(deadline, _ask_leader(quorum, follower)) if quorum.asks_first else deadline
+    return min(deadline, _ask_leader(quorum, follower)) if quorum.must_ask_about_disks else deadline
 
 
 def poll_observer_without_leader(quorum: Quorum, _state: Unattached) -> int:
@@ -163,7 +163,7 @@ def poll_observer_without_leader(quorum: Quorum, _state: Unattached) -> int:
 def look_for_leader(quorum: Quorum) -> int:
     """Ask for the leader, on a node that takes no part in elections. A voter whose disk began empty asks with
     pre-votes: the answers also tell whether it may take part."""
-    if not quorum.asks_first:
+    if not quorum.must_ask_about_disks:
         return ask_any_voter(quorum, quorum.other_voters())
     deadline, mute = quorum.census.ask(quorum)
     return min(deadline, ask_any_voter(quorum, mute))

@@ -72,7 +72,7 @@ def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange)
     return Refusal(ErrorCode.request_timed_out, TIMED_OUT + waiting)
 
 
-def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) -> Refusal | None:
+def _is_after_every_shown_end(quorum: Quorum, leader: Leader, change: VoterChange) -> Refusal | None:
     """A running stock voter (3.9, 4.1) ignores records about voters below the highest end that its log ever had. So the
     record has to come after every end that a voter has shown, even if that voter's log differs from ours."""
     keys = {(voter.voter_id, voter.voter_directory_id) for voter in changed(quorum.voter_set, change).voters}
@@ -185,12 +185,18 @@ def _all_can_change(_quorum: Quorum, leader: Leader, change: UpgradeVoters) -> R
     return None
 
 
-ALWAYS: tuple[Rule, ...] = (_own_epoch_is_committed, _is_dynamic, _last_set_is_committed, _nobody_overlooks_it)
+ALWAYS: tuple[Rule, ...] = (_own_epoch_is_committed, _is_dynamic, _last_set_is_committed, _is_after_every_shown_end)
 BEFORE: dict[type, tuple[Rule, ...]] = {
     AddVoter: (_listeners_have_names, _is_not_given_up, *ALWAYS, _is_new),
     RemoveVoter: (*ALWAYS, _may_go),
     UpdateVoter: (_listeners_have_names, *ALWAYS, _range_fits, _is_there),
-    UpgradeVoters: (_own_epoch_is_committed, _is_static, _names_the_configured, _all_can_change, _nobody_overlooks_it),
+    UpgradeVoters: (
+        _own_epoch_is_committed,
+        _is_static,
+        _names_the_configured,
+        _all_can_change,
+        _is_after_every_shown_end,
+    ),
 }
 """What is checked before the new voter is asked for its versions."""
 AFTER: dict[type, tuple[Rule, ...]] = {AddVoter: (_range_fits, _has_caught_up)}

@@ -144,7 +144,7 @@ class Quorum:
         return before is not None and before.has(self.node_id, self.config.directory_id)
 
     @property
-    def asks_first(self) -> bool:
+    def must_ask_about_disks(self) -> bool:
         """Whether this voter must ask the others about their disks first, because its own disk began empty."""
         return self.must_fetch_first and not self.config.takes_part_empty and self.is_voter
 
@@ -152,7 +152,7 @@ class Quorum:
     def vote_floor(self) -> EpochOffset | None:
         """The end that a candidate's log has to reach for this node's vote; None while no candidate gets it. A voter
         whose disk began empty votes only while all disks began empty, and then as the voter with the longest log."""
-        if not self.asks_first:
+        if not self.must_ask_about_disks:
             return self.log_end()
         best, own = self.census.best_end(self.other_voters(), self.now), self.log_end()
         return own if best is not None and votes.is_up_to_date(own, best) else best
@@ -160,7 +160,7 @@ class Quorum:
     @property
     def is_barred(self) -> bool:
         """Whether this node must not stand for election because its disk began empty."""
-        return self.asks_first and self.vote_floor != self.log_end()
+        return self.must_ask_about_disks and self.vote_floor != self.log_end()
 
     @property
     def waits_for(self) -> dict[int, Word]:
@@ -288,7 +288,10 @@ class Quorum:
     def take_census(self) -> None:
         """A voter has said something of its disk. When all disks are empty, the quorum is new, and this node need not
         fetch first."""
-        if self.asks_first and self.log_end() == self.census.best_end(self.other_voters(), self.now) == EMPTY_END:
+        if (
+            self.must_ask_about_disks
+            and self.log_end() == self.census.best_end(self.other_voters(), self.now) == EMPTY_END
+        ):
             self.must_fetch_first = False
             self.emit(fx.QuorumIsNew())
 

@@ -25,7 +25,7 @@ from migrator.values import value
 
 GIVEN_UP = ErrorCode.inconsistent_voter_set
 """The error for replicas that were given up when the majority was lost (`migrator.raft.refused`)."""
-LEAP = EPOCH_STEP // 2
+RECOVERY_EPOCH_JUMP = EPOCH_STEP // 2
 """Only a recovery raises the epoch by this much at once. It is less than `EPOCH_STEP`, because a node may have read
 records of the lost replicas, which go on electing leaders in higher epochs among themselves."""
 
@@ -56,7 +56,7 @@ def asker_of(request: RaftRequest) -> Asker:
 def is_given_up(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
     """Whether the sender was given up when the majority was lost. A message without a directory is judged by its id and
     its epoch: a successor on a new disk already knows an epoch of after the recovery."""
-    is_old = own_epoch - asker.epoch >= LEAP
+    is_old = own_epoch - asker.epoch >= RECOVERY_EPOCH_JUMP
     without_disk = asker.directory_id == ZERO_UUID and recovered.has_lost(asker.node_id) and is_old
     return without_disk or recovered.refuses(asker.node_id, asker.directory_id)
 
@@ -77,4 +77,4 @@ def may_hear(recovered: Recovered, own_epoch: int, asker: Asker) -> bool:
 
 def may_lack_a_recovery(recovered: Recovered, own_epoch: int) -> bool:
     """Whether the log may hold a recovery that this node has not read: its epoch is far above the last epoch read."""
-    return own_epoch - recovered.read_epoch >= LEAP
+    return own_epoch - recovered.read_epoch >= RECOVERY_EPOCH_JUMP

@@ -149,7 +149,7 @@ class Charge:
         room.wait(want)
         room.admit()
         if self._want is want:
-            self._book.somebody_waits()
+            self._book.on_wait()
 
     def try_move(self, stage: Stage) -> bool:
         """Move to a room with the bytes that it holds, if there is space now. Returns whether it has moved."""
@@ -306,9 +306,9 @@ class Room:
     def has_room(self, want: Want) -> bool:
         """Whether the room has space for the charge now."""
         others = self._others(want)
-        return (others + want.amount <= self.limit or others <= self.limit // 8) and self._may(want)
+        return (others + want.amount <= self.limit or others <= self.limit // 8) and self._leaves_enough(want)
 
-    def press(self, now: float) -> None:
+    def cut_off_slow(self, now: float) -> None:
         """Cut off peers that are slow beyond their patience, the slowest first, until the first waiting charge fits.
         When a caller's own charges keep it waiting, these are cut off."""
         first = self._first()
@@ -316,8 +316,8 @@ class Room:
             want = next(iter(wants.values()), None)
             if want is None:
                 continue
-            if not self._may(want):
-                self._cut(want, self._mine(want) + want.amount - self.limit // 2, now, want.caller)
+            if not self._leaves_enough(want):
+                self._cut(want, self._other_bytes_of_caller(want) + want.amount - self.limit // 2, now, want.caller)
             elif want is first:
                 self._cut(want, self._others(want) + want.amount - self.limit, now)
 
@@ -345,14 +345,14 @@ class Room:
 
     def _first_of(self, callers: dict[Caller, dict[Charge, Want]]) -> Want | None:
         firsts = (next(iter(wants.values())) for wants in callers.values())
-        return next(filter(self._may, firsts), None)
+        return next(filter(self._leaves_enough, firsts), None)
 
-    def _may(self, want: Want) -> bool:
+    def _leaves_enough(self, want: Want) -> bool:
         """Whether its caller would leave enough space to the other callers."""
-        mine = self._mine(want)
+        mine = self._other_bytes_of_caller(want)
         return not mine or (self._slots is None and mine + want.amount <= self.limit // 2)
 
-    def _mine(self, want: Want) -> int:
+    def _other_bytes_of_caller(self, want: Want) -> int:
         """The bytes that the other charges of its caller hold."""
         same = want.charge.room is self and want.charge.caller == want.caller
         return self._by_caller[want.caller] - (want.charge.held if same else 0)
@@ -377,7 +377,7 @@ class Book:
     :param whole: bytes for all requests together, without logins.
     :param logins: additional bytes in each room for connections that have not logged in.
     :param clock: in seconds.
-    :param somebody_waits: called when a charge has to wait. The caller then calls `press` until it returns False.
+    :param on_wait: called when a charge has to wait. The caller then calls `cut_off_slow` until it returns False.
     """
 
     def __init__(
@@ -385,10 +385,10 @@ class Book:
         whole: int = UNBOUNDED,
         logins: int = UNBOUNDED,
         clock: Callable[[], float] = lambda: 0.0,
-        somebody_waits: Callable[[], None] = lambda: None,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
         self.clock = clock
-        self.somebody_waits = somebody_waits
+        self.on_wait = on_wait
         self.rooms = {
             (part, stage): Room(
                 stage,
@@ -408,11 +408,11 @@ class Book:
         """The room for this caller's requests in that stage."""
         return self.rooms[caller.share.part, stage]
 
-    def press(self) -> bool:
+    def cut_off_slow(self) -> bool:
         """Cut off slow peers in rooms for which charges wait. False when no charge waits."""
         contested = [room for room in self.rooms.values() if room.is_contested]
         for room in contested:
-            room.press(self.clock())
+            room.cut_off_slow(self.clock())
         return bool(contested)
 
 

@@ -62,7 +62,7 @@ class Accounts(Book):
 
     def _look(self) -> None:
         self._looks = False
-        if self.press():
+        if self.cut_off_slow():
             self._look_soon()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from migrator.config.load import settings_from, typed_settings
 from migrator.config.process_rights import changed_by_others, read_by_others, rights_of_process
-from migrator.config.super_users import nobodies
+from migrator.config.super_users import unmatchable_entries
 from tests.config.test_settings import MINIMAL
 
 
@@ -33,7 +33,9 @@ from tests.config.test_settings import MINIMAL
 )
 def test_names_that_nobody_has_are_warned_of(text: str, remedies: list[str]) -> None:
     settings, warnings = settings_from(MINIMAL | {"super.users": text}, "controller.properties")
-    assert [(key, remedy) for key, _, remedy in nobodies(settings)] == [("super.users", it) for it in remedies]
+    assert [(key, remedy) for key, _, remedy in unmatchable_entries(settings)] == [
+        ("super.users", it) for it in remedies
+    ]
     said = [it for it in warnings if it.startswith("controller.properties: super.users: ")]
     assert len(said) == len(remedies)
     assert all("names nobody" in it for it in said)
@@ -41,7 +43,7 @@ def test_names_that_nobody_has_are_warned_of(text: str, remedies: list[str]) -> 
 
 def test_with_mapping_rules_a_name_may_have_blanks() -> None:
     rules = {"ssl.principal.mapping.rules": "RULE:^(.*)$/$1/", "super.users": "User:CN=a, O=b"}
-    assert not list(nobodies(typed_settings(MINIMAL | rules, "f")))
+    assert not list(unmatchable_entries(typed_settings(MINIMAL | rules, "f")))
 
 
 def test_a_blank_that_java_does_not_know_belongs_to_the_name() -> None:

@@ -20,7 +20,7 @@ from migrator.raft.messages import (
 )
 from migrator.raft.refused import NOTHING_RECOVERED, Recovered, merged
 from migrator.raft.states import Role
-from migrator.raft.telling import LEAP
+from migrator.raft.telling import RECOVERY_EPOCH_JUMP
 from migrator.raft.voter_changes import AddVoter
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.control import KRaftVoters
@@ -193,7 +193,7 @@ def test_nobody_takes_the_recovery_out_of_the_log(place: dict[str, EpochOffset],
         assert member.log.end_offset() == 8
 
 
-@pytest.mark.parametrize("leap", [0, LEAP])
+@pytest.mark.parametrize("leap", [0, RECOVERY_EPOCH_JUMP])
 def test_who_has_followed_the_given_up_is_told_to_be_formatted_again(leap: int) -> None:
     """It joined with an empty disk, and met the lost replicas first. It knows no recovery, but sees the leap."""
     cluster = Cluster(3)

@@ -326,7 +326,7 @@ def shows(cluster: Cluster, leader: int, member: Member, more: int) -> None:
 
 
 def test_no_change_below_an_end_that_a_voter_has_shown() -> None:
-    """Stock replicas overlook it until they start again; see ``_nobody_overlooks_it``."""
+    """Stock replicas overlook it until they start again; see ``_is_after_every_shown_end``."""
     cluster = led()
     shows(cluster, 1, cluster[2], 5)
     assert refusal(cluster[1], add(cluster, 4)) is ErrorCode.request_timed_out

@@ -114,7 +114,7 @@ class Requests(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 2 * PATIENCE))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.book.press()
+        self.book.cut_off_slow()
 
     @invariant()
     def what_is_held_is_what_is_alive(self) -> None:
@@ -274,12 +274,12 @@ def test_only_who_is_in_its_peers_hands_for_long_has_to_go_and_no_more_than_are_
     served: list[str] = []
     waiting = Account(book, Caller(Share.OTHERS, "next"), PATIENCE).open(no_cut_off)
     waiting.move(Stage.ANSWERING, size, lambda: served.append("next"))
-    assert book.press()
-    assert book.press()
+    assert book.cut_off_slow()
+    assert book.cut_off_slow()
     assert (gone, served) == (["stalled"], []), "who was cut off has not given its memory back yet, and one is enough"
     charges["stalled"].close()
     assert served == ["next"]
-    assert not book.press()
+    assert not book.cut_off_slow()
 
 
 def test_a_small_request_of_a_login_waits_for_no_big_ones_of_its_address() -> None:
@@ -307,9 +307,9 @@ async def test_whose_frame_comes_steadily_has_not_stopped_sending() -> None:
     for _ in range(LARGEST_STEP // WRITE_SLICE - 1):
         now[0] += PATIENCE / 2
         stream.buffer_updated(WRITE_SLICE)
-        assert book.press()
+        assert book.cut_off_slow()
         assert not stream.ended
     stream.buffer_updated(1)
     now[0] += PATIENCE
-    assert book.press()
+    assert book.cut_off_slow()
     assert stream.ended

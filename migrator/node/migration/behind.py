@@ -67,7 +67,7 @@ class Debt:
         """This node knows by itself what ZooKeeper lacks."""
         self._missing = None
 
-    def owed(self, *, other_leads: bool, latest_epoch: int) -> OperatorError | None:
+    def missing_when_deposed(self, *, other_leads: bool, latest_epoch: int) -> OperatorError | None:
         """What ZooKeeper lacked when this node lost the leadership; None when another node has led since and writes it.
 
         :param other_leads: another node is known to lead.
@@ -77,12 +77,15 @@ class Debt:
 
 
 async def drain(
-    coordinator: Coordinator, lag: Callable[[], Lag | None], owed: Callable[[], OperatorError | None], seconds: float
+    coordinator: Coordinator,
+    lag: Callable[[], Lag | None],
+    missing_when_deposed: Callable[[], OperatorError | None],
+    seconds: float,
 ) -> OperatorError | None:
     """Wait at most ``seconds`` until ZooKeeper has caught up, before a leader leaves.
 
     :param lag: None when ZooKeeper need not follow this node (any more).
-    :param owed: see `Debt.owed`; used when the leadership was lost before or during the wait.
+    :param missing_when_deposed: see `Debt`; used when the leadership was lost before or during the wait.
     :returns: what ZooKeeper lacks in the end; None for nothing.
     """
     loop = asyncio.get_running_loop()
@@ -91,7 +94,7 @@ async def drain(
         if loop.time() >= deadline or coordinator.state.properties.waits_for_person:
             break
         await asyncio.sleep(POLL_SECONDS)
-    return owed() if lag() is None else _missing(coordinator)
+    return missing_when_deposed() if lag() is None else _missing(coordinator)
 
 
 def _missing(coordinator: Coordinator) -> OperatorError | None:

@@ -335,10 +335,12 @@ class MigrationRuntime:
         return self._core.metadata.published.features.zk_migration_state is ZkMigrationState.MIGRATION
 
     @property
-    def owed(self) -> OperatorError | None:
+    def missing_when_deposed(self) -> OperatorError | None:
         """What ZooKeeper lacked when this node lost the leadership; None for nothing, or when another has led since."""
         other_leads = self._core.quorum.leader_id not in {None, self._settings.node_id}
-        return self._debt.owed(other_leads=other_leads, latest_epoch=self._core.metadata.published.provenance.epoch)
+        return self._debt.missing_when_deposed(
+            other_leads=other_leads, latest_epoch=self._core.metadata.published.provenance.epoch
+        )
 
     @property
     def lag(self) -> Lag | None:

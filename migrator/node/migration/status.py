@@ -86,7 +86,9 @@ class MigrationInsight:
         """Let ZooKeeper catch up before a leader leaves; what is missing in the end."""
         runtime = self._runtime
         self._led = runtime.must_follow
-        missing = await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, seconds)
+        missing = await drain(
+            runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.missing_when_deposed, seconds
+        )
         self._led = self._led and runtime.must_follow
         return missing
 
@@ -97,13 +99,13 @@ class MigrationInsight:
         """
         runtime, leader = self._runtime, self._core.quorum.leader_id
         metadata = self._core.metadata
-        owed = runtime.owed if missing is None else None
+        since = runtime.missing_when_deposed if missing is None else None
         return Farewell(
             metadata.published.features.zk_migration_state if metadata.has_reached_high_watermark else None,
             turned_off=runtime.turned_off,
             led=self._led,
             lacks="" if missing is None else missing.what,
-            lacks_since="" if owed is None else owed.what,
+            lacks_since="" if since is None else since.what,
             leader=None if leader == runtime.node_id else leader,
         )
 

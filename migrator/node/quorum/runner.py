@@ -145,9 +145,9 @@ class QuorumRunner:
         """Everything below is committed, as far as this node knows."""
         return self._core.high_watermark
 
-    def told_to(self, asker: Asker) -> tuple[int, int]:
+    def disclosed_leader(self, asker: Asker) -> tuple[int, int]:
         """Leader and epoch, as far as the asker may hear them."""
-        return self._core.told_to(asker)
+        return self._core.disclosed_leader(asker)
 
     @property
     def membership(self) -> Membership:

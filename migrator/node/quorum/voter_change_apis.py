@@ -66,7 +66,7 @@ class VoterChangeApis:
         room for a leader."""
         directory = ZERO_UUID if body.voter_directory_id is None else Uuid(body.voter_directory_id.bytes)
         named = getattr(body, "current_leader_epoch", -1)
-        leader_id, epoch = self._quorum.told_to(Asker(body.voter_id, directory, named))
+        leader_id, epoch = self._quorum.disclosed_leader(Asker(body.voter_id, directory, named))
         at = self._addresses.find(leader_id)
         place = {} if at is None else {"host": at.host, "port": at.port}
         return {"leader_id": leader_id, "leader_epoch": epoch, **place}

@@ -10,7 +10,7 @@ from migrator.config.key_uses import concerns_this_program_only
 from migrator.config.keys import AUTHORIZER
 from migrator.config.reading import super_users_of
 from migrator.config.super_users import KEY as SUPER_USERS
-from migrator.config.super_users import nobodies_of
+from migrator.config.super_users import unmatchable_entries_of
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.census import sample_of
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
@@ -163,7 +163,7 @@ def super_users_that_are_nobody(evidence: Evidence) -> Iterator[Found]:
         if it in evidence.brokers and it.file.get(BUILDER) not in ("", DEFAULT_PRINCIPAL_BUILDER):
             continue
         mapped = it.file.get("ssl.principal.mapping.rules")
-        for what, remedy in nobodies_of(it.file.get(SUPER_USERS), mapped=mapped):
+        for what, remedy in unmatchable_entries_of(it.file.get(SUPER_USERS), mapped=mapped):
             yield Found(it.file.at(SUPER_USERS), what, remedy, (it.who,))
 
 

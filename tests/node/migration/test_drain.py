@@ -48,7 +48,7 @@ def caught_up(content: dict[str, str]) -> Coordinator:
 
 
 def nothing() -> None:
-    """What is owed by who has not lost the leadership."""
+    """The default of ``missing_when_deposed``: this node has not lost the leadership."""
 
 
 def lag_of(coordinator: Coordinator) -> Lag:
@@ -105,7 +105,7 @@ async def test_a_leader_that_is_deposed_while_it_waits_says_what_was_missing() -
             debt.led(EPOCH, leader)
         return lag_of(leader) if len(looks) < 3 else None
 
-    missing = await drain(leader, lag, lambda: debt.owed(other_leads=False, latest_epoch=EPOCH), 3_600)
+    missing = await drain(leader, lag, lambda: debt.missing_when_deposed(other_leads=False, latest_epoch=EPOCH), 3_600)
     assert missing is not None
     assert missing.exit_code == ExitCode.NOT_DRAINED
     assert "nobody knows yet how far ZooKeeper is behind" in str(missing)
@@ -118,11 +118,13 @@ async def test_the_wait_ends_with_the_leadership() -> None:
 def test_who_came_after_a_leader_writes_what_it_left() -> None:
     debt = Debt()
     debt.led(EPOCH, elected())
-    assert debt.owed(other_leads=False, latest_epoch=EPOCH) is not None
-    assert debt.owed(other_leads=True, latest_epoch=EPOCH) is None
-    assert debt.owed(other_leads=False, latest_epoch=EPOCH + 1) is None, "it has led, and left what it says itself"
+    assert debt.missing_when_deposed(other_leads=False, latest_epoch=EPOCH) is not None
+    assert debt.missing_when_deposed(other_leads=True, latest_epoch=EPOCH) is None
+    assert debt.missing_when_deposed(other_leads=False, latest_epoch=EPOCH + 1) is None, (
+        "it has led, and left what it says itself"
+    )
     debt.led(EPOCH, caught_up({"a": "2"}))
-    assert debt.owed(other_leads=False, latest_epoch=EPOCH) is None
+    assert debt.missing_when_deposed(other_leads=False, latest_epoch=EPOCH) is None
 
 
 async def test_a_leader_that_loses_its_majority_before_it_is_stopped_knows_what_was_missing(
@@ -143,10 +145,12 @@ async def test_a_leader_that_loses_its_majority_before_it_is_stopped_knows_what_
         runtime = MigrationRuntime(settings, leader, reached, signals, journal, failed)
         stack.push_async_callback(runtime.close)
         runtime.became_active(leader.quorum.epoch, leader.metadata.published)
-        assert runtime.owed is None
+        assert runtime.missing_when_deposed is None
         (other,) = cluster.nodes.keys() - {node_id}
         await cluster.stop(other)
         await until(lambda: runtime.lag is None, "a leader without a majority steps down")
-        missing = await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, 0)
+        missing = await drain(
+            runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.missing_when_deposed, 0
+        )
         assert missing is not None
         assert missing.exit_code == ExitCode.NOT_DRAINED
