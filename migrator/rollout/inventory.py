@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -320,7 +319,7 @@ def _contradictions(inventory: Inventory) -> Iterator[Trouble]:
             yield Trouble(f"{_room(node)}.nodes", what, "Give every controller and broker an id of its own")
     owners = {str(node.node_id): node for node in inventory.nodes}
     named = Counter(node.name for node in everybody)
-    files = Counter(map(_place, everybody))
+    files = Counter((node.executor, node.host, node.properties) for node in everybody)
     for node in everybody:
         where = f"{_room(node)}.nodes, {node.name}"
         if named[node.name] > 1:
@@ -329,7 +328,7 @@ def _contradictions(inventory: Inventory) -> Iterator[Trouble]:
         if owner is not None and owner.node_id != node.node_id:
             what = f"the name of this node is the id of {owner.name}"
             yield Trouble(where, what, "Give the node another name: commands take names and ids")
-        if files[_place(node)] > 1:
+        if files[node.executor, node.host, node.properties] > 1 and not node.variables:
             what = f"another node has {node.properties} on {node.host}, too"
             yield Trouble(where, what, "Name each node's own property file, or give variables that tell them apart")
         if node.executor not in inventory.executors:
@@ -384,11 +383,6 @@ def _secrets(inventory: Inventory) -> Iterator[Trouble]:
                 what = f"by its name, the variable {name} is a secret, and a secret does not belong into an inventory"
                 remedy = "Keep it in a file on the host, and let the command read it there"
                 yield Trouble(f"{where}: variables.{name}", what, remedy)
-
-
-def _place(node: Node) -> tuple[str, str, str, frozenset[tuple[str, str]]]:
-    """All that tells the commands for a node which property file is meant."""
-    return node.executor, node.host.lower(), posixpath.normpath(node.properties), frozenset(node.variables.items())
 
 
 def _room(node: Node) -> str:
