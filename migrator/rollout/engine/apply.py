@@ -179,7 +179,7 @@ class RolloutRun:
         if isinstance(error, ExecutorError | ProcessEndedError) and error.output is not None:
             details["output"] = self._kept(step, error.output)
         elif not isinstance(error, OWN_WORDS):
-            details["output"] = str(keep_output(self._state, step.name, Output(0, str(error))))
+            details["output"] = str(keep_output(self._run.state, step.name, Output(0, str(error))))
         if isinstance(error, JobFailedError):
             details |= {"output": error.output} if error.output else {}
             if step.rules.again:
