@@ -15,7 +15,7 @@ from migrator.records.versions import parse_version, version_at
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.phases import is_handed_over, may_be_handed_over
-from migrator.rollout.ports import Gate, MigrationSeen, Observation, Waiting
+from migrator.rollout.ports import GateKind, MigrationSeen, Observation, Shut
 from migrator.rollout.target_release import TargetRelease
 from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerProgram
 from migrator.values import value
@@ -160,19 +160,19 @@ def _joined(node: LocalNode, seen: Observation) -> HandoverStep:
 
 
 def _stop(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
-    for question in may_be_handed_over(node.node):
-        if question.gate is Gate.OTHERS_CAUGHT_UP and wanted.way is not Way.ROLLING:
+    for gate in may_be_handed_over(node.node):
+        if gate.kind is GateKind.OTHERS_CAUGHT_UP and wanted.way is not Way.ROLLING:
             continue  # all are stopped
-        if question.gate is Gate.VOTERS_SETTLED and not seen.is_led:
+        if gate.kind is GateKind.VOTERS_SETTLED and not seen.is_led:
             continue  # nobody carries a reassignment out
-        if waiting := judge(question, seen):
-            return _wait(node, *_still_serves(question.gate, _said(waiting)))
+        if waiting := judge(gate, seen):
+            return _wait(node, *_still_serves(gate.kind, _said(waiting)))
     return HandoverStep(node.node_id, Action.STOP)
 
 
-def _still_serves(gate: Gate, why: str) -> tuple[str, str]:
+def _still_serves(gate: GateKind, why: str) -> tuple[str, str]:
     """Why a controller is not stopped yet, and what to do: here nobody has an inventory, which gates speak of."""
-    if gate is not Gate.OTHERS_CAUGHT_UP:
+    if gate is not GateKind.OTHERS_CAUGHT_UP:
         return why, ""
     only = "this controller is stopped only while every other voter runs and has every committed record"
     return f"{only}: {why}", "Start these voters, or wait until they have caught up"
@@ -183,7 +183,7 @@ def _start(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep
         names = ", ".join(map(str, ours))
         return _wait(node, f"controllers {names} still run this program", "Run this command on their machines too")
     if not node.directory.holds_log:
-        others = next(each for each in may_be_handed_over(node.node) if each.gate is Gate.OTHERS_CAUGHT_UP)
+        others = next(each for each in may_be_handed_over(node.node) if each.kind is GateKind.OTHERS_CAUGHT_UP)
         if waiting := judge(others, seen):
             return _wait(
                 node,
@@ -205,7 +205,7 @@ def _others_of_ours(node: LocalNode, seen: Observation) -> Iterator[int]:
             yield other
 
 
-def _said(waiting: Sequence[Waiting]) -> str:
+def _said(waiting: Sequence[Shut]) -> str:
     return "; ".join(f"{each.who}: {each.what}" for each in waiting)
 
 

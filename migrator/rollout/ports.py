@@ -290,8 +290,8 @@ class Observer(Protocol):
         """End sessions and channels."""
 
 
-class Gate(Enum):
-    """What is waited for, before and after a step. `gates.judge` decides each from a question and an observation."""
+class GateKind(Enum):
+    """What a gate waits for, before and after a step. `gates.judge` says of each gate whether it is open."""
 
     PARTITIONS_HEALTHY = "no partition is offline, under-replicated or being reassigned"
     MAY_STOP = "no partition gets worse by a stop of these brokers together than by one of them"
@@ -318,8 +318,8 @@ class Gate(Enum):
 
 
 @value
-class GateQuestion:
-    """One gate, for one node where it is about one.
+class Gate:
+    """A condition, for one node where it is about one: open or shut.
 
     ``nodes``: the brokers of one group, of MAY_STOP, and of PARTITIONS_HEALTHY where only replicas elsewhere count; of
     BROKERS_IN_MODE, those that have to be there.
@@ -331,7 +331,7 @@ class GateQuestion:
     one is right, too.
     """
 
-    gate: Gate
+    kind: GateKind
     node: Node | None = None
     mode: BrokerMode | None = None
     before: BrokerSeen | None = None
@@ -343,7 +343,7 @@ class GateQuestion:
 
 
 @value
-class Waiting:
+class Shut:
     """Why a gate is shut: who, what, and what to do about it. ``for_ever``: nothing that may still happen opens it."""
 
     who: str

@@ -14,7 +14,7 @@ from migrator.drill.kafka.cluster import KafkaBrokerMode
 from migrator.errors import OperatorError
 from migrator.parts.kafka import StockKafka
 from migrator.rollout.opening.refusals import refuse_dynamic_maps
-from migrator.rollout.ports import Gate, GateQuestion
+from migrator.rollout.ports import Gate, GateKind
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
@@ -43,7 +43,7 @@ def test_the_message_says_what_kafka_needs(
 
 
 def _goes_its_way(cluster: KafkaCluster, eyes: Eyes) -> None:
-    seen = eyes.until(in_mode(ZOOKEEPER), GateQuestion(Gate.ZOOKEEPER_CONTROLLER))
+    seen = eyes.until(in_mode(ZOOKEEPER), Gate(GateKind.ZOOKEEPER_CONTROLLER))
     refuse_dynamic_maps(eyes.inventory, seen)
     set_map(cluster, LACKS)
     seen = eyes.wait_for(lambda seen: seen.brokers is not None and seen.brokers[1].dynamic_map == LACKS)

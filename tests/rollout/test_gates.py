@@ -18,7 +18,7 @@ from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
     Gate,
-    GateQuestion,
+    GateKind,
     MigrationSeen,
     Observation,
     PartitionsSeen,
@@ -99,32 +99,32 @@ GOOD = Observation(
 NOTHING = Observation(unknown=("nobody answers",))
 OPEN = ""
 
-PARTITIONS = GateQuestion(Gate.PARTITIONS_HEALTHY)
-QUORUM = GateQuestion(Gate.QUORUM_HEALTHY)
-ALL_OURS = GateQuestion(Gate.QUORUM_HEALTHY, program=OURS)
-SETTLED = GateQuestion(Gate.VOTERS_SETTLED)
-OTHERS = GateQuestion(Gate.OTHERS_CAUGHT_UP, C1)
-GONE = GateQuestion(Gate.BROKER_GONE, B1)
-BACK = GateQuestion(Gate.BROKER_BACK, B1, ZOOKEEPER, broker(stamp="1"))
+PARTITIONS = Gate(GateKind.PARTITIONS_HEALTHY)
+QUORUM = Gate(GateKind.QUORUM_HEALTHY)
+ALL_OURS = Gate(GateKind.QUORUM_HEALTHY, program=OURS)
+SETTLED = Gate(GateKind.VOTERS_SETTLED)
+OTHERS = Gate(GateKind.OTHERS_CAUGHT_UP, C1)
+GONE = Gate(GateKind.BROKER_GONE, B1)
+BACK = Gate(GateKind.BROKER_BACK, B1, ZOOKEEPER, broker(stamp="1"))
 VOTERS, SECRET = "controller.quorum.voters", "zookeeper.ssl.keystore.password"
 READ = replace(BACK, file={CONNECT: "zk:2181", VOTERS: "${env:VOTERS}", SECRET: "s3cr3t"})
 IN_FILE = {CONNECT: "zk:2181", VOTERS: "3@h:1", SECRET: None}
-CONTROLLER = GateQuestion(Gate.CONTROLLER_BACK, C1, program=OURS, migration_on=True)
-MODE = GateQuestion(Gate.BROKERS_IN_MODE, mode=ZOOKEEPER)
+CONTROLLER = Gate(GateKind.CONTROLLER_BACK, C1, program=OURS, migration_on=True)
+MODE = Gate(GateKind.BROKERS_IN_MODE, mode=ZOOKEEPER)
 MODES = replace(MODE, nodes=(B1, B2))
-NO_KRAFT = GateQuestion(Gate.NONE_IN_KRAFT, nodes=(B1, B2))
-DUAL = GateQuestion(Gate.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
-FINISHING = GateQuestion(Gate.FINISHING)
-UNENDED = GateQuestion(Gate.NOT_FINISHED)
-WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
-KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
-BOTH = GateQuestion(Gate.BOTH_WRITTEN)
-ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
-AGREE = GateQuestion(Gate.IMAGES_AGREE)
-BROKERS_SEEN = GateQuestion(Gate.BROKERS_SEEN)
-VOTER_SEEN = replace(CONTROLLER, gate=Gate.VOTER_SEEN)
-ZOOKEEPER_SEEN = GateQuestion(Gate.ZOOKEEPER_SEEN)
-CLAIMED = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
+NO_KRAFT = Gate(GateKind.NONE_IN_KRAFT, nodes=(B1, B2))
+DUAL = Gate(GateKind.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
+FINISHING = Gate(GateKind.FINISHING)
+UNENDED = Gate(GateKind.NOT_FINISHED)
+WRITTEN = Gate(GateKind.WRITE_BEHIND_IDLE)
+KEEPS_UP = Gate(GateKind.LEADER_KEEPS_UP)
+BOTH = Gate(GateKind.BOTH_WRITTEN)
+ALONE = Gate(GateKind.NO_FOREIGN_WRITES)
+AGREE = Gate(GateKind.IMAGES_AGREE)
+BROKERS_SEEN = Gate(GateKind.BROKERS_SEEN)
+VOTER_SEEN = replace(CONTROLLER, kind=GateKind.VOTER_SEEN)
+ZOOKEEPER_SEEN = Gate(GateKind.ZOOKEEPER_SEEN)
+CLAIMED = Gate(GateKind.ZOOKEEPER_CONTROLLER)
 
 
 def compared(different: tuple[int, ...] = (), unknown: tuple[int, ...] = ()) -> Observation:
@@ -132,9 +132,9 @@ def compared(different: tuple[int, ...] = (), unknown: tuple[int, ...] = ()) -> 
     return replace(GOOD, migration=MigrationSeen(PublicState.DUAL_WRITE.label, images=images))
 
 
-MAY = GateQuestion(Gate.MAY_STOP, nodes=(B1, B2))
-ALONE_MAY = GateQuestion(Gate.MAY_STOP, nodes=(B1,))
-REST = GateQuestion(Gate.PARTITIONS_HEALTHY, nodes=(B1, B2))
+MAY = Gate(GateKind.MAY_STOP, nodes=(B1, B2))
+ALONE_MAY = Gate(GateKind.MAY_STOP, nodes=(B1,))
+REST = Gate(GateKind.PARTITIONS_HEALTHY, nodes=(B1, B2))
 
 
 def placed(replicas: set[int], in_sync: set[int], min_isr: int = 1, *, led: bool = True) -> Observation:
@@ -143,7 +143,7 @@ def placed(replicas: set[int], in_sync: set[int], min_isr: int = 1, *, led: bool
     return replace(GOOD, partitions=found.seen(Some()))
 
 
-def with_each_its_own(asked: GateQuestion) -> list[str]:
+def with_each_its_own(asked: Gate) -> list[str]:
     """What is said where one topic is offline, another one out of sync, and a third one is moved and well."""
     found = Placements(placed=True)
     found.add("away", 0, -1, (2, 3), (), 1)
@@ -163,7 +163,7 @@ def test_each_count_has_its_own_examples() -> None:
     assert with_each_its_own(REST)[0] == "1 offline (away-0)"
 
 
-CASES: list[tuple[GateQuestion, Observation, str]] = [
+CASES: list[tuple[Gate, Observation, str]] = [
     (PARTITIONS, GOOD, OPEN),
     (PARTITIONS, NOTHING, "nobody says how they are: nobody answers"),
     (PARTITIONS, with_partitions(offline=2), "2 offline (orders-0, ...)"),
@@ -320,9 +320,9 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("question", "seen", "said"), CASES, ids=lambda case: case if isinstance(case, str) else "")
-def test_a_gate_is_open_or_says_who_and_why(question: GateQuestion, seen: Observation, said: str) -> None:
-    waiting = judge(question, seen)
+@pytest.mark.parametrize(("gate", "seen", "said"), CASES, ids=lambda case: case if isinstance(case, str) else "")
+def test_a_gate_is_open_or_says_who_and_why(gate: Gate, seen: Observation, said: str) -> None:
+    waiting = judge(gate, seen)
     if said == OPEN:
         assert waiting == ()
         return
@@ -331,9 +331,9 @@ def test_a_gate_is_open_or_says_who_and_why(question: GateQuestion, seen: Observ
 
 
 def test_every_gate_is_seen_open_and_shut() -> None:
-    opened = {question.gate for question, _, said in CASES if said == OPEN}
-    shut = {question.gate for question, _, said in CASES if said != OPEN}
-    assert opened == shut == set(Gate)
+    opened = {gate.kind for gate, _, said in CASES if said == OPEN}
+    shut = {gate.kind for gate, _, said in CASES if said != OPEN}
+    assert opened == shut == set(GateKind)
 
 
 BLIND = [
@@ -349,24 +349,24 @@ BLIND = [
 @pytest.mark.parametrize("seen", BLIND)
 def test_what_nobody_saw_opens_no_gate(seen: Observation) -> None:
     needed = {
-        Gate.PARTITIONS_HEALTHY: seen.partitions,
-        Gate.MAY_STOP: seen.partitions,
-        Gate.QUORUM_HEALTHY: seen.quorum,
-        Gate.OTHERS_CAUGHT_UP: seen.quorum,
-        Gate.VOTERS_SETTLED: seen.quorum,
-        Gate.BROKER_GONE: seen.brokers,
-        Gate.BROKER_BACK: seen.brokers,
-        Gate.CONTROLLER_BACK: seen.quorum,
-        Gate.BROKERS_IN_MODE: seen.brokers,
-        Gate.NONE_IN_KRAFT: seen.brokers,
-        Gate.MIGRATION_STATE: seen.migration,
-        Gate.WRITE_BEHIND_IDLE: seen.migration,
-        Gate.BOTH_WRITTEN: seen.migration,
-        Gate.ZOOKEEPER_CONTROLLER: seen.controller_broker,
+        GateKind.PARTITIONS_HEALTHY: seen.partitions,
+        GateKind.MAY_STOP: seen.partitions,
+        GateKind.QUORUM_HEALTHY: seen.quorum,
+        GateKind.OTHERS_CAUGHT_UP: seen.quorum,
+        GateKind.VOTERS_SETTLED: seen.quorum,
+        GateKind.BROKER_GONE: seen.brokers,
+        GateKind.BROKER_BACK: seen.brokers,
+        GateKind.CONTROLLER_BACK: seen.quorum,
+        GateKind.BROKERS_IN_MODE: seen.brokers,
+        GateKind.NONE_IN_KRAFT: seen.brokers,
+        GateKind.MIGRATION_STATE: seen.migration,
+        GateKind.WRITE_BEHIND_IDLE: seen.migration,
+        GateKind.BOTH_WRITTEN: seen.migration,
+        GateKind.ZOOKEEPER_CONTROLLER: seen.controller_broker,
     }
-    for question, _, _ in CASES:
-        if question.gate in needed and needed[question.gate] is None:
-            assert judge(question, seen), question.gate
+    for gate, _, _ in CASES:
+        if gate.kind in needed and needed[gate.kind] is None:
+            assert judge(gate, seen), gate.kind
 
 
 @pytest.mark.parametrize("key", [CONNECT, ROLES, VOTERS, SECRET])
@@ -404,10 +404,10 @@ def test_many_names_are_cut_short() -> None:
 def test_a_reason_is_said_once() -> None:
     """No controller answers: two gates wait, and both know why."""
     why = "no controller answers: no connection to c1:9093"
-    questions = (GateQuestion(Gate.QUORUM_HEALTHY), GateQuestion(Gate.MIGRATION_STATE, state="DualWrite"))
+    gates = (Gate(GateKind.QUORUM_HEALTHY), Gate(GateKind.MIGRATION_STATE, state="DualWrite"))
     seen = Observation(unknown=(why,))
-    for asked in (questions, questions[::-1]):
-        said = said_of([waiting for question in asked for waiting in judge(question, seen)])
+    for asked in (gates, gates[::-1]):
+        said = said_of([waiting for gate in asked for waiting in judge(gate, seen)])
         assert said.count("no connection to c1:9093") == 1
         assert "no controller answers: no controller answers" not in said
         assert "quorum: no controller answers" in said

@@ -17,7 +17,7 @@ from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import Gate, GateQuestion, MigrationSeen, Observation
+from migrator.rollout.ports import Gate, GateKind, MigrationSeen, Observation
 from migrator.rollout.seeing.observer import migration_seen
 from migrator.rollout.seeing.zookeeper import ZooKeeperLook
 from migrator.seeing.quorum import QuorumLook
@@ -26,7 +26,7 @@ from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
-WRITTEN, KEEPS_UP = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.LEADER_KEEPS_UP)
+WRITTEN, KEEPS_UP = Gate(GateKind.WRITE_BEHIND_IDLE), Gate(GateKind.LEADER_KEEPS_UP)
 COPIED = 5000
 """Offset of the copy's end."""
 DUAL_WRITE = PublicState.DUAL_WRITE
@@ -49,8 +49,8 @@ class Stock:
         return seen
 
 
-def is_open(question: GateQuestion, seen: MigrationSeen) -> bool:
-    return not judge(question, Observation(migration=seen, zookeeper_answers=True))
+def is_open(gate: Gate, seen: MigrationSeen) -> bool:
+    return not judge(gate, Observation(migration=seen, zookeeper_answers=True))
 
 
 def test_the_first_look_behind_the_copy_proves_nothing() -> None:

@@ -21,7 +21,7 @@ from migrator.parts.kafka import StockKafka
 from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.inventory import parse_inventory
 from migrator.rollout.plan.modes import watched_keys
-from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateKind, Observation
 from migrator.rollout.world import open_world
 from migrator.seeing.controllers import ControllerProgram
 from migrator.seeing.quorum import QuorumEyes, QuorumLook
@@ -34,17 +34,17 @@ from tests.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 ZOOKEEPER, MIGRATING, KRAFT = BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING, BrokerMode.KRAFT
-QUORUM, HEALTHY = GateQuestion(Gate.QUORUM_HEALTHY), GateQuestion(Gate.PARTITIONS_HEALTHY)
-WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
-KEEPS_UP = GateQuestion(Gate.LEADER_KEEPS_UP)
+QUORUM, HEALTHY = Gate(GateKind.QUORUM_HEALTHY), Gate(GateKind.PARTITIONS_HEALTHY)
+WRITTEN, ALONE = Gate(GateKind.WRITE_BEHIND_IDLE), Gate(GateKind.NO_FOREIGN_WRITES)
+KEEPS_UP = Gate(GateKind.LEADER_KEEPS_UP)
 
 
-def in_state(state: PublicState) -> GateQuestion:
-    return GateQuestion(Gate.MIGRATION_STATE, state=state.label)
+def in_state(state: PublicState) -> Gate:
+    return Gate(GateKind.MIGRATION_STATE, state=state.label)
 
 
-def in_mode(mode: BrokerMode) -> GateQuestion:
-    return GateQuestion(Gate.BROKERS_IN_MODE, mode=mode)
+def in_mode(mode: BrokerMode) -> Gate:
+    return Gate(GateKind.BROKERS_IN_MODE, mode=mode)
 
 
 class Eyes:
@@ -87,9 +87,9 @@ class Eyes:
     def look(self) -> Observation:
         return self.run(self.parts.observer.observe())
 
-    def until(self, *questions: GateQuestion) -> Observation:
+    def until(self, *gates: Gate) -> Observation:
         """Look again and again until all gates are open."""
-        return self.wait_for(lambda seen: not any(judge(question, seen) for question in questions))
+        return self.wait_for(lambda seen: not any(judge(gate, seen) for gate in gates))
 
     def wait_for(self, condition: Callable[[Observation], bool]) -> Observation:
         async def wait() -> Observation:
@@ -137,7 +137,7 @@ def modes(seen: Observation) -> dict[int, tuple[BrokerMode | None, bool]] | None
 def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zookeeper_client: KazooClient) -> None:
     admin = Admin(cluster.bootstrap, 2)
     admin.create("orders", 3, 2, min_insync_replicas="2")
-    seen = eyes.until(HEALTHY, GateQuestion(Gate.ZOOKEEPER_CONTROLLER), in_mode(ZOOKEEPER))
+    seen = eyes.until(HEALTHY, Gate(GateKind.ZOOKEEPER_CONTROLLER), in_mode(ZOOKEEPER))
     assert (seen.cluster_id, seen.quorum, seen.migration) == (CLUSTER_ID, None, None)
     assert seen.brokers is not None
     first = seen.brokers[2]
@@ -176,7 +176,7 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     assert {each.program for each in seen.quorum.voters.values()} == {ControllerProgram.STOCK}
     _found_by_one_server(cluster, eyes)
     cluster.brokers[2].stop()
-    eyes.until(GateQuestion(Gate.BROKER_GONE, eyes.inventory.brokers.nodes[1]))
+    eyes.until(Gate(GateKind.BROKER_GONE, eyes.inventory.brokers.nodes[1]))
     assert eyes.run(eyes.parts.unregister(2)) == ""
     eyes.wait_for(lambda seen: seen.brokers is not None and set(seen.brokers) == {1})
 
@@ -184,14 +184,14 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
 def _without_a_broker(cluster: KafkaCluster, eyes: Eyes, before: BrokerSeen) -> None:
     """Broker 2 stops and starts in the mode that it has."""
     node = cluster.brokers[2]
-    back = GateQuestion(Gate.BROKER_BACK, eyes.inventory.brokers.nodes[1], before.mode, before)
+    back = Gate(GateKind.BROKER_BACK, eyes.inventory.brokers.nodes[1], before.mode, before)
     assert judge(back, eyes.look()), "it was not restarted"
     node.stop()
     seen = eyes.wait_for(lambda seen: seen.partitions is not None and seen.partitions.under_replicated.count > 0)
     assert seen.partitions is not None
     assert seen.partitions.under_min_isr.count == 3
     assert "orders-0" in seen.partitions.under_replicated.names
-    seen = eyes.until(GateQuestion(Gate.BROKER_GONE, eyes.inventory.brokers.nodes[1]))
+    seen = eyes.until(Gate(GateKind.BROKER_GONE, eyes.inventory.brokers.nodes[1]))
     assert seen.brokers is not None
     assert seen.brokers.get(2, BrokerSeen(2, None)).mode is None
     node.start()
@@ -207,7 +207,7 @@ def _reads_its_file(cluster: KafkaCluster, eyes: Eyes, *, zookeeper: bool) -> No
     assert seen.brokers is not None
     assert seen.brokers[2].file == file
     assert (CONNECT in file) is zookeeper
-    back = GateQuestion(Gate.BROKER_BACK, eyes.inventory.brokers.nodes[1], file=file)
+    back = Gate(GateKind.BROKER_BACK, eyes.inventory.brokers.nodes[1], file=file)
     assert not judge(back, seen)
     assert not list(unseen(back, seen))
     (waiting,) = judge(replace(back, file={**file, "controller.quorum.voters": "1@elsewhere:1"}), seen)

@@ -47,7 +47,7 @@ from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
     Gate,
-    GateQuestion,
+    GateKind,
     MigrationSeen,
     Observation,
     PartitionsSeen,
@@ -302,7 +302,7 @@ def test_topics_that_the_login_may_not_describe_keep_the_gate_shut() -> None:
     hidden = whole(PartitionsSeen(topics=2), 3)
     assert isinstance(hidden, str)
     assert hidden.startswith("the login of 'access' sees 2 of 3 topics")
-    (waiting,) = judge(GateQuestion(Gate.PARTITIONS_HEALTHY), Observation(unknown=(hidden,), brokers={}))
+    (waiting,) = judge(Gate(GateKind.PARTITIONS_HEALTHY), Observation(unknown=(hidden,), brokers={}))
     assert hidden in waiting.what
 
 

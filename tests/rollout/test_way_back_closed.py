@@ -13,7 +13,7 @@ from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Act, Direction, Phase
-from migrator.rollout.ports import BrokerMode, Gate, GateQuestion, MigrationSeen, Observation
+from migrator.rollout.ports import BrokerMode, Gate, GateKind, MigrationSeen, Observation
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.model_pieces import FINISHED
@@ -147,7 +147,7 @@ def test_a_rollback_that_can_go_on_is_not_turned(operator: Operator) -> None:
 
 
 def test_every_step_back_that_touches_a_node_asks_whether_the_migration_has_ended() -> None:
-    wanted = GateQuestion(Gate.NOT_FINISHED)
+    wanted = Gate(GateKind.NOT_FINISHED)
     touching = {Act.EDIT, Act.RESTART, Act.START, Act.STOP}
     steps = [step for step in plan(model_inventory(), Direction.BACK) if touching & {*step.acts}]
     assert {step.phase for step in steps} == {
@@ -162,8 +162,8 @@ def test_every_step_back_that_touches_a_node_asks_whether_the_migration_has_ende
 
 
 def test_the_gate_is_shut_for_ever_by_the_end_alone() -> None:
-    question = GateQuestion(Gate.NOT_FINISHED)
-    assert not judge(question, Observation())
-    assert not judge(question, Observation(migration=MigrationSeen("DualWrite")))
-    (waiting,) = judge(question, Observation(migration=MigrationSeen(FINISHED)))
+    gate = Gate(GateKind.NOT_FINISHED)
+    assert not judge(gate, Observation())
+    assert not judge(gate, Observation(migration=MigrationSeen("DualWrite")))
+    (waiting,) = judge(gate, Observation(migration=MigrationSeen(FINISHED)))
     assert waiting.for_ever

@@ -14,7 +14,7 @@ from migrator.rollout.gates.gates import judge
 from migrator.rollout.gates.placements import counted
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Direction
-from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation, Placement, Some
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateKind, Observation, Placement, Some
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import inventory_text, model_inventory
 from tests.rollout.support.runs import Operator
@@ -43,7 +43,7 @@ def test_status_of_a_model_names_who_is_down(desk: Desk) -> None:
 def test_a_gate_of_another_broker_names_who_is_down(*, led: bool) -> None:
     alone = Placement(frozenset((1, 2)), frozenset((1,)) if led else frozenset((2,)), 1, led, 6, ("orders-0",))
     seen = Observation(brokers={1: UP, 2: DOWN, 3: DOWN}, partitions=counted((alone,), Some()))
-    first, *others = judge(GateQuestion(Gate.PARTITIONS_HEALTHY), seen)
+    first, *others = judge(Gate(GateKind.PARTITIONS_HEALTHY), seen)
     assert (first.who, first.what) == ("broker 2", "is down: it is not registered, and partitions miss it")
     assert "start it" in first.remedy
     assert {each.who for each in others} == {"partitions"}
@@ -51,7 +51,7 @@ def test_a_gate_of_another_broker_names_who_is_down(*, led: bool) -> None:
 
 def test_who_is_down_and_has_no_replicas_holds_nothing_up() -> None:
     seen = Observation(brokers={1: UP, 2: DOWN}, partitions=counted((), Some()))
-    assert not judge(GateQuestion(Gate.PARTITIONS_HEALTHY), seen)
+    assert not judge(Gate(GateKind.PARTITIONS_HEALTHY), seen)
 
 
 def test_one_broker_is_waited_for_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +64,8 @@ def test_one_broker_is_waited_for_in_one_sentence(tmp_path: Path, monkeypatch: p
         return replace(seen, brokers={**seen.brokers, 2: replace(seen.brokers[2], serving=False)})
 
     monkeypatch.setattr(operator.cluster, "observe", silent)
-    back = GateQuestion(Gate.BROKER_BACK, operator.node("broker-2"), BrokerMode.ZOOKEEPER)
-    asked = (back, GateQuestion(Gate.PARTITIONS_HEALTHY))
+    back = Gate(GateKind.BROKER_BACK, operator.node("broker-2"), BrokerMode.ZOOKEEPER)
+    asked = (back, Gate(GateKind.PARTITIONS_HEALTHY))
     with pytest.raises(GateTimeoutError) as raised:
         asyncio.run(Gatekeeper(operator.parts(), dict, print).wait(lambda _: asked, "migrate/broker-2"))
     assert raised.value.what.endswith(" s: broker-2: is registered, but does not serve yet")

@@ -18,7 +18,7 @@ from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateQuestion, Observation, Some
+from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateKind, Observation, Some
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -100,7 +100,7 @@ def test_who_comes_back_counts_as_anybody(operator: Operator) -> None:
     operator.cluster.start_as_configured(operator.node(BROKER))
     with pytest.raises(OperatorError, match=f"{BROKER} is not gone"):
         operator.resume()
-    back = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT)
+    back = Gate(GateKind.BROKERS_IN_MODE, mode=BrokerMode.KRAFT)
     observed = asyncio.run(operator.cluster.observe())
     (waiting,) = judge(back, excused(observed, (operator.node(BROKER),), {}))
     assert (waiting.who, waiting.what) == ("broker 4", "runs in migration mode, not in KRaft mode")
@@ -121,7 +121,7 @@ def test_what_cannot_be_left_out_is_named(names: tuple[str, ...], said: str) -> 
         model_inventory(brokers=4).without(names)
 
 
-HEALTHY = GateQuestion(Gate.PARTITIONS_HEALTHY)
+HEALTHY = Gate(GateKind.PARTITIONS_HEALTHY)
 
 
 def seen(replicas: tuple[int, ...], in_sync: tuple[int, ...], *, count: int = 1, away: int = 0) -> Observation:
@@ -147,10 +147,10 @@ def test_a_partition_that_was_not_well_before_is_not_waited_for() -> None:
 
 def test_the_last_replica_in_sync_does_not_stop_for_a_partition_that_was_not_well_before() -> None:
     old = seen((1, 2), (1,))
-    may_stop = GateQuestion(Gate.MAY_STOP, nodes=(model_inventory().brokers.nodes[0],))
+    may_stop = Gate(GateKind.MAY_STOP, nodes=(model_inventory().brokers.nodes[0],))
     baseline = baseline_of(old)
-    assert not judge(HEALTHY, as_judged(Gate.PARTITIONS_HEALTHY, old, (), baseline))
-    (waiting,) = judge(may_stop, as_judged(Gate.MAY_STOP, old, (), baseline))
+    assert not judge(HEALTHY, as_judged(GateKind.PARTITIONS_HEALTHY, old, (), baseline))
+    (waiting,) = judge(may_stop, as_judged(GateKind.MAY_STOP, old, (), baseline))
     assert "orders-0" in waiting.what
 
 
@@ -173,8 +173,8 @@ def test_a_partition_with_no_replica_elsewhere_is_lost_with_its_broker() -> None
     offline = seen((3,), (), away=3)
     assert judge(HEALTHY, offline)
     assert not judge(HEALTHY, excused(offline, (gone,), {}))
-    may_stop = GateQuestion(Gate.MAY_STOP, nodes=(model_inventory().brokers.nodes[0],))
-    assert not judge(may_stop, as_judged(Gate.MAY_STOP, offline, (gone,), {})), "nobody's stop makes it worse"
+    may_stop = Gate(GateKind.MAY_STOP, nodes=(model_inventory().brokers.nodes[0],))
+    assert not judge(may_stop, as_judged(GateKind.MAY_STOP, offline, (gone,), {})), "nobody's stop makes it worse"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import partial
 from migrator.config.properties import encoded
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.context import RunContext
-from migrator.rollout.engine.decisions import Decision, ahead_of_copy, may_be_ahead
+from migrator.rollout.engine.decisions import ActDecision, ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.processes import Processes
 from migrator.rollout.engine.soak_act import SoakAct
@@ -24,7 +24,7 @@ from migrator.rollout.journal.progress import StepProgress, restart_begun
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.plan.steps import STOPS, Act, Job, Sight, Step
-from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateQuestion, Observation
+from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateKind, Observation
 
 
 class StepActs:
@@ -155,22 +155,22 @@ class StepActs:
         known = self._run.progress.knows(target.name, before)
         step_known, settings = self._run.progress.of(step.name), self._parts.mode_settings("").digest
         decision = decisions.decide_edit(step_known, before, wanted, file_is_known=known)
-        if decision is Decision.TOOK_EFFECT and before != wanted:
+        if decision is ActDecision.TOOK_EFFECT and before != wanted:
             with_others = step_known.expected.get("settings", settings) != settings
-            decision = Decision.DO if with_others else decision
-        if decision is Decision.FILE_CHANGED:
+            decision = ActDecision.DO if with_others else decision
+        if decision is ActDecision.FILE_CHANGED:
             raise self._changed(target, before)
         if step.rules.first_of_brokers:
             note = partial(self._run.note, Event.REMOVES, step.name, Act.EDIT)
             await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
-        if decision is Decision.DO:
+        if decision is ActDecision.DO:
             kept = "" if old is None else backup(target, step.phase, self._run.progress.rollout)
             details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}
             self._run.note(Event.BEGUN, step.name, Act.EDIT, **details)
             self._parts.tell(f"{step.name}: writes {target.properties}")
             await self._write(target, new, before, kept)
-        event = Event.FOUND if decision is Decision.FOUND else Event.DONE
-        now = before if decision is Decision.TOOK_EFFECT else wanted
+        event = Event.FOUND if decision is ActDecision.FOUND else Event.DONE
+        now = before if decision is ActDecision.TOOK_EFFECT else wanted
         restored = was is not None and now == digest(was)
         self._run.note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
 
@@ -179,11 +179,11 @@ class StepActs:
         :raises FileAheadError: the file is in KRaft mode, and it is seen that nothing is copied.
         :raises GateTimeoutError: nobody says it.
         """
-        question = GateQuestion(Gate.BROKERS_SEEN)
+        gate = Gate(GateKind.BROKERS_SEEN)
         while not may_be_ahead(node, seen := await self._parts.observer.observe(partitions=False)):
-            if not judge(question, seen):
+            if not judge(gate, seen):
                 raise ahead_of_copy(node)
-            await self._step_gates.wait_for(step, question)
+            await self._step_gates.wait_for(step, gate)
 
     async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
         try:
@@ -203,16 +203,16 @@ class StepActs:
             is_known = self._run.progress.knows(node.name, now) or await self._is_mended(step, known, before)
             seen = await self._parts.observer.observe()
             decision = decisions.decide_restart(step, known, seen, comparable, file_is_known=is_known)
-            if decision is Decision.FILE_CHANGED:
+            if decision is ActDecision.FILE_CHANGED:
                 raise self._changed(node, now)
-            if decision is not Decision.DO or await self._step_gates.is_open_now(step, seen):
+            if decision is not ActDecision.DO or await self._step_gates.is_open_now(step, seen):
                 break
-        if decision is Decision.FOUND:
+        if decision is ActDecision.FOUND:
             self._run.note(Event.FOUND, step.name, Act.RESTART)
             return
         self._gates.steadiness.renews(node.node_id)
-        if decision is not Decision.TOOK_EFFECT:
-            worded_anew = decision is Decision.DO and comparable != before
+        if decision is not ActDecision.TOOK_EFFECT:
+            worded_anew = decision is ActDecision.DO and comparable != before
             if known.begun is not Act.RESTART or worded_anew:
                 begun = restart_begun(node, seen, before)
                 self._run.note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
@@ -231,15 +231,15 @@ class StepActs:
 
     async def _start(self, step: Step, node: Node) -> None:
         target = step.successor or node
-        decision = Decision.TOOK_EFFECT  # as Kafka's controller, which this run has started behind the stop of ours
+        decision = ActDecision.TOOK_EFFECT  # as Kafka's controller, which this run has started behind the stop of ours
         if step.successor is None or step.name not in self._started:
             look = self._processes.incarnation if step.successor is None else self._parts.executor.incarnation
             decision = decisions.decide_start(self._run.progress.of(step.name), await look(target))
-        if decision is Decision.DO:
+        if decision is ActDecision.DO:
             self._run.note(Event.BEGUN, step.name, Act.START, node=target.name)
             self._parts.tell(f"{step.name}: starts {target.name}")
             await self._processes.start_again(step, target)
-        if decision is Decision.FOUND:
+        if decision is ActDecision.FOUND:
             self._run.note(Event.FOUND, step.name, Act.START, node=target.name)
             return
         now = await self._digest(target)  # a person may have mended it before: it runs with this file
@@ -249,9 +249,9 @@ class StepActs:
         while True:
             runs = await self._processes.incarnation(node)
             decision = decisions.decide_stop(self._run.progress.of(step.name), runs)
-            if decision is not Decision.DO or await self._step_gates.is_open_now(step):
+            if decision is not ActDecision.DO or await self._step_gates.is_open_now(step):
                 break
-        if decision is Decision.DO and runs is not None:
+        if decision is ActDecision.DO and runs is not None:
             self._run.note(Event.BEGUN, step.name, Act.STOP, node=node.name)
             self._parts.tell(f"{step.name}: stops {node.name}")
             await self._processes.stop(step, node, runs)
@@ -259,7 +259,9 @@ class StepActs:
                 self._parts.tell(f"{step.name}: starts {step.successor.name}")
                 await self._processes.start_again(step, step.successor)
                 self._started.add(step.name)
-        self._run.note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
+        self._run.note(
+            Event.FOUND if decision is ActDecision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name
+        )
 
     async def _digest(self, node: Node) -> str | None:
         return await digest_of(self._parts.executor, node)

@@ -18,8 +18,8 @@ from migrator.rollout.engine.decisions import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import HiddenProcessError, UntrueRestartError
-from migrator.rollout.engine.questions import open_rack
 from migrator.rollout.engine.step_run import StepRun, UnansweredError
+from migrator.rollout.engine.which_gates import open_rack
 from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError

@@ -21,7 +21,7 @@ UNKNOWN_INCARNATION = ""
 """Of an executor that cannot tell: the registration of the broker tells then."""
 
 
-class Decision(Enum):
+class ActDecision(Enum):
     """What to do about one act."""
 
     DO = auto()
@@ -89,7 +89,7 @@ def comparable(known: StepProgress, incarnation: str | None, words: str) -> str 
     return incarnation if known.expected.get("words", words) == words else UNKNOWN_INCARNATION
 
 
-def decide_edit(step: StepProgress, now: str | None, wanted: str | None, *, file_is_known: bool) -> Decision:
+def decide_edit(step: StepProgress, now: str | None, wanted: str | None, *, file_is_known: bool) -> ActDecision:
     """
     :param now: digest of the file as it is.
     :param wanted: as it has to be.
@@ -97,57 +97,57 @@ def decide_edit(step: StepProgress, now: str | None, wanted: str | None, *, file
     """
     if step.begun is Act.EDIT:
         if now == step.expected["after"]:
-            return Decision.TOOK_EFFECT
-        return Decision.DO if now == step.expected["before"] else Decision.FILE_CHANGED
+            return ActDecision.TOOK_EFFECT
+        return ActDecision.DO if now == step.expected["before"] else ActDecision.FILE_CHANGED
     if not file_is_known:
-        return Decision.FILE_CHANGED
-    return Decision.FOUND if now == wanted else Decision.DO
+        return ActDecision.FILE_CHANGED
+    return ActDecision.FOUND if now == wanted else ActDecision.DO
 
 
 def decide_restart(
     step: Step, known: StepProgress, seen: Observation, incarnation: str | None, *, file_is_known: bool
-) -> Decision:
+) -> ActDecision:
     """
     :param incarnation: of the process that runs now; None: none does.
     :param file_is_known: whether the file is as this rollout has left it.
     """
     decision = _decide_restart(step, known, seen, incarnation)
-    touches = decision in (Decision.DO, Decision.START)
-    return Decision.FILE_CHANGED if touches and not file_is_known else decision
+    touches = decision in (ActDecision.DO, ActDecision.START)
+    return ActDecision.FILE_CHANGED if touches and not file_is_known else decision
 
 
-def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> Decision:
+def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> ActDecision:
     if known.begun is Act.RESTART:
         if incarnation is None:
-            return Decision.START
+            return ActDecision.START
         old = known.expected["incarnation"]
         if UNKNOWN_INCARNATION in (incarnation, old):
-            return Decision.TOOK_EFFECT if registered_anew(step, known, seen) else Decision.DO
-        return Decision.DO if incarnation == old else Decision.TOOK_EFFECT
+            return ActDecision.TOOK_EFFECT if registered_anew(step, known, seen) else ActDecision.DO
+        return ActDecision.DO if incarnation == old else ActDecision.TOOK_EFFECT
     if incarnation is None:
-        return Decision.START
+        return ActDecision.START
     if known.past:
-        return Decision.FOUND
+        return ActDecision.FOUND
     as_wanted = runs_as_wanted(step, seen)
     if as_wanted and (known.restored or not known.wrote):
-        return Decision.FOUND
+        return ActDecision.FOUND
     if not known.wrote and as_wanted is None and seen.is_down(step.node) and step.mode is not FileMode.BROKER_ZOOKEEPER:
-        return Decision.FOUND  # it starts just now, with this file, and the gate behind sees its mode
-    return Decision.DO
+        return ActDecision.FOUND  # it starts just now, with this file, and the gate behind sees its mode
+    return ActDecision.DO
 
 
-def decide_start(known: StepProgress, incarnation: str | None) -> Decision:
+def decide_start(known: StepProgress, incarnation: str | None) -> ActDecision:
     """Of a process that has to run. The stop of a step that stops another one before starts it as well."""
     if incarnation is None:
-        return Decision.DO
-    return Decision.TOOK_EFFECT if known.begun is Act.START or Act.STOP in known.done else Decision.FOUND
+        return ActDecision.DO
+    return ActDecision.TOOK_EFFECT if known.begun is Act.START or Act.STOP in known.done else ActDecision.FOUND
 
 
-def decide_stop(known: StepProgress, incarnation: str | None) -> Decision:
+def decide_stop(known: StepProgress, incarnation: str | None) -> ActDecision:
     """Of a process that must not run."""
     if incarnation is not None:
-        return Decision.DO
-    return Decision.TOOK_EFFECT if known.begun is Act.STOP else Decision.FOUND
+        return ActDecision.DO
+    return ActDecision.TOOK_EFFECT if known.begun is Act.STOP else ActDecision.FOUND
 
 
 def runs_as_wanted(step: Step, seen: Observation) -> bool | None:

@@ -12,7 +12,7 @@ from enum import Enum
 
 from migrator.config.properties import decoded
 from migrator.rollout.engine import decisions
-from migrator.rollout.engine.decisions import Decision
+from migrator.rollout.engine.decisions import ActDecision
 from migrator.rollout.engine.order import in_order
 from migrator.rollout.files.property_files import at_once, earlier_of, texts_of
 from migrator.rollout.journal.progress import Progress, StepProgress, again
@@ -21,7 +21,7 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, changes_shown, file_mode, parsed, rewritten, stock_file
 from migrator.rollout.plan.steps import TOUCH_NODE, Act, Job, Sight, Step
-from migrator.rollout.ports import GateQuestion, Observation
+from migrator.rollout.ports import Gate, Observation
 from migrator.values import value
 
 CLUSTER_ID = "CLUSTER-ID"
@@ -168,11 +168,11 @@ def _found(
     runs = decisions.comparable(known, later.running.get(node.name), parts.inventory.words_for(node))
     restart = decisions.decide_restart(step, known, facts.seen, runs, file_is_known=True)
     found = {
-        Act.RESTART: Decision.DO if node.name in later.touched else restart,
+        Act.RESTART: ActDecision.DO if node.name in later.touched else restart,
         Act.STOP: decisions.decide_stop(known, runs),
-        Act.START: decisions.decide_start(known, runs) if step.successor is None else Decision.DO,
+        Act.START: decisions.decide_start(known, runs) if step.successor is None else ActDecision.DO,
     }
-    return frozenset(act for act, decision in found.items() if decision in (Decision.FOUND, Decision.TOOK_EFFECT))
+    return frozenset(act for act, decision in found.items() if decision in (ActDecision.FOUND, ActDecision.TOOK_EFFECT))
 
 
 def _take_along(node: Node, acts: AbstractSet[Act], later: _Later) -> None:
@@ -221,11 +221,11 @@ def _command(parts: RolloutParts, step: Step, seen: Observation, progress: Progr
     )
 
 
-def asked(questions: Iterable[GateQuestion]) -> list[str]:
+def asked(gates: Iterable[Gate]) -> list[str]:
     """The gates, in words."""
     lines = []
-    for question in questions:
-        who = "" if question.node is None else f"{question.node.name}: "
-        what = question.state or ("" if question.mode is None else question.mode.value)
-        lines.append(f"{who}{question.gate.value}{f' ({what})' if what else ''}")
+    for gate in gates:
+        who = "" if gate.node is None else f"{gate.node.name}: "
+        what = gate.state or ("" if gate.mode is None else gate.mode.value)
+        lines.append(f"{who}{gate.kind.value}{f' ({what})' if what else ''}")
     return lines

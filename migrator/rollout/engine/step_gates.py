@@ -7,12 +7,12 @@ from functools import partial
 
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.context import RunContext
-from migrator.rollout.engine.questions import asks_again, questions_after, questions_before
-from migrator.rollout.gates.gatekeeper import Asked, Gatekeeper
+from migrator.rollout.engine.which_gates import asks_again, gates_after, gates_before
+from migrator.rollout.gates.gatekeeper import Gatekeeper, GatesNow
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import TOUCH_NODE, Act, Step
-from migrator.rollout.ports import GateQuestion, Observation
+from migrator.rollout.ports import Gate, Observation
 
 FRESH_MS = 30_000
 """How long an open gate counts, until the file is changed behind it."""
@@ -27,12 +27,12 @@ class StepGates:
         self._looked = "", 0
         """The step whose gate before it was open last in this run, and when."""
 
-    def _before(self, step: Step) -> Asked:
-        return partial(questions_before, step, self._run.steps, self._run.progress)
+    def _before(self, step: Step) -> GatesNow:
+        return partial(gates_before, step, self._run.steps, self._run.progress)
 
-    def _after(self, step: Step, *, stays: bool = False) -> Asked:
+    def _after(self, step: Step, *, stays: bool = False) -> GatesNow:
         stays = stays or step.name == self._run.stop
-        return partial(questions_after, step, self._run.steps, self._run.progress, stays=stays)
+        return partial(gates_after, step, self._run.steps, self._run.progress, stays=stays)
 
     async def check_before(self, step: Step, seen: Observation | None) -> None:
         """
@@ -53,9 +53,9 @@ class StepGates:
         """
         await self._gates.wait(self._after(step, stays=stays), step.name, started=self._started(step))
 
-    async def wait_for(self, step: Step, question: GateQuestion) -> None:
-        """One question, whatever is seen."""
-        await self._gates.wait(lambda _: (question,), step.name)
+    async def wait_for(self, step: Step, gate: Gate) -> None:
+        """One gate, whatever is seen."""
+        await self._gates.wait(lambda _: (gate,), step.name)
 
     def _started(self, step: Step) -> Sequence[Node]:
         """Nodes that the check after a step waits for, and that this rollout has started."""
@@ -74,7 +74,7 @@ class StepGates:
         if step.rules.waits_for_all:
             return self._run.parts.inventory.controllers.nodes
         asked = self._after(step)(Observation())
-        return [question.node for question in asked if question.node is not None and step.successor is None]
+        return [gate.node for gate in asked if gate.node is not None and step.successor is None]
 
     async def check_again(self, step: Step, act: Act) -> None:
         """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.

@@ -9,8 +9,8 @@ from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import StepActs
 from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.order import in_order, is_under_way
-from migrator.rollout.engine.questions import leaves_rack
 from migrator.rollout.engine.step_gates import StepGates
+from migrator.rollout.engine.which_gates import leaves_rack
 from migrator.rollout.gates.excuses import refuse_end_with
 from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.gates.gates import judge
@@ -75,10 +75,10 @@ class StepRun:
             if needed.is_there(sight):
                 self._run.parts.tell(f"{step.name}: {step.rules.why}")
                 return True
-            question = needed.before_leaving_out(sight)
-            if question is None or not judge(question, seen):
+            gate = needed.before_leaving_out(sight)
+            if gate is None or not judge(gate, seen):
                 break
-            await self.gates.wait_for(step, question)
+            await self.gates.wait_for(step, gate)
             seen = await self._run.parts.observer.observe(partitions=False)
         if leaves_rack(step, self._run.steps, self._run.progress, stays=step.name == self._run.stop):
             await self.gates.wait_after(step)

@@ -1,1 +1,1 @@
-"""What has to be well before and after a step: the questions, for whom is waited, and what is excused."""
+"""What has to be well before and after a step: the gates, for whom they wait, and what is excused."""

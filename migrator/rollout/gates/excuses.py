@@ -8,7 +8,7 @@ from dataclasses import replace
 from migrator.errors import OperatorError
 from migrator.rollout.gates.placements import counted
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.ports import Gate, Observation, PartitionsSeen, Placement
+from migrator.rollout.ports import GateKind, Observation, PartitionsSeen, Placement
 
 Baseline = Mapping[str, frozenset[int]]
 """By partition, the brokers whose replicas were not in sync before the rollout."""
@@ -43,10 +43,10 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
     )
 
 
-def as_judged(gate: Gate, seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
+def as_judged(gate: GateKind, seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
     """What a gate counts. A replica that is out of sync, or on a node that is gone, cannot take over: whether a broker
     may stop is judged without excuses."""
-    return seen if gate is Gate.MAY_STOP else excused(seen, gone, baseline)
+    return seen if gate is GateKind.MAY_STOP else excused(seen, gone, baseline)
 
 
 def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:

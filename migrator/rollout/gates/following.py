@@ -5,7 +5,7 @@ from __future__ import annotations
 from migrator.migration.machine.states import PublicState
 from migrator.observe.printable import number_of
 from migrator.rollout.gates.wording import REACH_CONTROLLERS, REACH_ZOOKEEPER, SEE_STATUS, Found, named, unknown
-from migrator.rollout.ports import GateQuestion, MigrationSeen, Observation, Waiting
+from migrator.rollout.ports import Gate, MigrationSeen, Observation, Shut
 from migrator.seeing.controllers import ControllerProgram
 
 SEE_WRITER = (
@@ -21,22 +21,22 @@ BEHIND_MS = 10_000
 """Of a record that is not in ZooKeeper yet. A leader that writes needs some milliseconds for each."""
 
 
-def write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
+def write_behind_idle(gate: Gate, seen: Observation) -> Found:
     lag = -1 if seen.migration is None else seen.migration.write_behind_lag
     if seen.is_finished:
         return
     if not seen.zookeeper_answers:
-        yield Waiting("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
-    elif lag < 0 and seen.migration is not None and question.program is ControllerProgram.STOCK:
+        yield Shut("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
+    elif lag < 0 and seen.migration is not None and gate.program is ControllerProgram.STOCK:
         return
     elif lag < 0:
         remedy = REACH_CONTROLLERS if seen.migration is None else SEE_WRITER
-        yield Waiting("ZooKeeper", unknown("nobody says how far it is behind the log", seen), remedy)
+        yield Shut("ZooKeeper", unknown("nobody says how far it is behind the log", seen), remedy)
     elif lag:
-        yield Waiting("ZooKeeper", f"is {number_of(lag, 'record')} behind the log", SEE_STATUS)
+        yield Shut("ZooKeeper", f"is {number_of(lag, 'record')} behind the log", SEE_STATUS)
 
 
-def leader_keeps_up(_: GateQuestion, seen: Observation) -> Found:
+def leader_keeps_up(_: Gate, seen: Observation) -> Found:
     """Before the copy the quorum writes nothing, and whether it leads is another question. In dual-write, a new leader
     first compares all of ZooKeeper with the log. Until that is over, one of Kafka's tells a broker in ZooKeeper mode of
     no new partition leader: no broker may stop."""
@@ -44,53 +44,53 @@ def leader_keeps_up(_: GateQuestion, seen: Observation) -> Found:
     if migration is None or migration.state != PublicState.DUAL_WRITE.label or migration.keeps_up:
         return
     if migration.problems:
-        yield Waiting("the leader", f"does not write to ZooKeeper, and waits: {named(migration.problems)}", SEE_STATUS)
+        yield Shut("the leader", f"does not write to ZooKeeper, and waits: {named(migration.problems)}", SEE_STATUS)
         return
     if not seen.zookeeper_answers:
-        yield Waiting("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
+        yield Shut("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
     elif migration.write_behind_lag > 0:
         behind = number_of(migration.write_behind_lag, "record")
-        yield Waiting("ZooKeeper", f"is {behind} behind the log, and has been for seconds", SEE_WRITER)
+        yield Shut("ZooKeeper", f"is {behind} behind the log, and has been for seconds", SEE_WRITER)
     else:
-        yield Waiting("ZooKeeper", unknown(NOT_SEEN_TO_WRITE, seen), SEE_WRITER)
+        yield Shut("ZooKeeper", unknown(NOT_SEEN_TO_WRITE, seen), SEE_WRITER)
 
 
-def both_written(question: GateQuestion, seen: Observation) -> Found:
+def both_written(gate: Gate, seen: Observation) -> Found:
     """While it soaks: the leader has its session with ZooKeeper, and no record waits for long. A cluster where nothing
     changes writes nothing; then the session says it alone."""
     migration = seen.migration
     if migration is None or not migration.state:
-        yield Waiting("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
+        yield Shut("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
         return
     if seen.is_finished:
         return
     if migration.state != PublicState.DUAL_WRITE.label:
         what = f"is in {migration.state}, not in {PublicState.DUAL_WRITE.label}"
-        yield Waiting("migration", what, SEE_STATUS)
+        yield Shut("migration", what, SEE_STATUS)
         return
-    shut = [*_out_of_reach(migration, seen)] or [*leader_keeps_up(question, seen)] or [*_falls_behind(migration)]
+    shut = [*_out_of_reach(migration, seen)] or [*leader_keeps_up(gate, seen)] or [*_falls_behind(migration)]
     yield from shut
 
 
 def _out_of_reach(migration: MigrationSeen, seen: Observation) -> Found:
     said = [each.removeprefix(OF_ZOOKEEPER) for each in migration.problems if each.startswith(OF_ZOOKEEPER)]
     if said:
-        yield Waiting("ZooKeeper", f"the leading controller says: {named(tuple(said))}", SEE_ENSEMBLE)
+        yield Shut("ZooKeeper", f"the leading controller says: {named(tuple(said))}", SEE_ENSEMBLE)
     elif not seen.zookeeper_answers:
-        yield Waiting("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
+        yield Shut("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
 
 
 def _falls_behind(migration: MigrationSeen) -> Found:
     behind = number_of(migration.write_behind_lag, "record")
     if migration.behind_ms > BEHIND_MS:
         what = f"is {behind} behind the log, and the oldest has waited for {migration.behind_ms // 1000} s"
-        yield Waiting("ZooKeeper", what, SEE_STATUS)
+        yield Shut("ZooKeeper", what, SEE_STATUS)
     elif migration.behind_ms < 0 < migration.write_behind_lag:
-        yield Waiting("ZooKeeper", f"lacks {behind} that the log had at the look before", SEE_STATUS)
+        yield Shut("ZooKeeper", f"lacks {behind} that the log had at the look before", SEE_STATUS)
 
 
-def no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
+def no_foreign_writes(_: Gate, seen: Observation) -> Found:
     written = () if seen.migration is None else seen.migration.foreign_writes
     if written:
         what = f"somebody else has written to it: {named(written)}"
-        yield Waiting("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")
+        yield Shut("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")

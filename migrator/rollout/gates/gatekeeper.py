@@ -17,14 +17,14 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import tail
 from migrator.rollout.plan.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS, parsed, session_ms, watched_keys
-from migrator.rollout.ports import ExecutorError, Gate, GateQuestion, Observation, Output, Waiting
+from migrator.rollout.ports import ExecutorError, Gate, GateKind, Observation, Output, Shut
 
 Note = Callable[..., None]
 SHOWN_MAX = 5
 
 
-Asked = Callable[[Observation], Sequence[GateQuestion]]
-"""What a gate asks, by what is seen at each look: a broker that was down may serve at the next one."""
+GatesNow = Callable[[Observation], Sequence[Gate]]
+"""The gates of a check, by what is seen at each look: a broker that was down may serve at the next one."""
 
 
 class GateTimeoutError(OperatorError):
@@ -76,7 +76,7 @@ class Steadiness:
         """This rollout restarts the broker."""
         self._renewed.add(broker_id)
 
-    def look(self, seen: Observation, now_ms: int) -> Iterator[Waiting]:
+    def look(self, seen: Observation, now_ms: int) -> Iterator[Shut]:
         """One more look; yields why it is not enough."""
         if seen.brokers is None or seen.controller_broker is None:
             return  # the quorum's leader hears of each broker, and a broker that does not answer opens no gate
@@ -90,7 +90,7 @@ class Steadiness:
         self._known = found
         if now_ms < self._steady_ms:
             what = f"must have been registered for {session / 1000:.0f} s: who has just ended is still registered"
-            yield Waiting("brokers", what, "Wait for the time-out of their sessions")
+            yield Shut("brokers", what, "Wait for the time-out of their sessions")
 
 
 def _session_ms(seen: Observation) -> int:
@@ -124,7 +124,7 @@ class Gatekeeper:
 
     async def wait(
         self,
-        asked: Asked,
+        asked: GatesNow,
         step: str,
         is_over: Callable[[Observation], Awaitable[bool]] = _never,
         seen: Observation | None = None,
@@ -132,7 +132,7 @@ class Gatekeeper:
         started: Sequence[Node] = (),
     ) -> int:
         """
-        :param is_over: whether the questions do not matter any more.
+        :param is_over: whether the gates do not matter any more.
         :param seen: the first look, if there was one just now.
         :param is_shut: hears after each look that finds it shut for whom it waits, and why.
         :param started: nodes that this rollout has started: the gate stays shut if one of them ends.
@@ -152,10 +152,10 @@ class Gatekeeper:
                 seen = await self._look(step)
             looks += 1
             self._shrink(seen)
-            questions = [await self._with_file(question, seen, files) for question in asked(seen)]
-            waiting = tuple(self._waiting(questions, seen))
+            gates = [await self._with_file(gate, seen, files) for gate in asked(seen)]
+            waiting = tuple(self._waiting(gates, seen))
             if not waiting:
-                for sentence in (text for question in questions for text in unseen(question, seen)):
+                for sentence in (text for gate in gates for text in unseen(gate, seen)):
                     self._parts.tell(f"{step}: {sentence}")
                 return looks
             if shut := [each for each in waiting if each.for_ever]:
@@ -234,7 +234,7 @@ class Gatekeeper:
         while True:
             seen = await self._parts.observer.observe(partitions=False)
             self._session_ms = max(self._session_ms, _session_ms(seen))
-            waiting = judge(GateQuestion(Gate.BROKER_GONE, node), seen)
+            waiting = judge(Gate(GateKind.BROKER_GONE, node), seen)
             if not waiting or await self._runs(node):
                 return
             passed_ms, shown = clock.monotonic_ms() - began_ms, said_of(waiting)
@@ -263,43 +263,41 @@ class Gatekeeper:
         for brokers, names in by_brokers(healed(self._baseline(), seen)).items():
             self._note(Event.HEALED, brokers=" ".join(map(str, sorted(brokers))), partitions=" ".join(names))
 
-    async def _with_file(
-        self, question: GateQuestion, seen: Observation, files: dict[str, tuple[str, Mapping[str, str]]]
-    ) -> GateQuestion:
+    async def _with_file(self, gate: Gate, seen: Observation, files: dict[str, tuple[str, Mapping[str, str]]]) -> Gate:
         """With the property file as it was found at the first look at this start of the broker: whoever mends it
         meanwhile restarts the broker.
 
         :param files: by broker, its registration, and its file then, of the keys that a rollout changes.
         """
-        node, broker = question.node, seen.broker(question.node)
-        if question.gate is not Gate.BROKER_BACK or node is None or broker is None or not broker.serving:
-            return question
+        node, broker = gate.node, seen.broker(gate.node)
+        if gate.kind is not GateKind.BROKER_BACK or node is None or broker is None or not broker.serving:
+            return gate
         if node.name not in files or files[node.name][0] != broker.registration:
             text = await text_of(self._parts.executor, node)
             watched = watched_keys(self._parts.inventory.brokers.settings)
             found = {key: trimmed(value) for key, value in parsed(node, text).items() if key in watched}
             files[node.name] = broker.registration, found
-        return replace(question, file=files[node.name][1])
+        return replace(gate, file=files[node.name][1])
 
-    def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
+    def _waiting(self, gates: Sequence[Gate], seen: Observation) -> Iterator[Shut]:
         gone, baseline = self._parts.inventory.gone, self._baseline()
         self._session_ms = max(self._session_ms, _session_ms(seen))
         names = {f"broker {node.node_id}": node.name for node in self._parts.inventory.brokers.nodes}
-        found: list[Waiting] = []
-        for question in questions:
+        found: list[Shut] = []
+        for gate in gates:
             known = {each.who for each in found} & {*names.values()}
-            for each in judge(question, as_judged(question.gate, seen, gone, baseline)):
+            for each in judge(gate, as_judged(gate.kind, seen, gone, baseline)):
                 waiting = replace(each, who=names.get(each.who, each.who))
-                if waiting.who not in known or question.gate is not Gate.PARTITIONS_HEALTHY:
+                if waiting.who not in known or gate.kind is not GateKind.PARTITIONS_HEALTHY:
                     found.append(waiting)
         counted = excused(seen, gone, baseline)
         unsteady = list(self.steadiness.look(counted, self._parts.clock.monotonic_ms()))
         yield from found
-        if not found and any(question.gate is Gate.PARTITIONS_HEALTHY for question in questions):
+        if not found and any(gate.kind is GateKind.PARTITIONS_HEALTHY for gate in gates):
             yield from unsteady
 
 
-def _with_resume(waiting: Waiting, started: Sequence[Node]) -> str:
+def _with_resume(waiting: Shut, started: Sequence[Node]) -> str:
     """The remedy; of a node that this rollout has started, what `resume` does about it."""
     for node in started:
         if waiting.who in (node.name, f"controller {node.node_id}") and waiting.remedy in (SEE_BROKER, SEE_CONTROLLER):
@@ -307,7 +305,7 @@ def _with_resume(waiting: Waiting, started: Sequence[Node]) -> str:
     return waiting.remedy
 
 
-def said_of(waiting: Sequence[Waiting]) -> str:
+def said_of(waiting: Sequence[Shut]) -> str:
     """Who is waited for, and why; a reason that is the same as before is not said again."""
     said: list[str] = []
     for each in waiting:

@@ -1,4 +1,4 @@
-"""Whether a gate is open: a question and what was seen -> who is waited for, and what to do about it. Pure.
+"""Whether a gate is open: the gate and what was seen -> who is waited for, and what to do about it. Pure.
 
 What nobody could look at keeps a gate shut: no answer is no health. The one exception is foreign writes, which stock
 controllers do not look for.
@@ -27,12 +27,12 @@ from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
     Gate,
-    GateQuestion,
+    GateKind,
     Observation,
     PartitionsSeen,
     Placement,
+    Shut,
     Some,
-    Waiting,
 )
 from migrator.seeing.controllers import CANCEL_REASSIGNMENT, ControllerSeen
 
@@ -68,31 +68,31 @@ ONLY_A_BACKUP = (
 )
 
 
-def judge(question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
+def judge(gate: Gate, seen: Observation) -> tuple[Shut, ...]:
     """Empty when the gate is open."""
-    return tuple(_JUDGES[question.gate](question, seen))
+    return tuple(_JUDGES[gate.kind](gate, seen))
 
 
-def _partitions_healthy(question: GateQuestion, seen: Observation) -> Found:
+def _partitions_healthy(gate: Gate, seen: Observation) -> Found:
     partitions = seen.partitions
     if partitions is None:
-        yield Waiting("partitions", unknown("nobody says how they are", seen), REACH_BROKERS)
+        yield Shut("partitions", unknown("nobody says how they are", seen), REACH_BROKERS)
         return
     if seen.brokers is None:
-        yield Waiting("brokers", unknown("nobody says which are registered", seen), _reach(seen))
+        yield Shut("brokers", unknown("nobody says which are registered", seen), _reach(seen))
     for broker in (seen.brokers or {}).values():  # who has ended without a word is registered for a while
-        if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(question):
-            yield Waiting(f"broker {broker.broker_id}", NOT_SERVING, SEE_BROKER)
-    if question.nodes:
-        partitions = without_replicas_on(partitions, _ids(question))
+        if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(gate):
+            yield Shut(f"broker {broker.broker_id}", NOT_SERVING, SEE_BROKER)
+    if gate.nodes:
+        partitions = without_replicas_on(partitions, _ids(gate))
     for broker_id in _down(partitions, seen):
-        if broker_id not in _ids(question):
-            yield Waiting(f"broker {broker_id}", "is down: it is not registered, and partitions miss it", SEE_BROKER)
+        if broker_id not in _ids(gate):
+            yield Shut(f"broker {broker_id}", "is down: it is not registered, and partitions miss it", SEE_BROKER)
     for some, what, remedy in _troubles(partitions):
         if some.count:
             more = ", ..." if some.count > len(some.names) else ""
             names = f" ({', '.join(some.names)}{more})" if some.names else ""
-            yield Waiting("partitions", f"{some.count} {what}{names}", remedy)
+            yield Shut("partitions", f"{some.count} {what}{names}", remedy)
 
 
 def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[Some, str, str]]:
@@ -102,28 +102,28 @@ def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[Some, str, str]]:
     yield partitions.reassigning, "being reassigned", "Wait for the reassignment, or cancel it"
 
 
-def _may_stop(question: GateQuestion, seen: Observation) -> Found:
-    names, partitions = ", ".join(node.name for node in question.nodes), seen.partitions
-    for node in question.nodes:
+def _may_stop(gate: Gate, seen: Observation) -> Found:
+    names, partitions = ", ".join(node.name for node in gate.nodes), seen.partitions
+    for node in gate.nodes:
         broker = seen.broker(node)
         if broker is not None and broker.rack and node.rack and broker.rack != node.rack:
             what = f"its broker.rack is {broker.rack}, and the inventory says {node.rack}"
-            yield Waiting(node.name, what, "Correct the rack in the inventory, then 'migrator rollout resume'")
-    if partitions is None or (len(question.nodes) > 1 and not partitions.placed):
-        yield Waiting("partitions", unknown("nobody says where their replicas are", seen), REACH_BROKERS)
+            yield Shut(node.name, what, "Correct the rack in the inventory, then 'migrator rollout resume'")
+    if partitions is None or (len(gate.nodes) > 1 and not partitions.placed):
+        yield Shut("partitions", unknown("nobody says where their replicas are", seen), REACH_BROKERS)
         return
     for goes_offline, what in ((True, "would go offline"), (False, "would fall below min.insync.replicas")):
-        found = [each for each, offline in harmed(partitions, _ids(question)) if offline is goes_offline]
+        found = [each for each, offline in harmed(partitions, _ids(gate)) if offline is goes_offline]
         if found:
             some = named(tuple(each.names[0] for each in found if each.names))
             count = number_of(sum(each.count for each in found), "partition")
-            remedy = _move_away(found, question, seen) or _together(question)
-            yield Waiting(names, f"without {_them(question)}, {count} {what}: {some}", remedy)
+            remedy = _move_away(found, gate, seen) or _together(gate)
+            yield Shut(names, f"without {_them(gate)}, {count} {what}: {some}", remedy)
 
 
-def _move_away(found: Sequence[Placement], question: GateQuestion, seen: Observation) -> str:
+def _move_away(found: Sequence[Placement], gate: Gate, seen: Observation) -> str:
     """What helps where replicas are on brokers that are down; "" if none is."""
-    down = [broker for broker in _missing(found, seen) if broker not in _ids(question)]
+    down = [broker for broker in _missing(found, seen) if broker not in _ids(gate)]
     if not down:
         return ""
     who = f"broker{'s' if len(down) > 1 else ''} {named(tuple(map(str, down)))}"
@@ -156,12 +156,12 @@ def _is_registered(broker_id: int, seen: Observation) -> bool:
     return broker is not None and broker.mode is not None
 
 
-def _them(question: GateQuestion) -> str:
-    return "these brokers" if len(question.nodes) > 1 else "this broker"
+def _them(gate: Gate) -> str:
+    return "these brokers" if len(gate.nodes) > 1 else "this broker"
 
 
-def _together(question: GateQuestion) -> str:
-    if len(question.nodes) == 1:
+def _together(gate: Gate) -> str:
+    if len(gate.nodes) == 1:
         return ISR_REMEDY
     return (
         "Wait until all replicas are in sync. If it stays so, these brokers cannot stop together: set brokers.roll: "
@@ -169,83 +169,83 @@ def _together(question: GateQuestion) -> str:
     )
 
 
-def _ids(question: GateQuestion) -> list[int]:
-    return [node.node_id for node in question.nodes]
+def _ids(gate: Gate) -> list[int]:
+    return [node.node_id for node in gate.nodes]
 
 
-def _caught_up(question: GateQuestion, seen: Observation) -> Found:
+def _caught_up(gate: Gate, seen: Observation) -> Found:
     """Every voter, but the one that is about to stop, has what is committed: the quorum goes on without that one."""
     quorum = seen.quorum
     if quorum is None:
-        yield Waiting("quorum", unknown("no controller answers", seen), REACH_CONTROLLERS)
+        yield Shut("quorum", unknown("no controller answers", seen), REACH_CONTROLLERS)
         return
     if quorum.leader_id is None:
-        yield Waiting("quorum", "no controller leads", SEE_STATUS)
+        yield Shut("quorum", "no controller leads", SEE_STATUS)
     for voter in quorum.voters.values():
-        if (other := _other_program(voter, question)) and not seen.is_finished:  # behind the end, Kafka's may take over
-            yield Waiting(f"controller {voter.node_id}", other, SEE_PROGRAM, for_ever=True)
-        elif voter.node_id != _node_id(question):
+        if (other := _other_program(voter, gate)) and not seen.is_finished:  # behind the end, Kafka's may take over
+            yield Shut(f"controller {voter.node_id}", other, SEE_PROGRAM, for_ever=True)
+        elif voter.node_id != _node_id(gate):
             yield from _behind(voter)
 
 
-def _other_program(voter: ControllerSeen, question: GateQuestion) -> str:
-    wanted, runs = question.program, voter.program
+def _other_program(voter: ControllerSeen, gate: Gate) -> str:
+    wanted, runs = gate.program, voter.program
     return f"is {runs.value}, not {wanted.value}" if wanted and runs and runs is not wanted else ""
 
 
 def _behind(voter: ControllerSeen) -> Found:
     who = f"controller {voter.node_id}"
     if voter.program is None:
-        yield Waiting(who, "does not answer", SEE_CONTROLLER)
+        yield Shut(who, "does not answer", SEE_CONTROLLER)
     elif voter.lag_records > 0:
-        yield Waiting(who, f"is {number_of(voter.lag_records, 'record')} behind", SEE_CONTROLLER)
+        yield Shut(who, f"is {number_of(voter.lag_records, 'record')} behind", SEE_CONTROLLER)
     elif voter.lag_records < 0:
-        yield Waiting(who, "nobody says how far it is behind", SEE_STATUS)
+        yield Shut(who, "nobody says how far it is behind", SEE_STATUS)
 
 
-def _voters_settled(_: GateQuestion, seen: Observation) -> Found:
+def _voters_settled(_: Gate, seen: Observation) -> Found:
     """Kafka's controllers carry no reassignment out: half of it would stay."""
     target = None if seen.quorum is None else seen.quorum.target
     if target is None:
-        yield Waiting("voters", unknown("nobody says whether they are being reassigned", seen), REACH_CONTROLLERS)
+        yield Shut("voters", unknown("nobody says whether they are being reassigned", seen), REACH_CONTROLLERS)
     elif target:
-        yield Waiting("voters", f"a reassignment to {target} is under way", CANCEL_REASSIGNMENT)
+        yield Shut("voters", f"a reassignment to {target} is under way", CANCEL_REASSIGNMENT)
 
 
-def _broker_gone(question: GateQuestion, seen: Observation) -> Found:
-    who = _who(question)
+def _broker_gone(gate: Gate, seen: Observation) -> Found:
+    who = _who(gate)
     if seen.brokers is None:
-        yield Waiting(who, unknown("nobody says whether it is registered", seen), _reach(seen))
+        yield Shut(who, unknown("nobody says whether it is registered", seen), _reach(seen))
         return
-    broker = seen.brokers.get(_node_id(question))
+    broker = seen.brokers.get(_node_id(gate))
     if broker is not None and broker.mode is not None:
-        yield Waiting(
+        yield Shut(
             who,
             f"is still registered, in {broker.mode.value} mode",
             "Its registration ends with its session, at most zookeeper.session.timeout.ms after its process",
         )
 
 
-def _broker_back(question: GateQuestion, seen: Observation) -> Found:
+def _broker_back(gate: Gate, seen: Observation) -> Found:
     if seen.brokers is None:
-        yield Waiting(_who(question), unknown("nobody says whether it is back", seen), _reach(seen))
+        yield Shut(_who(gate), unknown("nobody says whether it is back", seen), _reach(seen))
         return
-    broker = seen.brokers.get(_node_id(question)) or BrokerSeen(_node_id(question), None)
-    waiting = list(_in_mode(_who(question), broker, question.mode))
-    before = question.before
+    broker = seen.brokers.get(_node_id(gate)) or BrokerSeen(_node_id(gate), None)
+    waiting = list(_in_mode(_who(gate), broker, gate.mode))
+    before = gate.before
     if not waiting and before is not None:
         if before.registration and broker.registration == before.registration:
             what = "has not been restarted: its registration is the old one"
-            waiting.append(Waiting(_who(question), what, "See whether its restart command restarts it"))
+            waiting.append(Shut(_who(gate), what, "See whether its restart command restarts it"))
         elif before.release and broker.release and broker.release != before.release:
             what = f"is back with release {broker.release}; before its restart it had {before.release}"
-            waiting.append(Waiting(_who(question), what, "Start it with the release that it had"))
-    yield from waiting or _old_settings(question, broker)
+            waiting.append(Shut(_who(gate), what, "Start it with the release that it had"))
+    yield from waiting or _old_settings(gate, broker)
 
 
-def _old_settings(question: GateQuestion, broker: BrokerSeen) -> Found:
+def _old_settings(gate: Gate, broker: BrokerSeen) -> Found:
     """Keys of which the broker has read something else than its property file says; values go into no journal."""
-    file, read = question.file, broker.file
+    file, read = gate.file, broker.file
     if file is None or read is None:
         return
     missing = [f"without {key}" for key in sorted(file) if key not in read]
@@ -253,28 +253,28 @@ def _old_settings(question: GateQuestion, broker: BrokerSeen) -> Found:
     shown = [key for key in sorted(file) if key in read and _is_shown(key, file[key], read[key])]
     other = [f"with another value of {key}" for key in shown if not means_the_same(key, file[key], read[key] or "")]
     if found := (*missing, *left, *other):
-        yield Waiting(_who(question), f"does not run with its property file as it is: {named(found)}", RESTART_IT)
+        yield Shut(_who(gate), f"does not run with its property file as it is: {named(found)}", RESTART_IT)
 
 
-def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
+def unseen(gate: Gate, seen: Observation) -> Iterator[str]:
     """What an open gate could not look at: a sentence each. Pure."""
-    if question.gate is Gate.IMAGES_AGREE:
+    if gate.kind is GateKind.IMAGES_AGREE:
         yield from _not_compared(seen)
         return
-    broker = seen.broker(question.node)
-    if question.gate is not Gate.BROKER_BACK or broker is None or question.file is None:
+    broker = seen.broker(gate.node)
+    if gate.kind is not GateKind.BROKER_BACK or broker is None or gate.file is None:
         return
     if broker.file is None:
         why = f" ({broker.hidden})" if broker.hidden else ""
         what = "the mode and the settings" if broker.may_migrate else "the settings"
         yield (
-            f"{_who(question)}: {what} that it runs with could not be looked at{why}. The login of 'access' "
+            f"{_who(gate)}: {what} that it runs with could not be looked at{why}. The login of 'access' "
             "needs the right DescribeConfigs of the cluster"
         )
         return
-    hidden = [key for key in sorted(question.file) if not _is_shown(key, question.file[key], broker.file.get(key))]
+    hidden = [key for key in sorted(gate.file) if not _is_shown(key, gate.file[key], broker.file.get(key))]
     if hidden:
-        yield f"{_who(question)}: does not show the values of {named(tuple(hidden))}: only that they are set was seen"
+        yield f"{_who(gate)}: does not show the values of {named(tuple(hidden))}: only that they are set was seen"
 
 
 def _not_compared(seen: Observation) -> Iterator[str]:
@@ -293,53 +293,53 @@ def _is_shown(key: str, known: str, read: str | None) -> bool:
 
 def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
     if broker.mode is None:
-        yield Waiting(who, "is not registered, or fenced", SEE_BROKER)
+        yield Shut(who, "is not registered, or fenced", SEE_BROKER)
     elif (broker.mode, mode) == (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):  # so it is for a second, too
-        yield Waiting(who, "is registered in ZooKeeper, and not yet with the quorum", JOINS_QUORUM)
+        yield Shut(who, "is registered in ZooKeeper, and not yet with the quorum", JOINS_QUORUM)
     elif mode is not None and broker.mode is not mode:
         remedy = "See its property file, and whether it was restarted since that was changed"
-        yield Waiting(who, f"runs in {broker.mode.value} mode, not in {mode.value} mode", remedy)
+        yield Shut(who, f"runs in {broker.mode.value} mode, not in {mode.value} mode", remedy)
     elif not broker.serving:
-        yield Waiting(who, NOT_SERVING, SEE_BROKER)
+        yield Shut(who, NOT_SERVING, SEE_BROKER)
 
 
-def _controller_back(question: GateQuestion, seen: Observation) -> Found:
-    who, voter = _who(question), seen.voter(question.node)
+def _controller_back(gate: Gate, seen: Observation) -> Found:
+    who, voter = _who(gate), seen.voter(gate.node)
     if voter is None:
-        yield Waiting(who, unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
+        yield Shut(who, unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
     elif voter.program is None:
         yield from _behind(voter)
-    elif other := _other_program(voter, question):
-        yield Waiting(who, other, SEE_PROGRAM)
-    elif question.migration_on is not None and voter.migration_on is not question.migration_on:
-        what = f"its migration is {ON[voter.migration_on]}, not {ON[question.migration_on]}"
-        yield Waiting(who, what, "See its property file, and whether it was restarted since that was changed")
+    elif other := _other_program(voter, gate):
+        yield Shut(who, other, SEE_PROGRAM)
+    elif gate.migration_on is not None and voter.migration_on is not gate.migration_on:
+        what = f"its migration is {ON[voter.migration_on]}, not {ON[gate.migration_on]}"
+        yield Shut(who, what, "See its property file, and whether it was restarted since that was changed")
     else:
         yield from _behind(voter)
 
 
-def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
+def _brokers_in_mode(gate: Gate, seen: Observation) -> Found:
     if not seen.brokers:
-        yield Waiting("brokers", unknown("nobody says which there are", seen), _reach(seen))
+        yield Shut("brokers", unknown("nobody says which there are", seen), _reach(seen))
         return
-    if question.nodes and seen.is_finished:
+    if gate.nodes and seen.is_finished:
         return
-    names = {node.node_id: node.name for node in question.nodes}
+    names = {node.node_id: node.name for node in gate.nodes}
     for broker_id in sorted({*seen.brokers, *names}):
         broker = seen.brokers.get(broker_id) or BrokerSeen(broker_id, None)
-        yield from _in_mode(names.get(broker_id, f"broker {broker_id}"), broker, question.mode)
+        yield from _in_mode(names.get(broker_id, f"broker {broker_id}"), broker, gate.mode)
 
 
-def _none_in_kraft(question: GateQuestion, seen: Observation) -> Found:
+def _none_in_kraft(gate: Gate, seen: Observation) -> Found:
     """A ZooKeeper controller cannot lead such a broker: `migrator rollback` refuses a log that has one."""
     if seen.brokers is None:
-        yield Waiting("brokers", unknown("nobody says which are in KRaft mode", seen), _reach(seen))
+        yield Shut("brokers", unknown("nobody says which are in KRaft mode", seen), _reach(seen))
         return
-    names = {node.node_id: node.name for node in question.nodes}
+    names = {node.node_id: node.name for node in gate.nodes}
     for broker_id, broker in sorted(seen.brokers.items()):
         if broker.kraft_in_log:
             what = "is registered in KRaft mode" + ("" if broker_id in names else ", and is not in the inventory")
-            yield Waiting(names.get(broker_id, f"broker {broker_id}"), what, _leaves_kraft(broker_id))
+            yield Shut(names.get(broker_id, f"broker {broker_id}"), what, _leaves_kraft(broker_id))
 
 
 def _leaves_kraft(broker_id: int) -> str:
@@ -350,59 +350,59 @@ def _leaves_kraft(broker_id: int) -> str:
     )
 
 
-def _migration_state(question: GateQuestion, seen: Observation) -> Found:
+def _migration_state(gate: Gate, seen: Observation) -> Found:
     migration = seen.migration
     state = "" if migration is None else migration.state
     if migration is None or state not in ORDER:
-        yield Waiting("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
-    elif ORDER.index(state) < ORDER.index(question.state):
-        what = f"is in {state}, not yet in {question.state}"
+        yield Shut("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
+    elif ORDER.index(state) < ORDER.index(gate.state):
+        what = f"is in {state}, not yet in {gate.state}"
         why = f": {named(migration.problems)}" if migration.problems else ""
-        yield Waiting("migration", what + why, SEE_STATUS)
+        yield Shut("migration", what + why, SEE_STATUS)
 
 
-def _not_finished(_: GateQuestion, seen: Observation) -> Found:
+def _not_finished(_: Gate, seen: Observation) -> Found:
     """What nobody can say does not hold up: only a quorum that runs says more, and a way back may have to start it."""
     if seen.is_finished:
-        yield Waiting("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_A_BACKUP}", for_ever=True)
+        yield Shut("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_A_BACKUP}", for_ever=True)
 
 
-def _finishing(_: GateQuestion, seen: Observation) -> Found:
+def _finishing(_: Gate, seen: Observation) -> Found:
     if not seen.is_finished and (seen.migration is None or not seen.migration.finishing):
         what = unknown("nobody says that it asks the others whether their migration is off", seen)
-        yield Waiting("the leader", what, SEE_STATUS)
+        yield Shut("the leader", what, SEE_STATUS)
 
 
-def _images_agree(_: GateQuestion, seen: Observation) -> Found:
+def _images_agree(_: Gate, seen: Observation) -> Found:
     """A controller of Kafka does not say what its metadata come to, and holds nothing up."""
     images = None if seen.migration is None else seen.migration.images
     if images is not None and images.different:
-        yield Waiting("quorum", images.disagreement, IMAGES_DIFFER)
+        yield Shut("quorum", images.disagreement, IMAGES_DIFFER)
 
 
-def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
+def _zookeeper_controller(_: Gate, seen: Observation) -> Found:
     if not seen.zookeeper_answers:
-        yield Waiting("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
+        yield Shut("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
     elif seen.controller_broker is None:
-        yield Waiting("brokers", "none is the ZooKeeper controller", "See 'migrator rollback', and the brokers' logs")
+        yield Shut("brokers", "none is the ZooKeeper controller", "See 'migrator rollback', and the brokers' logs")
 
 
-def _brokers_seen(_: GateQuestion, seen: Observation) -> Found:
+def _brokers_seen(_: Gate, seen: Observation) -> Found:
     """While a broker is the ZooKeeper controller, no broker is in KRaft mode, whatever else is unknown."""
     if seen.brokers is None and seen.controller_broker is None:
-        yield Waiting("brokers", unknown("nobody says which are registered", seen), _reach(seen))
+        yield Shut("brokers", unknown("nobody says which are registered", seen), _reach(seen))
 
 
-def _voter_seen(question: GateQuestion, seen: Observation) -> Found:
-    voter = seen.voter(question.node)
+def _voter_seen(gate: Gate, seen: Observation) -> Found:
+    voter = seen.voter(gate.node)
     if voter is None or voter.migration_on is None:
         what = unknown("does not say whether it has the migration on", seen)
-        yield Waiting(_who(question), what, f"{SEE_CONTROLLER}. {REACH_CONTROLLERS}")
+        yield Shut(_who(gate), what, f"{SEE_CONTROLLER}. {REACH_CONTROLLERS}")
 
 
-def _zookeeper_seen(_: GateQuestion, seen: Observation) -> Found:
+def _zookeeper_seen(_: Gate, seen: Observation) -> Found:
     if not seen.zookeeper_answers and not seen.is_finished:
-        yield Waiting("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
+        yield Shut("ZooKeeper", unknown("does not answer", seen), REACH_ZOOKEEPER)
 
 
 def _reach(seen: Observation) -> str:
@@ -412,35 +412,35 @@ def _reach(seen: Observation) -> str:
     return REACH_CONTROLLERS if seen.zookeeper_answers else REACH_ZOOKEEPER
 
 
-def _who(question: GateQuestion) -> str:
-    return "the node" if question.node is None else question.node.name
+def _who(gate: Gate) -> str:
+    return "the node" if gate.node is None else gate.node.name
 
 
-def _node_id(question: GateQuestion) -> int:
-    return -1 if question.node is None else question.node.node_id
+def _node_id(gate: Gate) -> int:
+    return -1 if gate.node is None else gate.node.node_id
 
 
-_JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
-    Gate.PARTITIONS_HEALTHY: _partitions_healthy,
-    Gate.MAY_STOP: _may_stop,
-    Gate.QUORUM_HEALTHY: _caught_up,
-    Gate.OTHERS_CAUGHT_UP: _caught_up,
-    Gate.VOTERS_SETTLED: _voters_settled,
-    Gate.BROKER_GONE: _broker_gone,
-    Gate.BROKER_BACK: _broker_back,
-    Gate.CONTROLLER_BACK: _controller_back,
-    Gate.BROKERS_IN_MODE: _brokers_in_mode,
-    Gate.NONE_IN_KRAFT: _none_in_kraft,
-    Gate.MIGRATION_STATE: _migration_state,
-    Gate.NOT_FINISHED: _not_finished,
-    Gate.WRITE_BEHIND_IDLE: following.write_behind_idle,
-    Gate.LEADER_KEEPS_UP: following.leader_keeps_up,
-    Gate.BOTH_WRITTEN: following.both_written,
-    Gate.FINISHING: _finishing,
-    Gate.NO_FOREIGN_WRITES: following.no_foreign_writes,
-    Gate.IMAGES_AGREE: _images_agree,
-    Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
-    Gate.BROKERS_SEEN: _brokers_seen,
-    Gate.VOTER_SEEN: _voter_seen,
-    Gate.ZOOKEEPER_SEEN: _zookeeper_seen,
+_JUDGES: Mapping[GateKind, Callable[[Gate, Observation], Found]] = {
+    GateKind.PARTITIONS_HEALTHY: _partitions_healthy,
+    GateKind.MAY_STOP: _may_stop,
+    GateKind.QUORUM_HEALTHY: _caught_up,
+    GateKind.OTHERS_CAUGHT_UP: _caught_up,
+    GateKind.VOTERS_SETTLED: _voters_settled,
+    GateKind.BROKER_GONE: _broker_gone,
+    GateKind.BROKER_BACK: _broker_back,
+    GateKind.CONTROLLER_BACK: _controller_back,
+    GateKind.BROKERS_IN_MODE: _brokers_in_mode,
+    GateKind.NONE_IN_KRAFT: _none_in_kraft,
+    GateKind.MIGRATION_STATE: _migration_state,
+    GateKind.NOT_FINISHED: _not_finished,
+    GateKind.WRITE_BEHIND_IDLE: following.write_behind_idle,
+    GateKind.LEADER_KEEPS_UP: following.leader_keeps_up,
+    GateKind.BOTH_WRITTEN: following.both_written,
+    GateKind.FINISHING: _finishing,
+    GateKind.NO_FOREIGN_WRITES: following.no_foreign_writes,
+    GateKind.IMAGES_AGREE: _images_agree,
+    GateKind.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
+    GateKind.BROKERS_SEEN: _brokers_seen,
+    GateKind.VOTER_SEEN: _voter_seen,
+    GateKind.ZOOKEEPER_SEEN: _zookeeper_seen,
 }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.rollout.ports import Observation, Waiting
+from migrator.rollout.ports import Observation, Shut
 
 NAMED_MAX = 5
 SEE_STATUS = "See 'migrator status', and the log of the controllers"
 REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches them ('access' of the inventory)"
 REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('access' of the inventory)"
 
-Found = Iterator[Waiting]
+Found = Iterator[Shut]
 
 
 def unknown(what: str, seen: Observation) -> str:

@@ -10,22 +10,22 @@ from migrator.migration.machine.states import PublicState
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode
-from migrator.rollout.plan.steps import Act, Direction, Gates, Job, Need, Phase, PhaseRules, Place, Sight, Who
-from migrator.rollout.ports import BrokerMode, Gate, GateQuestion
+from migrator.rollout.plan.steps import Act, Direction, GatesAt, Job, Need, Phase, PhaseRules, Place, Sight, Who
+from migrator.rollout.ports import BrokerMode, Gate, GateKind
 from migrator.seeing.controllers import ControllerProgram
 
 # What gates ask.
 
 INELIGIBLE, DUAL_WRITE, FINISHED = (
-    GateQuestion(Gate.MIGRATION_STATE, state=state.label)
+    Gate(GateKind.MIGRATION_STATE, state=state.label)
     for state in (PublicState.MIGRATION_INELIGIBLE, PublicState.DUAL_WRITE, PublicState.FINISHED)
 )
-HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORUM_HEALTHY)
-FINISHING, NOT_FINISHED = GateQuestion(Gate.FINISHING), GateQuestion(Gate.NOT_FINISHED)
-WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
-AGREE, KEEPS_UP = GateQuestion(Gate.IMAGES_AGREE), GateQuestion(Gate.LEADER_KEEPS_UP)
-BOTH_WRITTEN = GateQuestion(Gate.BOTH_WRITTEN)
-BROKER_RULES = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
+HEALTHY, QUORUM = Gate(GateKind.PARTITIONS_HEALTHY), Gate(GateKind.QUORUM_HEALTHY)
+FINISHING, NOT_FINISHED = Gate(GateKind.FINISHING), Gate(GateKind.NOT_FINISHED)
+WRITTEN, ALONE = Gate(GateKind.WRITE_BEHIND_IDLE), Gate(GateKind.NO_FOREIGN_WRITES)
+AGREE, KEEPS_UP = Gate(GateKind.IMAGES_AGREE), Gate(GateKind.LEADER_KEEPS_UP)
+BOTH_WRITTEN = Gate(GateKind.BOTH_WRITTEN)
+BROKER_RULES = Gate(GateKind.ZOOKEEPER_CONTROLLER)
 
 
 def program_of(inventory: Inventory) -> ControllerProgram:
@@ -34,58 +34,58 @@ def program_of(inventory: Inventory) -> ControllerProgram:
     return ControllerProgram.STOCK if stock else ControllerProgram.MIGRATOR
 
 
-def _asks(*questions: GateQuestion) -> Gates:
+def _asks(*gates: Gate) -> GatesAt:
     """The same for every step of a phase."""
-    return lambda _: questions
+    return lambda _: gates
 
 
-def _quorum(place: Place) -> GateQuestion:
+def _quorum(place: Place) -> Gate:
     """Also whether the controllers are those of the inventory: a leader of Kafka's without the migration ends it."""
     return replace(QUORUM, program=program_of(place.inventory))
 
 
-def _others_have_all(place: Place) -> GateQuestion:
-    return GateQuestion(Gate.OTHERS_CAUGHT_UP, place.node, program=program_of(place.inventory))
+def _others_have_all(place: Place) -> Gate:
+    return Gate(GateKind.OTHERS_CAUGHT_UP, place.node, program=program_of(place.inventory))
 
 
-def may_be_handed_over(node: Node | None) -> tuple[GateQuestion, ...]:
+def may_be_handed_over(node: Node | None) -> tuple[Gate, ...]:
     """Before our controller is stopped for Kafka's, also by `migrator handover`."""
-    return FINISHED, GateQuestion(Gate.VOTERS_SETTLED), GateQuestion(Gate.OTHERS_CAUGHT_UP, node)
+    return FINISHED, Gate(GateKind.VOTERS_SETTLED), Gate(GateKind.OTHERS_CAUGHT_UP, node)
 
 
-def is_handed_over(node: Node | None) -> GateQuestion:
+def is_handed_over(node: Node | None) -> Gate:
     """Behind the start of Kafka's, also by `migrator handover`."""
-    return GateQuestion(Gate.CONTROLLER_BACK, node, program=ControllerProgram.STOCK)
+    return Gate(GateKind.CONTROLLER_BACK, node, program=ControllerProgram.STOCK)
 
 
-def _is_back(place: Place, *, migration_on: bool) -> GateQuestion:
+def _is_back(place: Place, *, migration_on: bool) -> Gate:
     program = program_of(place.inventory)
-    return GateQuestion(Gate.CONTROLLER_BACK, place.node, program=program, migration_on=migration_on)
+    return Gate(GateKind.CONTROLLER_BACK, place.node, program=program, migration_on=migration_on)
 
 
-def _may_stop(place: Place, *first: GateQuestion) -> tuple[GateQuestion, ...]:
+def _may_stop(place: Place, *first: Gate) -> tuple[Gate, ...]:
     """Replicas on the brokers of a rack count no more once one of them stops: what is left without the rack does."""
     healthy = replace(HEALTHY, nodes=place.group) if len(place.group) > 1 else HEALTHY
-    return (*first, healthy, GateQuestion(Gate.MAY_STOP, nodes=place.group))
+    return (*first, healthy, Gate(GateKind.MAY_STOP, nodes=place.group))
 
 
-def _are_back(place: Place, mode: BrokerMode, *first: GateQuestion) -> tuple[GateQuestion, ...]:
+def _are_back(place: Place, mode: BrokerMode, *first: Gate) -> tuple[Gate, ...]:
     """Of a group, the first one is waited for; then the others are restarted one after the other, and waited for
     together."""
-    back = tuple(GateQuestion(Gate.BROKER_BACK, each, mode) for each in place.group)
+    back = tuple(Gate(GateKind.BROKER_BACK, each, mode) for each in place.group)
     if place.node is place.group[-1]:
         return (*first, *back, HEALTHY)
     return (*first, back[0]) if place.node is place.group[0] else ()
 
 
-def _may_end(place: Place, *last: GateQuestion) -> tuple[GateQuestion, ...]:
+def _may_end(place: Place, *last: Gate) -> tuple[Gate, ...]:
     """What must hold up to the end of the migration, and is asked before each step to it."""
-    in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT, nodes=place.inventory.brokers.nodes)
+    in_kraft = Gate(GateKind.BROKERS_IN_MODE, mode=BrokerMode.KRAFT, nodes=place.inventory.brokers.nodes)
     return DUAL_WRITE, in_kraft, replace(WRITTEN, program=program_of(place.inventory)), ALONE, AGREE, *last
 
 
-def _drained(place: Place) -> tuple[GateQuestion, ...]:
-    return NOT_FINISHED, GateQuestion(Gate.NONE_IN_KRAFT, nodes=place.inventory.brokers.nodes), WRITTEN
+def _drained(place: Place) -> tuple[Gate, ...]:
+    return NOT_FINISHED, Gate(GateKind.NONE_IN_KRAFT, nodes=place.inventory.brokers.nodes), WRITTEN
 
 
 # When a step is needed.
@@ -134,18 +134,18 @@ def _is_not_stock(sight: Sight) -> bool:
     return voter is None or voter.program is not ControllerProgram.STOCK
 
 
-def _voter_is_seen(sight: Sight) -> GateQuestion | None:
+def _voter_is_seen(sight: Sight) -> Gate | None:
     """Of a controller that runs. One that is silent holds nothing up here; the way back asks nobody at all, because a
     silent controller may be the reason for it."""
-    return GateQuestion(Gate.VOTER_SEEN, sight.node) if sight.runs else None
+    return Gate(GateKind.VOTER_SEEN, sight.node) if sight.runs else None
 
 
-def _brokers_are_seen(_: Sight) -> GateQuestion:
-    return GateQuestion(Gate.BROKERS_SEEN)
+def _brokers_are_seen(_: Sight) -> Gate:
+    return Gate(GateKind.BROKERS_SEEN)
 
 
-def _zookeeper_is_seen(_: Sight) -> GateQuestion:
-    return GateQuestion(Gate.ZOOKEEPER_SEEN)
+def _zookeeper_is_seen(_: Sight) -> Gate:
+    return Gate(GateKind.ZOOKEEPER_SEEN)
 
 
 ALWAYS = Need(lambda _: True)

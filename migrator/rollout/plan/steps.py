@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import FileMode
-from migrator.rollout.ports import GateQuestion, Observation
+from migrator.rollout.ports import Gate, Observation
 from migrator.values import value
 
 
@@ -116,7 +116,7 @@ class Need:
     None where what nobody answers looks needed."""
 
     is_there: Callable[[Sight], bool]
-    before_leaving_out: Callable[[Sight], GateQuestion | None] = lambda _: None
+    before_leaving_out: Callable[[Sight], Gate | None] = lambda _: None
 
 
 @value
@@ -128,10 +128,10 @@ class Place:
     group: tuple[Node, ...]
 
 
-Gates = Callable[[Place], tuple[GateQuestion, ...]]
+GatesAt = Callable[[Place], tuple[Gate, ...]]
 
 
-def no_gates(_: Place) -> tuple[GateQuestion, ...]:
+def no_gates(_: Place) -> tuple[Gate, ...]:
     """For a check that a phase does not have."""
     return ()
 
@@ -161,8 +161,8 @@ class PhaseRules:
     _: KW_ONLY
     why: str
     undo: str
-    before: Gates = no_gates
-    after: Gates = no_gates
+    before: GatesAt = no_gates
+    after: GatesAt = no_gates
     name: str = ""
     mode: FileMode | None = None
     job: Job | None = None
@@ -185,7 +185,7 @@ class Step:
     """One line of a plan. ``name`` is unique. ``node``: which it is about; None for the cluster.
 
     ``successor``: Kafka's controller that `Act.START` starts instead of ``node``. ``before`` and ``after``: what the
-    two checks ask. ``together``: the brokers of a rack that may be down at the same time; then `questions` says what
+    two checks ask. ``together``: the brokers of a rack that may be down at the same time; then `which_gates` says what
     the check after each of them asks.
     """
 
@@ -194,8 +194,8 @@ class Step:
     acts: tuple[Act, ...]
     node: Node | None = None
     successor: Node | None = None
-    before: tuple[GateQuestion, ...] = ()
-    after: tuple[GateQuestion, ...] = ()
+    before: tuple[Gate, ...] = ()
+    after: tuple[Gate, ...] = ()
     together: tuple[Node, ...] = ()
 
     @property

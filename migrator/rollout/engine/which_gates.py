@@ -1,4 +1,4 @@
-"""What the gates of a step are asked: before it, behind it, and once more. Pure."""
+"""Which gates a step has, by what is seen: before it, behind it, and once more. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from migrator.rollout.journal.progress import Progress, StepProgress
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import STOPS, TOUCH_NODE, Act, Phase, Step
-from migrator.rollout.ports import Gate, GateQuestion, Observation
+from migrator.rollout.ports import Gate, GateKind, Observation
 
 GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
 """Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
@@ -24,13 +24,11 @@ def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
     return Act.CHECK_BEFORE in known.done and act in later and GATED.isdisjoint(known.done)
 
 
-def questions_before(
-    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation
-) -> tuple[GateQuestion, ...]:
+def gates_before(step: Step, steps: Sequence[Step], progress: Progress, seen: Observation) -> tuple[Gate, ...]:
     """What the check before a step asks. Of a controller to be stopped nothing, if nothing is written, or if this
     rollout has stopped so many that nobody can commit anything any more. What makes a step wrong for ever is asked
     always."""
-    always = tuple(question for question in step.before if question.gate is Gate.NOT_FINISHED)
+    always = tuple(gate for gate in step.before if gate.kind is GateKind.NOT_FINISHED)
     if seen.is_down(step.node) or _starts_voter(step, progress, seen):
         return always
     if step.rules.only_while_written:
@@ -58,9 +56,9 @@ def _lacks_majority(step: Step, seen: Observation) -> bool:
     return any(voter.program is None for voter in seen.quorum.voters.values() if voter.node_id != own)
 
 
-def questions_after(
+def gates_after(
     step: Step, steps: Sequence[Step], progress: Progress, seen: Observation, *, stays: bool = False
-) -> tuple[GateQuestion, ...]:
+) -> tuple[Gate, ...]:
     """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out.
     Partitions cannot be well while another broker is down that this roll has still to start: its step is the next one,
     and whoever stops a broker asks for them before. So it is with voters that are down, on the way back.
@@ -70,22 +68,22 @@ def questions_after(
     others = [each for each in steps if each.phase is step.phase and not progress.of(each.name).finished]
     waits_for_others = any(seen.is_down(each.node) for each in others if each is not step)
     asked = []
-    for question in _after(step, steps, progress, stays=stays):
-        if question.gate is Gate.PARTITIONS_HEALTHY and waits_for_others:
+    for gate in _after(step, steps, progress, stays=stays):
+        if gate.kind is GateKind.PARTITIONS_HEALTHY and waits_for_others:
             continue
-        if question.gate is Gate.CONTROLLER_BACK and _lacks_majority(step, seen):
+        if gate.kind is GateKind.CONTROLLER_BACK and _lacks_majority(step, seen):
             continue
-        if question.gate is Gate.BROKER_BACK and question.node is not None:
-            known = progress.of(_step_of(question.node, step.phase, steps).name)
+        if gate.kind is GateKind.BROKER_BACK and gate.node is not None:
+            known = progress.of(_step_of(gate.node, step.phase, steps).name)
             if known.past or (known.finished and not known.done):
                 continue
             restarted = known.before is not None
-            question = replace(question, before=known.before if restarted else None)  # noqa: PLW2901
-        asked.append(question)
+            gate = replace(gate, before=known.before if restarted else None)  # noqa: PLW2901
+        asked.append(gate)
     return tuple(asked)
 
 
-def _after(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> tuple[GateQuestion, ...]:
+def _after(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> tuple[Gate, ...]:
     """Of a rack: the first member is waited for, so that a mistake in the settings takes one broker away and not all;
     then, behind the last one, all. Nobody leaves, or goes on after a failure, before those are back that were restarted
     so far."""
@@ -96,11 +94,11 @@ def _after(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool
     if all(known.finished for known in others):
         return group[-1].after
     if not any(known.done for known in others):
-        return tuple(question for question in group[-1].after if question.node is step.node)
+        return tuple(gate for gate in group[-1].after if gate.node is step.node)
     if not stays and not progress.of(step.name).failed:
         return ()
     restarted = [each.node for each in group if Act.RESTART in progress.of(each.name).done]
-    return tuple(question for question in group[-1].after if question.node in restarted)
+    return tuple(gate for gate in group[-1].after if gate.node in restarted)
 
 
 def open_rack(steps: Sequence[Step], progress: Progress) -> Step | None:
