@@ -1,4 +1,4 @@
-"""What happens to a cluster with much metadata, one after the other: what `lifetime` counts the turns of."""
+"""What happens to a cluster with much metadata, one after the other: what `lifetime` counts the callbacks of."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ BROKERS = (1, 2, 3)
 PARTITIONS = 2
 RENEWERS = tuple(f"User:renewer-{number}" for number in range(5))
 LONG_AGO_MS = 10**9
-TAKEN = 3
+PLANTED = ("planted: a loop in Python", "planted: a loop in C")
+"""Phases."""
 
 
 def contents(topics: int) -> Iterator[rec.MetadataRecord]:
@@ -151,10 +152,13 @@ async def _phases(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
     await until(lambda: leader.controller.epoch is None, "no longer the leader")
     leader = await cluster.leader()
     yield "another controller leads"
-    async for name in _cut_off(cluster, leader):
+    async for name in _planted(cluster, leader):
         yield name
-    async for name in _followers(await cluster.leader()):
-        yield name
+    with pytest.MonkeyPatch.context() as patch:
+        async for name in _cut_off(cluster, await cluster.leader(), patch):
+            yield name
+        async for name in _followers(await cluster.leader()):
+            yield name
 
 
 async def _followers(leader: NodeCore) -> AsyncIterator[str]:
@@ -254,25 +258,31 @@ async def _brokers(leader: NodeCore, settings: Settings) -> AsyncIterator[str]:
     yield "every periodic task is due"
 
 
-async def _cut_off(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
+async def _cut_off(cluster: Cluster, leader: NodeCore, patch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     """The leader writes what nobody else gets, and has to forget it."""
+
+    def it_is_later(fetch_timeouts: float) -> None:
+        milliseconds = int(1_000 * PATIENCE_SECONDS * fetch_timeouts)
+        patch.setattr(runner, "monotonic_ms", lambda: monotonic_ms() + milliseconds)
+        for node in cluster.nodes.values():
+            node.quorum._tick()  # and its timer begins anew: it was set by another clock
+
     node_id = next(key for key, node in cluster.nodes.items() if node is leader)
     cluster.wires.cut.add(node_id)
     await write_lost(leader, changes(leader.metadata.image, "lost"))
     yield ""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "monotonic_ms", lambda: monotonic_ms() + 2_000 * int(PATIENCE_SECONDS))
-        for node in cluster.nodes.values():  # the time-out of `STEADY` has passed
-            node.quorum.look_again()
-        other = await cluster.leader()
-        await write(other, iter((rec.ConfigRecord(rec.ConfigResourceType.BROKER, "", "a", "b"),)))
-        cluster.wires.cut.clear()
-        await cluster.agree(other.metadata.published.provenance.offset)
-        yield "a leader that was cut off forgets what it wrote"
+    it_is_later(2)  # the time-out of `STEADY` has passed
+    other = await cluster.leader()
+    await write(other, iter((rec.ConfigRecord(rec.ConfigResourceType.BROKER, "", "a", "b"),)))
+    cluster.wires.cut.clear()
+    it_is_later(2.6)  # a leader tells who has not answered again that it leads
+    await cluster.agree(other.metadata.published.provenance.offset)
+    yield "a leader that was cut off forgets what it wrote"
 
 
-def plant() -> None:
-    """Two loops over everything: one in Python whenever something is published, one in C when a node becomes active."""
+async def _planted(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
+    """Two loops over everything, which have to be found: the first whenever something is published, the second when a
+    node becomes active."""
     tell, begin = MetadataRuntime._tell, Sessions.begin
 
     def looks_at_all(self: MetadataRuntime, delta: ImageDelta) -> None:
@@ -284,8 +294,16 @@ def plant() -> None:
         sorted(image.acls)
         begin(self, image, now_ms)
 
-    MetadataRuntime._tell = looks_at_all  # type: ignore[method-assign]
-    Sessions.begin = sorts_all  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MetadataRuntime, "_tell", looks_at_all)
+        await write(leader, iter((rec.ConfigRecord(rec.ConfigResourceType.BROKER, "", "a", "c"),)))
+        yield PLANTED[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sessions, "begin", sorts_all)
+        leader.quorum.resign(leader.quorum.epoch)
+        await until(lambda: leader.controller.epoch is None, "no longer the leader")
+        await cluster.leader()
+        yield PLANTED[1]
 
 
 async def write_lost(node: NodeCore, records: Iterator[rec.MetadataRecord]) -> None:
