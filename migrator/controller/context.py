@@ -105,10 +105,12 @@ def zk_brokers_allowed(image: MetadataImage, context: Context) -> bool:
     """Whether ZooKeeper-mode brokers may register. Leader epochs must then rise on every ISR shrink for their sake.
 
     After the end of the migration this is False whatever the setting says: no controller sends requests to such a
-    broker any more.
+    broker any more. After a reopening it is False until ZooKeeper holds everything again: such a broker takes the
+    configs of its topics from ZooKeeper.
     """
     return (
         context.settings.zookeeper_metadata_migration_enable
         and supports(image, MinLevel.ZK_MIGRATION)
         and image.features.zk_migration_state is not ZkMigrationState.POST_MIGRATION
+        and image.features.migration_reopening is None
     )

@@ -102,8 +102,7 @@ class ImageBuilder:
         )  # fmt: skip
         return Changes(
             features=bool(settings.levels.changed),
-            zk_migration_state=(settings.zk_migration_state, settings.migration_hold)
-            != (base.features.zk_migration_state, base.features.migration_hold),
+            zk_migration_state=settings.migration != base.features.migration,
             brokers=frozenset(cluster.brokers.changed),
             controllers=frozenset(cluster.controllers.changed),
             topics=topics.changed_topics(),

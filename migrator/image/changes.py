@@ -103,7 +103,7 @@ def compare_images(before: MetadataImage, after: MetadataImage) -> Iterator[Chan
     topics, partitions = yield from _differing_topics(before.topics.by_id, after.topics.by_id, turn)
     yield Changes(
         features=before.features.levels != after.features.levels,
-        zk_migration_state=_migration(before) != _migration(after),
+        zk_migration_state=before.features.migration != after.features.migration,
         brokers=(yield from _differing(before.cluster.brokers, after.cluster.brokers, turn)),
         controllers=(yield from _differing(before.cluster.controllers, after.cluster.controllers, turn)),
         topics=topics,
@@ -163,7 +163,3 @@ def _differing_partitions(before: TopicImage | None, after: TopicImage) -> froze
         return frozenset(after.partitions)
     old = before.partitions
     return frozenset(number for number, state in after.partitions.items() if old.get(number) != state)
-
-
-def _migration(image: MetadataImage) -> tuple[object, ...]:
-    return image.features.zk_migration_state, image.features.migration_hold

@@ -138,9 +138,8 @@ def _some(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[tuple[Any, Any],
 
 def _singles(image: MetadataImage) -> Mapping[str, Iterable[rec.MetadataRecord]]:
     """The records of the parts of an image that are no maps."""
-    features = image.features
     return {
-        "migration": (rec.ZkMigrationStateRecord(int(features.zk_migration_state), features.migration_hold),),
+        "migration": (image.features.migration,),
         "producer ids": (rec.ProducerIdsRecord(-1, -1, image.producer_ids_next),),
     }
 

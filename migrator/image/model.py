@@ -12,7 +12,15 @@ from dataclasses import field
 
 from immutables import Map
 
-from migrator.records.metadata import Endpoint, FeatureRange, MigrationHold, QuotaEntity, ZkMigrationState
+from migrator.records.metadata import (
+    Endpoint,
+    FeatureRange,
+    MigrationHold,
+    MigrationReopening,
+    QuotaEntity,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
 from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED
 from migrator.values import value
@@ -30,12 +38,18 @@ class Provenance:
 
 @value
 class FeaturesImage:
-    """The finalized level of each feature, including ``metadata.version``; the state of the migration, and the
-    operator's hold if there is one."""
+    """The finalized level of each feature, including ``metadata.version``; the state of the migration, the operator's
+    hold if there is one, and the order to reopen as long as ZooKeeper does not hold everything again."""
 
     levels: Map[str, int]
     zk_migration_state: ZkMigrationState
     migration_hold: MigrationHold | None = None
+    migration_reopening: MigrationReopening | None = None
+
+    @property
+    def migration(self) -> ZkMigrationStateRecord:
+        """The record that says all that is known of the migration."""
+        return ZkMigrationStateRecord(int(self.zk_migration_state), self.migration_hold, self.migration_reopening)
 
     @property
     def metadata_version(self) -> int:

@@ -19,12 +19,11 @@ from migrator.records.metadata import (
 class SettingsBuilder:
     """Replays the records of cluster-wide settings."""
 
-    __slots__ = ("configs", "levels", "migration_hold", "producer_ids_next", "quotas", "zk_migration_state")
+    __slots__ = ("configs", "levels", "migration", "producer_ids_next", "quotas")
 
     def __init__(self, base: MetadataImage) -> None:
         self.levels = TrackedMap(base.features.levels)
-        self.zk_migration_state = base.features.zk_migration_state
-        self.migration_hold = base.features.migration_hold
+        self.migration = base.features.migration
         self.configs = TrackedDicts(base.configs)
         self.quotas = TrackedDicts(base.quotas)
         self.producer_ids_next = base.producer_ids_next
@@ -39,10 +38,10 @@ class SettingsBuilder:
     def set_zk_migration_state(self, record: ZkMigrationStateRecord) -> None:
         """Set the state of the migration. The controller checks whether the change is allowed, not this method."""
         try:
-            self.zk_migration_state = ZkMigrationState(record.zk_migration_state)
+            ZkMigrationState(record.zk_migration_state)
         except ValueError as error:
             raise InvariantViolation(f"unknown ZooKeeper migration state {record.zk_migration_state}") from error
-        self.migration_hold = record.hold
+        self.migration = record
 
     def set_config(self, record: ConfigRecord) -> None:
         """Set or delete one key of a resource."""
@@ -70,4 +69,6 @@ class SettingsBuilder:
 
     def features(self) -> FeaturesImage:
         """The resulting features."""
-        return FeaturesImage(self.levels.snapshot(), self.zk_migration_state, self.migration_hold)
+        said = self.migration
+        state = ZkMigrationState(said.zk_migration_state)
+        return FeaturesImage(self.levels.snapshot(), state, said.hold, said.reopening)

@@ -73,9 +73,9 @@ def _features(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
         for name, value in sorted(image.features.levels.items()):
             if name != FEATURE_NAME:
                 yield rec.FeatureLevelRecord(name, value)
-    state = image.features.zk_migration_state
-    if _exists("the ZooKeeper migration state", level, MinLevel.ZK_MIGRATION, used=bool(state)):
-        yield rec.ZkMigrationStateRecord(int(state), image.features.migration_hold)
+    used = bool(image.features.zk_migration_state)
+    if _exists("the ZooKeeper migration state", level, MinLevel.ZK_MIGRATION, used=used):
+        yield image.features.migration
 
 
 def _cluster(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:

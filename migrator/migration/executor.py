@@ -164,8 +164,8 @@ class MigrationExecutor:
                 self._complete(effect)
             case ef.AbortTransaction():
                 self._abort(effect)
-            case ef.AppendFinished():
-                self._finish(effect)
+            case ef.AppendFinished() | ef.AppendReopened() | ef.AppendAdmitted():
+                self._say(effect)
             case ef.CancelWork():
                 self._cancel()
             case ef.CompareAll():
@@ -323,8 +323,15 @@ class MigrationExecutor:
         aborting = self._controller.abort_open(effect.ticket.epoch, effect.reason)
         self._background.spawn(self._commit(effect.ticket, aborting))
 
-    def _finish(self, effect: ef.AppendFinished) -> None:
-        record = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
+    def _say(self, effect: ef.AppendFinished | ef.AppendReopened | ef.AppendAdmitted) -> None:
+        """Into the log, how it stands with the migration."""
+        match effect:
+            case ef.AppendFinished():
+                record = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
+            case ef.AppendReopened(_, order):
+                record = ZkMigrationStateRecord(ZkMigrationState.MIGRATION, reopening=order)
+            case ef.AppendAdmitted():
+                record = ZkMigrationStateRecord(ZkMigrationState.MIGRATION)
         self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
 
     async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:

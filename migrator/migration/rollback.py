@@ -99,6 +99,14 @@ def check_way_back(image: MetadataImage) -> None:
             where=f"offset {image.provenance.offset} of the log",
             remedy="Leave the controllers running. The cluster is a KRaft cluster now; repair it as one",
         )
+    if image.features.migration_reopening is not None:
+        raise OperatorError(
+            "the migration was reopened, and ZooKeeper does not hold everything yet that has changed since it was "
+            "finished",
+            where=f"offset {image.provenance.offset} of the log",
+            remedy="Start the controllers, a majority is enough, with the migration on, and wait until 'migrator "
+            "status' says dual-writing",
+        )
     kraft = sorted(each.broker_id for each in image.cluster.brokers.values() if not each.is_migrating_zk_broker)
     if kraft:
         raise OperatorError(

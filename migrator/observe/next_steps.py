@@ -63,7 +63,7 @@ ROWS = (
         "to begin, set zookeeper.metadata.migration.enable=true and zookeeper.connect on every controller, and restart "
         "one after the other",
     ),
-    Row(("examining ZooKeeper", "releasing a claim", "awaiting a ZooKeeper controller"), GOES_ON),
+    Row(("examining ZooKeeper", "releasing a claim", "awaiting a ZooKeeper controller", "reopening"), GOES_ON),
     Row(("refused",), "do what the message below says: nothing happens before"),
     Row(
         ("waiting for controllers",),
@@ -77,7 +77,10 @@ ROWS = (
     Row(("decoding", "claiming", "copying", "committing the copy"), UNTIL_DUAL_WRITE),
     Row(("aborting the copy",), "nothing to do: ZooKeeper gets its own controller back, then the copy is tried again"),
     Row(("paused",), "run 'migrator resume' to let the migration go on"),
-    Row(("reconciling", "comparing beside the writes", "informing brokers"), UNTIL_DUAL_WRITE),
+    Row(
+        ("reconciling", "comparing beside the writes", "admitting ZooKeeper brokers", "informing brokers"),
+        UNTIL_DUAL_WRITE,
+    ),
     Row(
         ("holding deletes",),
         "look at what would be deleted in ZooKeeper (migrator status --journal); 'migrator force deletes' allows it",

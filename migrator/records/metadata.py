@@ -301,11 +301,25 @@ class MigrationHold:
 
 
 @value
+class MigrationReopening:
+    """The operator's order to reopen a finished migration: given to that controller, at that time (ms since 1970)."""
+
+    node_id: int
+    time_ms: int
+    reason: str
+
+
+@value
 class ZkMigrationStateRecord:
-    """``hold``: a tagged field of this program, which Kafka skips (KIP-482)."""
+    """``hold`` and ``reopening``: tagged fields of this program, which Kafka skips (KIP-482).
+
+    ``hold`` belongs to PRE_MIGRATION. ``reopening`` belongs to MIGRATION: the migration was finished before, and
+    ZooKeeper does not hold everything yet that has changed since.
+    """
 
     zk_migration_state: int
     hold: MigrationHold | None = None
+    reopening: MigrationReopening | None = None
 
 
 @value

@@ -50,7 +50,11 @@ class RecordSpec:
 
 HOLD_TAG = 10_000
 """The tag of ``hold``, which Kafka does not have. Kafka numbers its tags from 0 on."""
-MIGRATION_HOLD = Struct(m.MigrationHold, (Field("node_id", INT32), Field("time_ms", INT64), Field("reason", STRING)))
+REOPENING_TAG = 10_001
+"""The tag of ``reopening``, likewise."""
+_ORDER = (Field("node_id", INT32), Field("time_ms", INT64), Field("reason", STRING))
+MIGRATION_HOLD = Struct(m.MigrationHold, _ORDER)
+MIGRATION_REOPENING = Struct(m.MigrationReopening, _ORDER)
 ENDPOINT = Struct(
     m.Endpoint,
     (Field("name", STRING), Field("host", STRING), Field("port", UINT16), Field("security_protocol", INT16)),
@@ -217,7 +221,11 @@ SPECS = (
         21,
         m.ZkMigrationStateRecord,
         0,
-        (Field("zk_migration_state", INT8), Field("hold", MIGRATION_HOLD, tag=HOLD_TAG)),
+        (
+            Field("zk_migration_state", INT8),
+            Field("hold", MIGRATION_HOLD, tag=HOLD_TAG),
+            Field("reopening", MIGRATION_REOPENING, tag=REOPENING_TAG),
+        ),
     ),
     RecordSpec(22, m.RemoveUserScramCredentialRecord, 0, (Field("name", STRING), Field("mechanism", INT8))),
     RecordSpec(23, m.BeginTransactionRecord, 0, (Field("name", STRING, tag=0, nullable=True),)),

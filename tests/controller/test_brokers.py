@@ -16,6 +16,7 @@ from migrator.records.metadata import (
     NO_LEADER,
     Endpoint,
     FeatureRange,
+    MigrationReopening,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
     ZkMigrationState,
@@ -119,6 +120,22 @@ def test_kraft_broker_is_refused_before_the_copy_and_zk_broker_taken() -> None:
     assert refused(controller) is ErrorCode.broker_id_not_registered
     controller.register(1, is_migrating_zk_broker=True)
     assert controller.image.cluster.brokers[1].is_migrating_zk_broker
+
+
+@pytest.mark.parametrize(
+    ("record", "taken"),
+    [
+        (ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION), False),
+        (ZkMigrationStateRecord(ZkMigrationState.MIGRATION, reopening=MigrationReopening(3001, 1, "why")), False),
+        (ZkMigrationStateRecord(ZkMigrationState.MIGRATION), True),
+    ],
+)
+def test_zk_broker_is_taken_only_while_zookeeper_holds_everything(record: ZkMigrationStateRecord, taken: bool) -> None:
+    controller = LeadingController(record, zookeeper_metadata_migration_enable=True)
+    if taken:
+        controller.register(1, is_migrating_zk_broker=True)
+    else:
+        assert refused(controller, is_migrating_zk_broker=True) is ErrorCode.broker_id_not_registered
 
 
 @pytest.mark.parametrize(

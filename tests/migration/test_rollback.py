@@ -17,7 +17,7 @@ from migrator.log.lookup import header_at
 from migrator.log.metadata_log import MetadataLog
 from migrator.migration.rollback import RolledBack, _raise_versions, log_unfit, look, roll_back
 from migrator.migration.translate.reconcile import reconcile
-from migrator.records.metadata import ZkMigrationState
+from migrator.records.metadata import MigrationReopening, ZkMigrationState
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.ops import Applied, Check
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
@@ -36,14 +36,19 @@ STATE = paths.partition_state("orders", 0)
 COPIED = MigrationState(3001, 5, 900, 5)
 
 
-def image_at(offset: int = 1000, state: ZkMigrationState = ZkMigrationState.MIGRATION, **more: Any) -> MetadataImage:
+def image_at(
+    offset: int = 1000,
+    state: ZkMigrationState = ZkMigrationState.MIGRATION,
+    reopening: MigrationReopening | None = None,
+    **more: Any,
+) -> MetadataImage:
     """One topic, whose partition has changed three times."""
     partition = PartitionRegistration((1, 2), (1, 2), (), (), 1, recovering=False, leader_epoch=2, partition_epoch=3)
     topic = TopicImage("orders", uuid(1), Map({0: partition}))
     return replace(
         EMPTY_IMAGE,
         provenance=Provenance(offset, 5, 0),
-        features=replace(EMPTY_IMAGE.features, zk_migration_state=state),
+        features=replace(EMPTY_IMAGE.features, zk_migration_state=state, migration_reopening=reopening),
         topics=TopicsImage(Map({topic.topic_id: topic}), Map({topic.name: topic.topic_id})),
         **more,
     )
@@ -143,6 +148,10 @@ def test_what_a_zookeeper_controller_holds_is_left_alone(
     [
         (image_at(state=ZkMigrationState.POST_MIGRATION), "the migration is finished"),
         (image_at(state=ZkMigrationState.PRE_MIGRATION), "this log does not"),
+        (
+            image_at(reopening=MigrationReopening(3001, 1, "why")),
+            "was reopened, and ZooKeeper does not hold everything",
+        ),
         (image_at(offset=899), "up to offset 900, this log ends at 899"),
         (image_at(cluster=cluster([broker(1), broker(2, migrating=False)], [])), "brokers 2 .*KRaft mode"),
         (image_at(producer_ids_next=5000), "lacks what the metadata log holds: producer ids"),

@@ -232,6 +232,14 @@ class MigrationDriver:
     def _complete(self) -> list[ef.Effect]:
         return [ef.AppendFinished(self._ask())]
 
+    def _reopen(self) -> list[ef.Effect]:
+        order = present(self._memory.term.reopening, "reopened without an order")
+        return [ef.AppendReopened(self._ask(), order)]
+
+    def _admit(self) -> list[ef.Effect]:
+        require(self._memory.before is State.RECONCILING, "brokers admitted before all of ZooKeeper was compared")
+        return [ef.AppendAdmitted(self._ask())]
+
     _ENTRIES: ClassVar[dict[State, Callable[[MigrationDriver], list[ef.Effect]]]] = {
         State.EXAMINING: _examine,
         State.REFUSED: _examine,
@@ -253,6 +261,8 @@ class MigrationDriver:
         State.FINISHING: _ask_voters,
         State.STEPPING_DOWN: _hand_over,
         State.COMPLETING: _complete,
+        State.REOPENING: _reopen,
+        State.ADMITTING: _admit,
     }
 
 

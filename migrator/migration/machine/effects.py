@@ -10,6 +10,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration.machine.events import Ticket
 from migrator.migration.machine.states import PublicState, State
 from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import MigrationReopening
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim, ClaimView
 
@@ -179,6 +180,21 @@ class AppendFinished:
 
 
 @value
+class AppendReopened:
+    """Append ZkMigrationState MIGRATION with this order: `Committed`."""
+
+    ticket: Ticket
+    order: MigrationReopening
+
+
+@value
+class AppendAdmitted:
+    """Append ZkMigrationState MIGRATION without an order: brokers in ZooKeeper mode may register: `Committed`."""
+
+    ticket: Ticket
+
+
+@value
 class HandOver:
     """Resign the leadership in favour of that voter."""
 
@@ -231,6 +247,8 @@ Performed = (
     | AuditZooKeeper
     | AskVoters
     | AppendFinished
+    | AppendReopened
+    | AppendAdmitted
     | HandOver
     | ScheduleTimer
     | JournalTransition

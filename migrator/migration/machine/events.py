@@ -9,7 +9,7 @@ from migrator.migration.machine.progress import Working
 from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import MigrationHold, ZkMigrationState
+from migrator.records.metadata import MigrationHold, MigrationReopening, ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
@@ -29,13 +29,15 @@ class Ticket:
 class BecameLeader:
     """This node leads, and its log is applied. ``base``: offset and epoch of the record that made the copy complete
     (or of the oldest record that the log still knows after it); it only matters with the record MIGRATION. ``hold``:
-    the log says that the operator has paused the migration."""
+    the log says that the operator has paused the migration. ``reopened``: the log says that a finished migration was
+    reopened, and that ZooKeeper does not hold everything yet."""
 
     epoch: int
     record: ZkMigrationState
     enabled: bool
     base: EpochOffset = EpochOffset(-1, -1)
     hold: MigrationHold | None = None
+    reopened: bool = False
 
 
 @value
@@ -235,6 +237,13 @@ class OperatorResume:
     """Committed: nothing holds the migration."""
 
 
+@value
+class OperatorReopen:
+    """A finished migration shall go on; ``order`` is what the log keeps of that."""
+
+    order: MigrationReopening
+
+
 Event = (
     BecameLeader
     | LostLeadership
@@ -261,4 +270,5 @@ Event = (
     | OperatorForce
     | OperatorPause
     | OperatorResume
+    | OperatorReopen
 )

@@ -1,7 +1,7 @@
 """When may a migration be finished, and who may start a node with the flag off. Pure.
 
-Finishing (`POST_MIGRATION`) cannot be undone: it is written only when every voter signals that its flag is off, and
-only while no broker in ZooKeeper mode is left, which would lose its controller for good (KAFKA-20960).
+The end (`POST_MIGRATION`) is written only when every voter signals that its flag is off, and only while no broker in
+ZooKeeper mode is left, which would lose its controller (KAFKA-20960).
 """
 
 from __future__ import annotations
@@ -85,10 +85,12 @@ def without(who: str, node_id: int) -> str:
     return f"If {who} is gone for good: migrator force finish --without {node_id} --reason TEXT."
 
 
-def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset()) -> FinishDecision:
+def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset(), *, reopened: bool = False) -> FinishDecision:
     """What a leader whose flag is off does next.
 
     :param left_out: voters that the operator has said are gone for good. One that shows life all the same counts.
+    :param reopened: the migration was finished before, and goes on as soon as a voter leads that has it on. With the
+        flag off on every voter the operator has given that up.
     """
     on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
     silent = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is None]
@@ -96,6 +98,14 @@ def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset()) -> Fini
     silent = [voter for voter in silent if voter not in gone]
     if inputs.zk_brokers:
         return _not_while_zk_brokers(inputs, on)
+    successor = next((voter for voter in inputs.caught_up if voter in on), -1)
+    if reopened and successor >= 0:
+        return FinishDecision(
+            Finding.HAND_OVER,
+            f"the migration was reopened: controller {successor}, whose flag is on, takes over",
+            f"Set {FLAG}=true on every controller. To give the reopening up, turn the flag off on every controller.",
+            successor,
+        )
     if on or silent:
         waits = [f"controller {voter} still has {FLAG}=true" for voter in on]
         waits += [f"controller {voter} does not answer" for voter in silent]

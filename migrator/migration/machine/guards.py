@@ -60,7 +60,8 @@ class Claimant:
     """What a leader knows of itself. ``decoded``: everything in ZooKeeper was read once, without a fault.
     ``overridden``: the facts that an operator was shown and has overridden, in the words of `GuardAnswer.overridable`.
     ``has_claimed``: it has sent a claim in this epoch, whatever became of it.
-    ``base`` is the record that made the copy complete (End), or the oldest that we know to be later."""
+    ``base`` is the record that made the copy complete (End), or the oldest that we know to be later. ``reopened``: the
+    migration was finished, and ZooKeeper does not hold everything yet that has changed since."""
 
     node_id: int
     epoch: int
@@ -70,6 +71,7 @@ class Claimant:
     overridden: frozenset[str] = frozenset()
     has_claimed: bool = False
     base: EpochOffset = EpochOffset(-1, -1)
+    reopened: bool = False
 
 
 @value
@@ -113,7 +115,8 @@ def ownership(standing: Standing) -> Ownership:
 def continues(standing: Standing, us: Claimant) -> bool:
     """Whether ZooKeeper is what the last leader of this quorum made of it: that leader still holds the claim, the
     checksum proves its mark, and no order overrides a doubt. The claim is conditional on the version of that mark. So
-    what ZooKeeper may lack is what the log has changed since."""
+    what ZooKeeper may lack is what the log has changed since. Of a reopened migration everything is compared: nobody
+    wrote to ZooKeeper for as long as it was finished, or anybody did."""
     holder, mark = standing.view.controller, standing.mark
     return (
         us.record is ZkMigrationState.MIGRATION
@@ -122,6 +125,7 @@ def continues(standing: Standing, us: Claimant) -> bool:
         and holder is not None
         and (holder.broker_id, holder.kraft_epoch) == (mark.kraft_controller_id, mark.kraft_controller_epoch)
         and not us.overridden
+        and not us.reopened
     )
 
 
@@ -191,7 +195,9 @@ def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
         )
     found = [_unproved(standing)] if owner is Ownership.UNPROVED else []
     controller = standing.view.controller
-    if controller is None or not controller.is_kraft:
+    if us.reopened and (controller is None or controller.is_nobody):
+        pass  # somebody has tidied up, or ZooKeeper is a new one: there is nobody to take the cluster from
+    elif controller is None or not controller.is_kraft:
         found.append(_rolled_back(controller))
     facts = tuple(each.reason for each in found)
     if us.overridden.issuperset(facts):

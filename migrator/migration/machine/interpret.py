@@ -89,12 +89,14 @@ def interpret(memory: VolatileState, event: ev.Event) -> Interpretation:  # noqa
             return _paused(memory, event)
         case ev.OperatorResume():
             return _resumed(memory)
+        case ev.OperatorReopen():
+            return _reopened(memory, event)
         case never:
             assert_never(never)
 
 
 def _elected(memory: VolatileState, event: ev.BecameLeader) -> Interpretation:
-    memory.term = Term(event.epoch, event.record, event.base)
+    memory.term = Term(event.epoch, event.record, event.base, event.enabled, event.reopened)
     memory.hold = event.hold
     if event.record is ZkMigrationState.POST_MIGRATION:
         memory.situation = Situation("the migration is finished")
@@ -297,8 +299,14 @@ def _committed(memory: VolatileState, event: ev.Committed) -> Interpretation:
         memory.term.record, memory.term.base = ZkMigrationState.MIGRATION, event.at
         memory.situation = Situation(f"the copy is committed at offset {event.at.offset}")
     elif memory.state is State.COMPLETING:
-        memory.term.record = ZkMigrationState.POST_MIGRATION
+        memory.term.record, memory.term.reopened = ZkMigrationState.POST_MIGRATION, False
         memory.situation = Situation("the migration is finished")
+    elif memory.state is State.REOPENING:
+        memory.term.record, memory.term.base, memory.term.reopened = ZkMigrationState.MIGRATION, event.at, True
+        memory.situation = Situation(f"the migration goes on from offset {event.at.offset}")
+    elif memory.state is State.ADMITTING:
+        memory.term.reopened = False
+        memory.situation = Situation("ZooKeeper holds everything again: brokers in ZooKeeper mode may register")
     return Trigger.COMMITTED, Finding.ANY
 
 
@@ -315,7 +323,7 @@ def _released(memory: VolatileState, event: ev.ReleaseResult) -> Interpretation:
 def _reconciled(memory: VolatileState, event: ev.ReconcileDone) -> Interpretation:
     memory.outstanding, memory.term.deletes_allowed = False, ""
     memory.situation = Situation(f"ZooKeeper equals the log, {event.written} entities had to be written")
-    return Trigger.RECONCILED, Finding.DONE
+    return Trigger.RECONCILED, Finding.DONE_REOPENED if memory.term.reopened else Finding.DONE
 
 
 def _held(memory: VolatileState, event: ev.ReconcileHeld) -> Interpretation:
@@ -377,7 +385,7 @@ def _voters(memory: VolatileState, event: ev.VotersAsked) -> Interpretation:
     if memory.state is State.TURNED_OFF:
         decision = finish.decide_before_copy(event.inputs)
     else:
-        decision = finish.decide(event.inputs, memory.term.left_out)
+        decision = finish.decide(event.inputs, memory.term.left_out, reopened=memory.term.reopened)
     memory.term.decision = decision
     memory.situation = Situation(decision.reason, decision.remedy)
     return Trigger.VOTERS, decision.finding
@@ -435,6 +443,14 @@ def _paused(memory: VolatileState, event: ev.OperatorPause) -> Interpretation:
 def _resumed(memory: VolatileState) -> Interpretation:
     memory.hold = None
     return Trigger.RESUMED, Finding.ANY
+
+
+def _reopened(memory: VolatileState, event: ev.OperatorReopen) -> Interpretation:
+    """A leader whose flag is off would only finish again."""
+    if memory.state is not State.FINISHED or not memory.term.enabled:
+        return None
+    memory.term.reopening = event.order
+    return Trigger.REOPENED, Finding.ANY
 
 
 UNREACHABLE = "ZooKeeper is out of reach"

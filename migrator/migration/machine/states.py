@@ -8,6 +8,10 @@ ZooKeeper follows: the controller *reconciles* ZooKeeper with the log, *informs*
 the operator turns the migration off. Then it *finishes*. A later leader that knows what its predecessor may not have
 written *compares* beside its writes instead, without making them wait.
 
+A finished migration can be *reopened*. The log says so first. Then the leader claims, and reconciles all of ZooKeeper,
+however often it has to begin again. Only when ZooKeeper holds everything does it *admit* brokers in ZooKeeper mode,
+again in the log first: such a broker takes the settings of its topics from ZooKeeper when it starts.
+
 Nothing here survives a crash. Each new leader starts from the `ZkMigrationStateRecord` in the log (KIP-866) and from
 what ZooKeeper holds.
 """
@@ -53,6 +57,8 @@ class State(Enum):
     STEPPING_DOWN = "stepping down"
     COMPLETING = "completing"
     FINISHED = "finished"
+    REOPENING = "reopening"
+    ADMITTING = "admitting ZooKeeper brokers"
 
     @property
     def properties(self) -> Properties:
@@ -264,6 +270,15 @@ PROPERTIES: Mapping[State, Properties] = {
         "the migration is finished",
         PublicState.FINISHED,
         at_rest=True,
+    ),
+    State.REOPENING: Properties(
+        "writes into the log that the migration goes on",
+        PublicState.FINISHED,
+    ),
+    State.ADMITTING: Properties(
+        "writes every change, and into the log that ZooKeeper holds everything again",
+        PublicState.DUAL_WRITE,
+        writes=Writes.CHANGES,
     ),
 }
 

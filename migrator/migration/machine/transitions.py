@@ -35,6 +35,7 @@ class Trigger(Enum):
     WRITE = "write-behind"
     FORCED = "forced"
     RESUMED = "resumed"
+    REOPENED = "reopened"
     VOTERS = "voters asked"
 
 
@@ -72,6 +73,7 @@ class Finding(Enum):
     WON_RESUME = "won, the mark is proved"
     LOST = "not won"
     DONE = "done"
+    DONE_REOPENED = "done, reopened"
     FAILED = "failed"
     HELD = "deletes held"
     FENCED = "fenced"
@@ -201,6 +203,7 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
     },
     State.RECONCILING: {
         (Trigger.RECONCILED, Finding.DONE): State.INFORMING_BROKERS,
+        (Trigger.RECONCILED, Finding.DONE_REOPENED): State.ADMITTING,
         (Trigger.RECONCILED, Finding.HELD): State.HOLDING,
         (Trigger.TIMER, Finding.FAILED): State.RECONCILING,
         (Trigger.TIMER, Finding.STALLED): State.RECONCILING,
@@ -253,6 +256,17 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },
     State.FINISHED: {
+        (Trigger.REOPENED, Finding.ANY): State.REOPENING,
+        (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
+    },
+    State.REOPENING: {
+        (Trigger.COMMITTED, Finding.ANY): State.EXAMINING,
+        (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
+    },
+    State.ADMITTING: {
+        (Trigger.COMMITTED, Finding.ANY): State.INFORMING_BROKERS,
+        (Trigger.WRITE, Finding.FAILED): State.RECONCILING,
+        (Trigger.WRITE, Finding.FENCED): State.EXAMINING,
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },
 }

@@ -15,7 +15,7 @@ from migrator.migration.machine.sightings import Sighting
 from migrator.migration.machine.states import POLL_MS, PublicState, State, public_state
 from migrator.observe.printable import utc
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import MigrationHold, ZkMigrationState
+from migrator.records.metadata import MigrationHold, MigrationReopening, ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim
 
@@ -113,6 +113,12 @@ class Term:
     record: ZkMigrationState = ZkMigrationState.NONE
     base: EpochOffset = NOWHERE
     """Offset and epoch of the record that completed the copy."""
+    enabled: bool = False
+    """Whether the migration is turned on, on this controller."""
+    reopened: bool = False
+    """Whether the migration was finished, and ZooKeeper does not hold everything yet that has changed since."""
+    reopening: MigrationReopening | None = None
+    """The order that is on its way into the log."""
     standing: Standing | None = None
     claim: Claim | None = None
     decoded: bool = False
@@ -197,6 +203,7 @@ class VolatileState:
             overridden=self.term.overridden,
             has_claimed=self.term.has_claimed,
             base=self.term.base,
+            reopened=self.term.reopened,
         )
 
     def status(self, now_ms: int) -> DriverStatus:

@@ -2,7 +2,7 @@
 
 Better than stock in what it notices (partitions missing or too many, a topic recreated under its name, states whose
 version lags their partition epoch, foreign configs, quotas, ACLs, tokens) and in what it leaves alone: whatever says
-the same, however it is spelt, is not written. Deletions of topics come first.
+the same, however it is spelt, is not written. Configs come first, and deletions before what is made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from migrator.migration.translate.to_ops import (
     is_writable_token,
     token_write,
 )
-from migrator.migration.translate.topics import reconcile_topics
+from migrator.migration.translate.topics import reconcile_topic_configs, reconcile_topics
 from migrator.records.metadata import ConfigResourceType
 from migrator.zookeeper.ops import Create, Op, SetData, ZkSource, Znode
 from migrator.zookeeper.znodes import paths
@@ -37,10 +37,13 @@ from migrator.zookeeper.znodes.producer_ids import decode_producer_ids, encode_p
 
 
 def reconcile(zookeeper: ZkSource, target: Target) -> Iterator[EntityWrite]:
-    """Compare everything, lazily: writes that make ZooKeeper equal the image, none when it does."""
+    """Compare everything, lazily: writes that make ZooKeeper equal the image, none when it does. Configs of topics and
+    of brokers come first: a broker that starts meanwhile in ZooKeeper mode reads them, and then its logs."""
     parents = Parents(zookeeper)
-    yield from reconcile_topics(zookeeper, target, parents)
+    configured = set[str]()
+    yield from reconcile_topic_configs(zookeeper, target, parents, configured)
     yield from _brokers(zookeeper, target, parents)
+    yield from reconcile_topics(zookeeper, target, parents, configured=configured)
     yield from _clients(zookeeper, target, parents)
     yield from _producer_ids(zookeeper, target, parents)
     yield from _acls(zookeeper, target, parents)

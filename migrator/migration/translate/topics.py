@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from migrator.image.model import PartitionRegistration, TopicImage
 from migrator.migration.translate import names, source
@@ -10,7 +10,7 @@ from migrator.migration.translate.entity import Effect, EntityKind, EntityWrite,
 from migrator.migration.translate.parents import Parents
 from migrator.migration.translate.source import TopicZnodes, subtrees
 from migrator.migration.translate.target import Target, assignment_of, config_notice, state_sets
-from migrator.migration.translate.to_ops import create_partition, create_state, create_topic
+from migrator.migration.translate.to_ops import config_write, create_partition, create_state, create_topic
 from migrator.zookeeper.ops import Create, Delete, Op, SetData, ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
@@ -20,10 +20,39 @@ from migrator.zookeeper.znodes.topics import TopicAssignment, decode_topic, enco
 _TOPIC_PARENTS = (f"{paths.TOPICS}/", f"{paths.TOPIC_CONFIGS}/", paths.CONFIG_CHANGE_PREFIX)
 
 
-def reconcile_topics(
-    zookeeper: ZkSource, target: Target, parents: Parents, *, only: str | None = None
+def reconcile_topic_configs(
+    zookeeper: ZkSource, target: Target, parents: Parents, written: set[str]
 ) -> Iterator[EntityWrite]:
-    """Writes for all topics, or for one: deletions first, then what is missing or different."""
+    """Writes for the configs of topics, before anything else of them.
+
+    A broker in ZooKeeper mode takes the config of a topic from there when it starts, and may have a log of a topic that
+    ZooKeeper does not know yet: without its config, a compacted topic is one whose old records are deleted.
+
+    :param written: the names of their topics are put there.
+    """
+    for chunk in source.chunks(sorted(target.image.topics.ids)):
+        for name, znode in zip(chunk, zookeeper.read(map(paths.topic_config, chunk)), strict=True):
+            config = target.config(names.topic_resource(name))
+            same = not config if znode is None else target.same_config(znode.path, znode.data, config)
+            if not same:
+                written.add(name)
+                missing = parents.of(*_TOPIC_PARENTS)
+                data = target.encode_config(config)
+                yield config_write(f"topics/{name}", data, exists=znode is not None, parents=missing)
+
+
+def reconcile_topics(
+    zookeeper: ZkSource,
+    target: Target,
+    parents: Parents,
+    *,
+    only: str | None = None,
+    configured: Collection[str] = frozenset(),
+) -> Iterator[EntityWrite]:
+    """Writes for all topics, or for one: deletions first, then what is missing or different.
+
+    :param configured: topics whose configs are on their way already.
+    """
     wanted = dict(target.image.topics.ids)
     if only is None:
         listed = {*source.names_below(zookeeper, paths.TOPICS), *source.names_below(zookeeper, paths.TOPIC_CONFIGS)}
@@ -43,7 +72,8 @@ def reconcile_topics(
         return sorted(by_name[name].partitions)
 
     for znodes in source.read_topics(zookeeper, every, partitions, list_partitions=True):
-        write = _Topic(zookeeper, by_name[znodes.name], znodes, target).write(parents)
+        topic = _Topic(zookeeper, by_name[znodes.name], znodes, target, configured=znodes.name in configured)
+        write = topic.write(parents)
         if write is not None:
             yield write
 
@@ -66,12 +96,15 @@ def _deletions(zookeeper: ZkSource, gone: list[str], marked: set[str]) -> Iterat
 class _Topic:
     """One topic of the image beside its znodes."""
 
-    def __init__(self, zookeeper: ZkSource, topic: TopicImage, znodes: TopicZnodes, target: Target) -> None:
+    def __init__(
+        self, zookeeper: ZkSource, topic: TopicImage, znodes: TopicZnodes, target: Target, *, configured: bool
+    ) -> None:
         self._source = zookeeper
         self._topic = topic
         self._znodes = znodes
         self._target = target
         self._name = topic.name
+        self._configured = configured
 
     def write(self, parents: Parents) -> EntityWrite | None:
         """What makes them equal; None when they are."""
@@ -113,6 +146,8 @@ class _Topic:
 
     def _config(self) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
         """Operations and notices. A new topic's config needs no notice."""
+        if self._configured:
+            return (), ()
         path, znode = paths.topic_config(self._name), self._znodes.config
         config = self._target.config(names.topic_resource(self._name))
         if znode is None:

@@ -37,6 +37,7 @@ DRIVER_STATES: Mapping[State, str] = {
     State.DUAL_WRITING: "DUAL_WRITE",
     State.FINISHING: "INACTIVE",
     State.FINISHED: "INACTIVE",
+    State.REOPENING: "INACTIVE",
 }
 """``MigrationDriverState``; in the states that are missing here, Kafka's driver would stay where it was."""
 

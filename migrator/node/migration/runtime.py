@@ -298,10 +298,17 @@ class MigrationRuntime:
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """This node is the active controller now: its driver begins from what this image says."""
-        state, hold = image.features.zk_migration_state, image.features.migration_hold
+        features, base = image.features, self._core.metadata.migration_base
         self._debt.leads_again()
         self._cluster.lead()
-        became = ev.BecameLeader(epoch, state, self._enabled, self._core.metadata.migration_base, hold)
+        became = ev.BecameLeader(
+            epoch,
+            features.zk_migration_state,
+            self._enabled,
+            base,
+            features.migration_hold,
+            reopened=features.migration_reopening is not None,
+        )
         self.executor.lead(became, self._last_effect)
         if self._cluster.connected:
             self.executor.feed(ev.ZooKeeperConnected())

@@ -1,4 +1,4 @@
-"""The pure driver with the migration turned off, and under the operator's pause."""
+"""The pure driver with the migration turned off, under the operator's pause, and after the order to reopen."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from migrator.migration.machine.states import PublicState, State
 from migrator.migration.machine.transitions import TRANSITIONS
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import ZkMigrationState
+from migrator.records.metadata import MigrationReopening, ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
-from tests.migration.machine.test_driver import HOLD, Run
+from tests.migration.machine.test_driver import COPIED, HOLD, KEPT, Run
 from tests.migration.support.builders import standing
 
 
@@ -134,8 +134,38 @@ def test_a_leader_without_the_flag_never_needs_zookeeper(record: ZkMigrationStat
     """It has no session: every way on, whatever the voters say, stays among the states that need none."""
     run = Run(record, enabled=False)
     reached = {run.state()}
-    while grown := {after for state in reached for after in successors(state)} - reached:
-        reached |= grown
+    while grown := {after for state in reached - {State.FINISHED} for after in successors(state)} - reached:
+        reached |= (
+            grown  # it reopens nothing, see `test_only_a_leader_with_the_flag_on_reopens_and_only_what_is_finished`
+        )
     assert not any(state.properties.needs_zookeeper for state in reached)
     assert State.EXAMINING.properties.needs_zookeeper
     assert State.DUAL_WRITING.properties.needs_zookeeper
+
+
+REOPENING = MigrationReopening(3001, 1_700_000_000_000, "the auditors want it")
+
+
+def test_a_reopened_migration_claims_reconciles_and_admits_brokers_in_zookeeper_mode_last() -> None:
+    run = Run(ZkMigrationState.POST_MIGRATION)(ev.OperatorReopen(REOPENING))
+    asked = run.asked(ef.AppendReopened)
+    assert (run.state(), asked.order) == (State.REOPENING, REOPENING)
+    run(ev.Committed(asked.ticket, EpochOffset(5, 2000)))
+    left = standing(controller=ControllerClaim(3002, 0, 4), mark=COPIED, mark_in_log=4)
+    run.examined(left)(ev.ClaimResult(run.asked(ef.TakeClaim).ticket, KEPT))
+    run(ev.ReconcileDone(run.asked(ef.Reconcile).ticket, 3))
+    assert run.state() is State.ADMITTING
+    run(ev.Committed(run.asked(ef.AppendAdmitted).ticket, EpochOffset(5, 2001)))
+    assert run.state() is State.INFORMING_BROKERS
+
+
+@pytest.mark.parametrize(
+    ("record", "enabled"), [(ZkMigrationState.POST_MIGRATION, False), (ZkMigrationState.MIGRATION, True)]
+)
+def test_only_a_leader_with_the_flag_on_reopens_and_only_what_is_finished(
+    record: ZkMigrationState, *, enabled: bool
+) -> None:
+    run = Run(record, enabled=enabled)
+    before = run.state()
+    assert run(ev.OperatorReopen(REOPENING)).state() is before
+    assert run.asked_nothing_of(ef.AppendReopened)

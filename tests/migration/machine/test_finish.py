@@ -1,4 +1,4 @@
-"""The rules of the end, which cannot be undone."""
+"""The rules of the end."""
 
 from __future__ import annotations
 
@@ -50,6 +50,22 @@ def test_what_a_leader_with_the_flag_off_does(
     decision = decide(inputs)
     assert (decision.finding, decision.successor) == (finding, successor)
     assert words in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("inputs", "finding", "successor"),
+    [
+        (FinishInputs({1: False, 2: True}, (), caught_up=(2,)), Finding.HAND_OVER, 2),
+        (FinishInputs({1: False, 2: True}, ()), Finding.WAIT, -1),
+        (FinishInputs({1: False, 2: False}, (), caught_up=(2,)), Finding.MAY_FINISH, -1),
+    ],
+)
+def test_what_was_reopened_ends_again_only_when_the_flag_is_off_everywhere(
+    inputs: FinishInputs, finding: Finding, successor: int
+) -> None:
+    """Before, a leader whose flag is off hands over: otherwise it would wait for the others to turn theirs off."""
+    decision = decide(inputs, reopened=True)
+    assert (decision.finding, decision.successor) == (finding, successor)
 
 
 @pytest.mark.parametrize(

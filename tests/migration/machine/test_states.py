@@ -44,7 +44,9 @@ def test_the_properties_of_a_state_agree_with_one_another_and_with_its_transitio
     """What stands twice must not differ: each line compares two places."""
     row, ways = PROPERTIES[state], TRANSITIONS[state]
     triggers = {trigger for trigger, _ in ways}
-    assert row.at_rest == (triggers <= {Trigger.ELECTED, Trigger.DEPOSED}), "who waits for nothing hears of nothing"
+    assert row.at_rest == (triggers <= {Trigger.ELECTED, Trigger.DEPOSED, Trigger.REOPENED}), (
+        "who waits for nothing hears of nothing"
+    )
     assert bool(row.forceable) == (Trigger.FORCED in triggers)
     assert row.writes_behind == ((Trigger.WRITE, Finding.FENCED) in ways), "who writes may be fenced"
     assert (row.writes is Writes.CHANGES) == ((Trigger.WRITE, Finding.FAILED) in ways)
@@ -94,7 +96,12 @@ def test_a_copy_that_did_not_complete_always_gives_the_claim_back() -> None:
 
 def test_finishing_cannot_be_reached_from_dual_writing_without_a_new_leader() -> None:
     assert predecessors(State.FINISHING) == {State.INACTIVE, State.STEPPING_DOWN}
-    assert successors(State.FINISHED) == {State.INACTIVE}
+    assert successors(State.FINISHED) == {State.INACTIVE, State.REOPENING}
+
+
+def test_brokers_in_zookeeper_mode_are_admitted_only_after_a_whole_reconcile() -> None:
+    assert predecessors(State.ADMITTING) == {State.RECONCILING}
+    assert predecessors(State.REOPENING) == {State.FINISHED}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from migrator.zookeeper.znodes.controller import ControllerClaim, decode_control
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, MIGRATION
 from tests.migration.model.images import Content, crc_at, delta, image_of, path_of, recent_changes, stored
-from tests.migration.model.log import MIGRATION_ON, PRE, Committed, Entry, committed
+from tests.migration.model.log import MIGRATION_ON, POST, PRE, Committed, Entry, committed
 from tests.migration.model.zookeeper import ModelZooKeeper
 
 
@@ -68,8 +68,8 @@ class ModelCluster:
         return committed(self.log, self.initial)
 
     def image(self) -> MetadataImage:
-        epoch = self.log[-1].epoch if self.log else 0
-        return image_of(self.facts.as_content, len(self.log), epoch)
+        epoch, facts = self.log[-1].epoch if self.log else 0, self.facts
+        return image_of(facts.as_content, len(self.log), epoch, finished=facts.record is POST)
 
     def _controller(self) -> ControllerClaim | None:
         node = self.zookeeper.get(CONTROLLER)

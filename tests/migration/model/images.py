@@ -31,12 +31,12 @@ def resource(name: str) -> ConfigResource:
     return ConfigResource(ConfigResourceType.TOPIC, name)
 
 
-def image_of(content: Content, offset: int, epoch: int) -> MetadataImage:
+def image_of(content: Content, offset: int, epoch: int, *, finished: bool = False) -> MetadataImage:
     """An image after the copy, its last record at ``offset``."""
     return replace(
         EMPTY_IMAGE,
         provenance=Provenance(offset, epoch, 0),
-        features=FeaturesImage(Map(), ZkMigrationState.MIGRATION),
+        features=FeaturesImage(Map(), ZkMigrationState.POST_MIGRATION if finished else ZkMigrationState.MIGRATION),
         configs=Map({resource(name): Map({"v": text}) for name, text in content.items()}),
     )
 

@@ -14,7 +14,8 @@ PRE, MIGRATION_ON, POST = ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRA
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A committed record: begin, put, drop, end, abort, change or post. The offset is its place, from 1."""
+    """A committed record: begin, put, drop, end, abort, change, post, reopen or admit. The offset is its
+    place, from 1."""
 
     epoch: int
     kind: str
@@ -30,6 +31,8 @@ class Committed:
     content: tuple[tuple[str, str], ...]
     open_transaction: bool
     completed_at: EpochOffset
+    reopened_at: int = 0
+    """The offset of the record that reopened the migration, until brokers in ZooKeeper mode are admitted."""
 
     @property
     def as_content(self) -> Content:
@@ -40,7 +43,7 @@ class Committed:
 def committed(log: tuple[Entry, ...], initial: ZkMigrationState) -> Committed:
     """Replay."""
     record, content, pending, base = initial, dict[str, str](), dict[str, str](), EpochOffset(-1, -1)
-    is_open = False
+    is_open, reopened_at = False, 0
     for offset, entry in enumerate(log, start=1):
         match entry.kind:
             case "begin":
@@ -56,6 +59,8 @@ def committed(log: tuple[Entry, ...], initial: ZkMigrationState) -> Committed:
                 base = EpochOffset(epoch=entry.epoch, offset=offset)
             case "abort":
                 is_open = False
-            case "post":
-                record = POST
-    return Committed(record, tuple(sorted(content.items())), is_open, base)
+            case "post" | "admit":
+                record, reopened_at = POST if entry.kind == "post" else record, 0
+            case "reopen":
+                record, reopened_at, base = MIGRATION_ON, offset, EpochOffset(epoch=entry.epoch, offset=offset)
+    return Committed(record, tuple(sorted(content.items())), is_open, base, reopened_at)

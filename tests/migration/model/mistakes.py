@@ -158,6 +158,23 @@ def inform_before_everything_was_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(ways, (Trigger.CLAIM, Finding.WON_RESUME), State.INFORMING_BROKERS)
 
 
+def forget_that_the_migration_was_reopened(patch: pytest.MonkeyPatch) -> None:
+    """As a release would that does not know the field of the record."""
+    real = interpret._elected
+    patch.setattr(interpret, "_elected", lambda memory, event: real(memory, replace(event, reopened=False)))
+
+
+def admit_brokers_before_the_reconcile(patch: pytest.MonkeyPatch) -> None:
+    ways: Any = transitions.TRANSITIONS[State.CLAIMING]
+    patch.setitem(ways, (Trigger.CLAIM, Finding.WON_KEEP), State.ADMITTING)
+    patch.setitem(MigrationDriver._ENTRIES, State.ADMITTING, lambda driver: [ef.AppendAdmitted(driver._ask())])
+
+
+def take_a_reopened_migration_for_any_other_after_the_reconcile(patch: pytest.MonkeyPatch) -> None:
+    ways: Any = transitions.TRANSITIONS[State.RECONCILING]
+    patch.setitem(ways, (Trigger.RECONCILED, Finding.DONE_REOPENED), State.INFORMING_BROKERS)
+
+
 def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) -> None:
     real = interpret._copied
 

@@ -98,6 +98,7 @@ class Node:
                 term.deletes_allowed,
                 term.ready_ms is None,
                 term.has_claimed,
+                term.reopened,
             ),
             None if term.standing is None else term.standing.view,
             tuple((key, seen.born, seen.read_ms < memory.now_ms) for key, seen in term.sightings.items()),

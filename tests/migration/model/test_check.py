@@ -18,6 +18,8 @@ from migrator.errors import InvariantViolation
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.states import State
 from migrator.observe.status import Force
+from migrator.records.metadata import MigrationReopening
+from migrator.zookeeper.znodes.controller import NOBODY, ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER, MIGRATION
 from tests.migration.model import mistakes
@@ -196,6 +198,31 @@ def finishing(budget: Budget, *, enabled: tuple[bool, bool], zk_brokers: tuple[i
     return world
 
 
+def reopened(budget: Budget, *, enabled: tuple[bool, bool] = (True, True)) -> World:
+    """A finished migration, changes that ZooKeeper has not heard of, somebody who wrote to ZooKeeper since, and the
+    order to reopen."""
+    world = run_quietly(finishing(Budget(), enabled=(False, False), zk_brokers=()))
+    assert world.nodes[world.leader].state is State.FINISHED
+    changes = (("put", "a", "7"), ("drop", "b", ""), ("put", "n", "1"))
+    world.log = (*world.log, *(Entry(world.epoch, *change) for change in changes))
+    world._foreign("set", "z")
+    world.enabled, world.budget = enabled, budget
+    world.elect(3001, crashed=True)
+    world._deliver(world.nodes[3001], ev.OperatorReopen(MigrationReopening(3001, 1, "the test wants it")))
+    world.trail = ()
+    return world
+
+
+def reopened_without_its_znodes(budget: Budget) -> World:
+    """As `reopened`, and somebody has tidied up in ZooKeeper: nothing there says any more that it was migrated."""
+    world = reopened(budget)
+    world.zookeeper.delete(CONTROLLER)
+    world.zookeeper.delete(MIGRATION)
+    world.zookeeper.create(CONTROLLER, encode_controller(ControllerClaim(NOBODY, 0)))
+    world.highest_mark = -1
+    return world
+
+
 SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
     "a crash at every step of a migration": (lambda b: World.fresh(b).start(), Budget(crashes=1, changes=1)),
     "a second leader at every step of a migration": (lambda b: World.fresh(b).start(), Budget(elections=1, changes=1)),
@@ -243,6 +270,11 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
         lambda b: finishing(b, enabled=(True, False), zk_brokers=(0,)),
         Budget(crashes=1),
     ),
+    "reopened: crashes, and a change": (reopened, Budget(crashes=2, changes=1)),
+    "reopened: a second leader": (reopened, Budget(elections=1)),
+    "reopened: a lost answer, a change": (reopened, Budget(lost=1, changes=1)),
+    "reopened: one voter is off": (lambda b: reopened(b, enabled=(True, False)), Budget(crashes=1)),
+    "reopened: its znodes are gone, crashes": (reopened_without_its_znodes, Budget(crashes=2)),
 }
 
 
@@ -259,6 +291,11 @@ ENDS: dict[str, set[State]] = {
     "the successor of a forgotten quorum": {State.REFUSED},
     "a znode that does not decode": set(),
     "finish: all off": {State.FINISHED},
+    **{
+        name: {State.DUAL_WRITING, State.FINISHED}  # finished: the order was lost before it was in the log
+        for name, (_, budget) in SCENARIOS.items()
+        if name.startswith("reopened") and (budget.crashes or budget.elections)
+    },
 }
 
 
@@ -318,6 +355,9 @@ MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     mistakes.wait_on_a_claim_without_releasing_it: "a crash at every step of a migration",
     mistakes.finish_without_asking_everybody: "finish: one voter is on",
     mistakes.go_on_after_a_batch_only_when_something_happens: "a crash at every step of a migration",
+    mistakes.forget_that_the_migration_was_reopened: "reopened: crashes, and a change",
+    mistakes.admit_brokers_before_the_reconcile: "reopened: crashes, and a change",
+    mistakes.take_a_reopened_migration_for_any_other_after_the_reconcile: "reopened: crashes, and a change",
 }
 
 

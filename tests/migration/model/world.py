@@ -31,7 +31,7 @@ from migrator.zookeeper.znodes.controller import ControllerClaim, encode_control
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from tests.migration.model.cluster import Budget, ModelCluster, demand
 from tests.migration.model.images import Content, compare, content_of, delta, path_of, stored
-from tests.migration.model.log import MIGRATION_ON, PRE, Entry
+from tests.migration.model.log import MIGRATION_ON, POST, PRE, Entry, committed
 from tests.migration.model.node import CompareStage, CopyStage, Job, Node, new_node
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.migration.support.builders import CLUSTER_ID as OURS
@@ -140,7 +140,11 @@ class World(ModelCluster):
             self.log = (*self.log, Entry(self.epoch, "abort"))
         facts = self.facts
         became = ev.BecameLeader(
-            self.epoch, facts.record, enabled=self.enabled[NODES.index(node_id)], base=facts.completed_at
+            self.epoch,
+            facts.record,
+            enabled=self.enabled[NODES.index(node_id)],
+            base=facts.completed_at,
+            reopened=facts.reopened_at > 0,
         )
         node.jobs = ()
         node.coordinator._recent = self._remembered(self.remembers_from)
@@ -392,6 +396,10 @@ class World(ModelCluster):
                 answer = ev.VotersAsked(ticket, FinishInputs(migrating, self.zk_brokers, others))
             case ef.AppendFinished(ticket):
                 answer = self._finish(node, ticket)
+            case ef.AppendReopened(ticket):
+                answer = self._reopen(node, ticket)
+            case ef.AppendAdmitted(ticket):
+                answer = self._admit(node, ticket)
             case ef.HandOver(successor):
                 if node.epoch == self.epoch:
                     self.elect(successor)
@@ -449,6 +457,23 @@ class World(ModelCluster):
             return None
         return ev.Committed(ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
 
+    def _reopen(self, node: Node, ticket: ev.Ticket) -> ev.Event | None:
+        demand(self.facts.record is POST or node.epoch != self.epoch, "reopened what was not finished")
+        if not self.append(node, Entry(node.epoch, "reopen")):
+            return None
+        return ev.Committed(ticket, self.facts.completed_at)
+
+    def _admit(self, node: Node, ticket: ev.Ticket) -> ev.Event | None:
+        """What is committed meanwhile is on its way; what was there before is in ZooKeeper."""
+        reached = self._mark().kraft_metadata_offset
+        if node.epoch == self.epoch:
+            demand(reached >= self.facts.reopened_at > 0, "brokers admitted before the reconcile")
+            wrong = self.differing(committed(self.log[:reached], self.initial).as_content)
+            demand(not wrong, f"brokers admitted, but ZooKeeper does not hold {sorted(wrong)}")
+        if not self.append(node, Entry(node.epoch, "admit")):
+            return None
+        return ev.Committed(ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
+
     def _deliver(self, node: Node, event: ev.Event | messages.WriteEvent) -> None:
         self._queue(node, node.coordinator.step(event, self.now))
         self._check_state(node, event)
@@ -489,6 +514,7 @@ class World(ModelCluster):
         leader = self.nodes[self.leader]
         if leader.state is State.DUAL_WRITING:
             demand(stored(self.zookeeper) == content_of(self.image()), "a change was lost")
+            demand(not self.facts.reopened_at, "dual-writing, and brokers in ZooKeeper mode are not admitted")
             demand(leader.coordinator.write_behind.drained, "the write-behind stands still")
             reached = leader.coordinator.write_behind.reached.offset
             demand(self._mark().kraft_metadata_offset == reached, "the mark is not where the write-behind believes it")

@@ -351,6 +351,22 @@ class TestConfigs:
         ]
 
 
+def test_configs_of_topics_and_brokers_come_before_everything_else() -> None:
+    """A broker that starts meanwhile in ZooKeeper mode may have a log of a topic that ZooKeeper does not know yet."""
+    compacted = {ConfigResource(ConfigResourceType.TOPIC, "t"): Map({"cleanup.policy": "compact"})}
+    throttled = {ConfigResource(ConfigResourceType.BROKER, "1"): Map({"leader.replication.throttled.rate": "1"})}
+    image = replace(with_topic(), configs=Map({**compacted, **throttled}))
+    zookeeper = empty_cluster()
+    writes = list(reconcile(zookeeper, target(image)))
+    assert [write.entity for write in writes] == ["config topics/t", "config brokers/1", "topic t"]
+    apply(zookeeper, writes)
+    assert comparable(image_from(zookeeper)) == comparable(image)
+
+    zookeeper.set(paths.topic_config("t"), encode_config({"cleanup.policy": "compact", "retention.ms": "1"}))
+    writes = list(reconcile(zookeeper, target(image)))
+    assert [write.entity for write in writes] == ["config topics/t"], "written once"
+
+
 class TestTheRest:
     def test_producer_ids_never_go_back_and_are_not_rewritten(self) -> None:
         zookeeper = empty_cluster()
