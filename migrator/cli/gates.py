@@ -18,11 +18,12 @@ from migrator.rpc.find_controller import active_controller
 @click.argument("goal", type=click.Choice([str(goal) for goal in Goal]))
 @controller_options
 def command(goal: str, config: Path | None, server: str | None, command_config: Path | None) -> None:
-    """List what still prevents the end of the migration, or a rollback. Changes nothing.
+    """List what still prevents the end of the migration, a rollback, or a reopening. Changes nothing.
 
     \b
     finish    the end of the migration, after which there is no way back
     rollback  the return of the cluster to a ZooKeeper controller
+    reopen    the way back into dual-write, when the migration is finished
 
     Exit codes: 0 nothing prevents it, 1 something prevents it, 2 refused.
     """

@@ -25,6 +25,7 @@ from migrator.migration.copying.worker import CompareTask, CopyTask, DecodeTask,
 from migrator.migration.examination import read_brokers, read_present, read_standing
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
+from migrator.migration.machine.guards import Standing
 from migrator.migration.machine.progress import Working
 from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings
 from migrator.migration.machine.states import State
@@ -189,13 +190,19 @@ class MigrationExecutor:
             case never:
                 assert_never(never)
 
+    async def standing(self) -> Standing:
+        """Who controls the cluster, as ZooKeeper shows it, and what the log knows of the mark there.
+
+        :raises MigratorError: when ZooKeeper cannot be read.
+        """
+        found: Standing = await self._background.blocking(lambda: read_standing(self._zookeeper))
+        return replace(found, evidence=await self._controller.evidence(found.mark)) if found.mark.copied else found
+
     def _examine(self, effect: ef.Examine) -> None:
         async def work() -> AnyEvent:
             signals = await self._controller.signals() if effect.brokers else None
             try:
-                found = await self._background.blocking(lambda: read_standing(self._zookeeper))
-                if found.mark.copied:
-                    found = replace(found, evidence=await self._controller.evidence(found.mark))
+                found = await self.standing()
                 around = None if signals is None else await self._surroundings(signals)
             except MigratorError as error:
                 return ev.Examined(effect.ticket, None, str(error))

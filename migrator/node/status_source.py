@@ -80,7 +80,7 @@ class MigrationView(Protocol):
     def voters_ready(self) -> dict[int, bool | None]:
         """ZkMigrationReady of each voter as last heard."""
 
-    def gates(self, goal: Goal) -> tuple[Gate, ...]:
+    async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and a goal."""
 
     async def pause(self, reason: str, by: Orderer) -> None:
@@ -247,7 +247,7 @@ class NodeStatusSource:
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal`` (see `StatusSource`)."""
-        return self._active_migration().gates(goal)
+        return await self._active_migration().gates(goal)
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found (see `StatusSource`)."""

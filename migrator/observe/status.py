@@ -37,6 +37,7 @@ class Goal(StrEnum):
 
     FINISH = "finish"
     ROLLBACK = "rollback"
+    REOPEN = "reopen"
 
 
 class Force(StrEnum):

@@ -26,7 +26,7 @@ from migrator.observe.status import (
 )
 from migrator.rpc.stubs import operator_pb2 as pb
 
-_GOALS = {Goal.FINISH: pb.GatesRequest.FINISH, Goal.ROLLBACK: pb.GatesRequest.ROLLBACK}
+_GOALS = {goal: pb.GatesRequest.Goal.Value(goal.name) for goal in Goal}
 
 
 def goal_to_proto(goal: Goal) -> Any:

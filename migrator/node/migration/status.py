@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from migrator.clock import monotonic_ms
 from migrator.config.keys import FLAG
-from migrator.errors import OperatorError
+from migrator.errors import MigratorError, OperatorError
 from migrator.image.model import ClusterImage, MetadataImage
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import VerdictContext, without, zk_mode_brokers
@@ -15,6 +15,7 @@ from migrator.migration.machine.left_out import vanished
 from migrator.migration.machine.readiness import Gap, Severity
 from migrator.migration.machine.states import OVERRIDES, PublicState, State, check_forceable, check_shown
 from migrator.migration.machine.volatile_state import DriverStatus, held
+from migrator.migration.reopen_gates import ReopenFacts, reopen_gates
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.core import NodeCore
 from migrator.node.migration.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
@@ -38,7 +39,7 @@ from migrator.observe.status import (
 )
 from migrator.observe.write_times import WriteTimes
 from migrator.records.metadata import MigrationHold, ZkMigrationState
-from migrator.wire.voters import VoterSignals, ready
+from migrator.wire.voters import VoterSignals, ready, stock
 
 NOT_TOLD_REMEDY = (
     "The controller informs the other brokers, and tries this one again. Check the log of this "
@@ -192,10 +193,26 @@ class MigrationInsight:
         """ZkMigrationReady of each voter as last heard (see `MigrationView`)."""
         return ready(self._signals.last)
 
-    def gates(self, goal: Goal) -> tuple[Gate, ...]:
+    async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and a goal (see `MigrationView`)."""
         image = self._core.metadata.published
-        return finish_gates(self, image) if goal is Goal.FINISH else rollback_gates(self, image)
+        match goal:
+            case Goal.FINISH:
+                return finish_gates(self, image)
+            case Goal.ROLLBACK:
+                return rollback_gates(self, image)
+            case Goal.REOPEN:
+                return reopen_gates(await self._reopen_facts())
+
+    async def _reopen_facts(self) -> ReopenFacts:
+        answers = await self._signals.ask()
+        image, standing, running, away = self._core.metadata.published, None, frozenset[int](), ""
+        try:
+            standing = await self._runtime.executor.standing()
+            running = await self._runtime.in_zookeeper()
+        except MigratorError as error:
+            away = str(error)
+        return ReopenFacts(image, self.driver.public, ready(answers), stock(answers), standing, running, away)
 
     async def pause(self, reason: str, by: Orderer) -> None:
         """Hold before the next irreversible step (see `MigrationView`); errors as `PauseOrder.give`."""

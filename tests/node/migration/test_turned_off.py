@@ -65,6 +65,10 @@ async def test_a_migration_ends_without_a_zookeeper(tmp_path: Path, left: dict[s
         assert (status.migration.public_state, status.migration.active) == (PublicState.FINISHED.label, True)
         assert status.problems == ()
         assert all(gate.open for gate in await client.gates(Goal.FINISH)), "nothing stands between here and the end"
+        closed = {gate.name: gate.what for gate in await client.gates(Goal.REOPEN) if not gate.open}
+        assert set(closed) >= {"controllers", "zookeeper"}
+        assert closed["controllers"] == "the migration is off on controller 1"
+        assert "ZooKeeper cannot be read: " in closed["zookeeper"]
 
 
 async def test_a_migration_that_has_not_begun_says_that_it_is_turned_off(tmp_path: Path) -> None:

@@ -1,0 +1,194 @@
+"""What stands against reopening a finished migration: what the log holds that ZooKeeper mode cannot, and who is not
+ready. Pure: it looks, and changes nothing.
+
+What Kafka 3.9 knows in ZooKeeper mode is the measure: no feature but metadata.version (`ZkMetadataCache`), configs of
+topics and brokers only (`ZkConfigMigrationClient`), no `remote.log.*.disable` (`LogConfig`), names of znodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from migrator.config.keys import FLAG
+from migrator.image.model import MetadataImage
+from migrator.migration.machine.guards import Ownership, Standing, ownership
+from migrator.migration.machine.states import PublicState
+from migrator.observe.names import number_ranges
+from migrator.observe.status import Gate
+from migrator.records.metadata import ConfigResourceType
+from migrator.records.versions import FEATURE_NAME, parse_version
+from migrator.values import value
+from migrator.zookeeper.znodes import paths
+
+NEWEST = parse_version("3.9-IV0")
+"""The newest metadata.version that a broker can have in ZooKeeper mode."""
+KRAFT_ONLY = frozenset({"remote.log.copy.disable", "remote.log.delete.on.disable"})
+"""Settings of a topic that a broker in ZooKeeper mode refuses."""
+RESERVED_BROKER_MAX_ID = 1000
+EXAMPLES = 5
+
+
+@value
+class ReopenFacts:
+    """What a leader knows. ``migrating``: by voter, whether its migration flag is on; None did not answer. ``stock``:
+    those that are Kafka's own. ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper
+    could not be read, for ``away``."""
+
+    image: MetadataImage
+    public: PublicState
+    migrating: Mapping[int, bool | None]
+    stock: frozenset[int]
+    standing: Standing | None
+    running: frozenset[int] = frozenset()
+    away: str = ""
+
+
+def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
+    """All that has to be well before a finished migration is reopened, and what is good to know."""
+    return (
+        Gate(
+            "state",
+            facts.public is PublicState.FINISHED,
+            f"the migration is in {facts.public.label}",
+            "Only a finished migration can be reopened. From DualWrite, 'migrator gates rollback' says what is left",
+        ),
+        _controllers(facts),
+        _zookeeper(facts),
+        _features(facts.image),
+        *_contents(facts.image),
+        _brokers(facts.image),
+    )
+
+
+def _gate(name: str, found: Iterable[str], fine: str, remedy: str) -> Gate:
+    listed = tuple(found)
+    return Gate(name, not listed, "; ".join(listed) or fine, remedy)
+
+
+def _controllers(facts: ReopenFacts) -> Gate:
+    off = [voter for voter, on in facts.migrating.items() if on is False and voter not in facts.stock]
+    silent = [voter for voter, on in facts.migrating.items() if on is None]
+    found = []
+    if facts.stock:
+        found.append(f"{number_ranges('controller', facts.stock)} of the voters: Kafka's own, which would end it again")
+    if off:
+        found.append(f"the migration is off on {number_ranges('controller', off)}")
+    if silent:
+        found.append(f"no answer from {number_ranges('controller', silent)}")
+    return _gate(
+        "controllers",
+        found,
+        "every voter is of this program, and has the migration on",
+        f"Set {FLAG}=true and zookeeper.connect on every controller, and restart one after the other. Where Kafka's "
+        "own controllers vote, hand the quorum over to this program first",
+    )
+
+
+def _zookeeper(facts: ReopenFacts) -> Gate:
+    return _gate(
+        "zookeeper",
+        _of_zookeeper(facts),
+        "ZooKeeper is of this cluster, and nobody uses it",
+        "Stop every broker that was started in ZooKeeper mode. In a ZooKeeper that has lost its content, /cluster/id "
+        "and /controller_epoch have to be there",
+    )
+
+
+def _of_zookeeper(facts: ReopenFacts) -> Iterator[str]:
+    standing = facts.standing
+    if standing is None:
+        yield f"ZooKeeper cannot be read: {facts.away}"
+        return
+    if standing.fault is not None:
+        yield f"{standing.fault.where}: {standing.fault.what}"
+        return
+    if standing.view.epoch is None:
+        yield f"{paths.CONTROLLER_EPOCH} is missing"
+    holder = standing.view.controller
+    if holder is not None and holder.is_broker:
+        yield f"{paths.CONTROLLER} is held by broker {holder.broker_id}, in ZooKeeper mode"
+    if facts.running:
+        yield f"in ZooKeeper mode: {number_ranges('broker', facts.running)}"
+    owner = ownership(standing)
+    if owner is Ownership.FOREIGN:
+        yield f"{paths.MIGRATION} is of another quorum"
+    if owner is Ownership.UNPROVED:
+        yield (
+            f"nothing proves any more that {paths.MIGRATION} is of this quorum ('migrator force reclaim' has to say "
+            "so, once the migration is reopened)"
+        )
+
+
+def _features(image: MetadataImage) -> Gate:
+    found = []
+    level = image.features.metadata_version
+    if level > NEWEST.level:
+        found.append(f"metadata.version is at level {level}, brokers in ZooKeeper mode know at most {NEWEST.name}")
+    others = sorted((name, at) for name, at in image.features.levels.items() if name != FEATURE_NAME and at > 0)
+    found += [f"{name} is at level {at}, ZooKeeper mode knows no such feature" for name, at in others]
+    return _gate(
+        "features",
+        found,
+        f"metadata.version is at level {level}, and no other feature is used",
+        "Take the feature back with 'kafka-features downgrade', where Kafka allows it. What it was used for is lost",
+    )
+
+
+def _contents(image: MetadataImage) -> Iterator[Gate]:
+    configs = image.configs
+    known = (ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.UNKNOWN)
+    others = sorted(each.name for each in configs if each.resource_type not in known)
+    controllers = set(map(str, image.cluster.controllers))
+    of_controllers = [
+        each.name for each in configs if each.resource_type == ConfigResourceType.BROKER and each.name in controllers
+    ]
+    disabled = sorted(
+        each.name
+        for each, keys in configs.items()
+        if each.resource_type == ConfigResourceType.TOPIC and not KRAFT_ONLY.isdisjoint(keys)
+    )
+    yield _gate(
+        "configs",
+        (
+            *_counted(others, "configs of groups and of client metrics, which ZooKeeper mode does not have"),
+            *_counted(sorted(of_controllers), "configs of controllers, which would become those of brokers"),
+            *_counted(disabled, f"topics with {' or '.join(sorted(KRAFT_ONLY))}, which ZooKeeper mode does not allow"),
+        ),
+        "every config is one that ZooKeeper mode has",
+        "Delete these configs with 'kafka-configs --alter --delete-config'",
+    )
+    patterns = {acl.resource_name for acl in image.acls.values() if not paths.is_legal_name(acl.resource_name)}
+    tokens = {name for name in image.tokens if not paths.is_legal_name(name)}
+    yield _gate(
+        "names",
+        (
+            *_counted(sorted(patterns), "ACLs of resources whose name cannot be that of a znode"),
+            *_counted(sorted(tokens), "delegation tokens whose id cannot be the name of a znode"),
+        ),
+        "every name can be that of a znode",
+        "Delete them, or give them other names: they are not written to ZooKeeper",
+    )
+
+
+def _counted(names: list[str], what: str) -> Iterator[str]:
+    if names:
+        more = ", ..." if len(names) > EXAMPLES else ""
+        yield f"{what}: {len(names)} ({', '.join(names[:EXAMPLES])}{more})"
+
+
+def _brokers(image: MetadataImage) -> Gate:
+    """All that can be seen from here; what their files have to say is in the remedy of the way home."""
+    high = sorted(number for number in image.cluster.brokers if number > RESERVED_BROKER_MAX_ID)
+    note = f" ({number_ranges('broker', high)}: set broker.id.generation.enable=false)" if high else ""
+    level = image.features.metadata_version
+    old = sorted(
+        number
+        for number, broker in image.cluster.brokers.items()
+        if not any(each.name == FEATURE_NAME and each.max_version >= level for each in broker.features)
+    )
+    return _gate(
+        "brokers",
+        [f"{number_ranges('broker', old)}: no release that has metadata.version {level}"] if old else [],
+        f"every broker knows the metadata.version; in ZooKeeper mode its file says so, too{note}",
+        "Set inter.broker.protocol.version to the metadata.version of the cluster in the file of every broker",
+    )

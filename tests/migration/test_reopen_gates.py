@@ -1,0 +1,133 @@
+"""What stands against reopening a finished migration: each obstacle is named, and nothing else is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from immutables import Map
+
+from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, FeaturesImage, MetadataImage
+from migrator.migration.machine.guards import MarkEvidence
+from migrator.migration.machine.states import PublicState
+from migrator.migration.reopen_gates import ReopenFacts, reopen_gates
+from migrator.records.acl_codes import ResourceType
+from migrator.records.metadata import ConfigResourceType, FeatureRange, ZkMigrationState
+from migrator.records.uuid import Uuid
+from migrator.zookeeper.znodes.controller import ControllerClaim
+from migrator.zookeeper.znodes.migration import MigrationState
+from tests.migration.support.builders import CRC, broker, cluster, controller, standing
+
+MARK = MigrationState(3001, 5, 1000, 4, CRC)
+OURS = ControllerClaim(3001, 0, 5)
+TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, 32
+KNOWS_4_0 = (FeatureRange("metadata.version", 1, 22),)
+
+
+def features(**levels: int) -> FeaturesImage:
+    named = {name.replace("_", "."): level for name, level in {"metadata_version": 21, **levels}.items()}
+    return FeaturesImage(Map(named), ZkMigrationState.POST_MIGRATION)
+
+
+def image(**changes: object) -> MetadataImage:
+    nodes = cluster([replace(broker(1, migrating=False), features=KNOWS_4_0)], [controller(3001)])
+    return replace(EMPTY_IMAGE, features=features(), cluster=nodes, **changes)  # type: ignore[arg-type]
+
+
+FINE = ReopenFacts(
+    image(),
+    PublicState.FINISHED,
+    {3001: True, 3002: True},
+    frozenset(),
+    standing(controller=OURS, mark=MARK, mark_in_log=4),
+)
+
+
+def with_configs(kind: int, name: str, **keys: str) -> ReopenFacts:
+    config = Map({key.replace("_", "."): text for key, text in keys.items()})
+    return replace(FINE, image=image(configs=Map({ConfigResource(kind, name): config})))
+
+
+def with_levels(**levels: int) -> ReopenFacts:
+    return replace(FINE, image=replace(image(), features=features(**levels)))
+
+
+def with_brokers(number: int, newest: int) -> ReopenFacts:
+    ranges = (FeatureRange("metadata.version", 1, newest),)
+    nodes = cluster([replace(broker(number, migrating=False), features=ranges)], [])
+    return replace(FINE, image=replace(image(), cluster=nodes))
+
+
+def with_acl(name: str) -> ReopenFacts:
+    acl = Acl(ResourceType.GROUP, name, 3, "User:alice", "*", 2, 3)
+    return replace(FINE, image=image(acls=Map({Uuid(bytes(16)): acl})))
+
+
+def seen(**changes: object) -> ReopenFacts:
+    return replace(FINE, standing=standing(**{"controller": OURS, "mark": MARK, "mark_in_log": 4, **changes}))  # type: ignore[arg-type]
+
+
+def with_mark(evidence: MarkEvidence) -> ReopenFacts:
+    assert FINE.standing is not None
+    return replace(FINE, standing=replace(FINE.standing, evidence=evidence))
+
+
+def test_nothing_stands_against_it() -> None:
+    assert [gate.name for gate in reopen_gates(FINE) if not gate.open] == []
+
+
+OBSTACLES: tuple[tuple[str, ReopenFacts, str], ...] = (
+    ("state", replace(FINE, public=PublicState.DUAL_WRITE), "the migration is in DualWrite"),
+    ("controllers", replace(FINE, migrating={1: True, 2: False, 3: False}), "off on controllers 2, 3"),
+    ("controllers", replace(FINE, migrating={1: True, 2: None}), "no answer from controller 2"),
+    ("controllers", replace(FINE, migrating={1: True, 2: True}, stock=frozenset({2})), "controller 2 .*Kafka's own"),
+    ("zookeeper", replace(FINE, standing=None, away="connection refused"), "cannot be read: connection refused"),
+    ("zookeeper", seen(epoch=None), "/controller_epoch is missing"),
+    ("zookeeper", seen(controller=ControllerClaim(7, 0)), "held by broker 7"),
+    ("zookeeper", replace(FINE, running=frozenset({1, 2})), "in ZooKeeper mode: brokers 1, 2"),
+    ("zookeeper", seen(mark_in_log=3), "of another quorum"),
+    ("zookeeper", with_mark(MarkEvidence(compacted=True)), "nothing proves any more"),
+    ("features", with_levels(metadata_version=22), "at level 22"),
+    ("features", with_levels(group_version=1), "group.version is at level 1"),
+    ("features", with_levels(transaction_version=2), "transaction.version is at level 2"),
+    (
+        "configs",
+        with_configs(GROUP, "readers", interval_ms="1"),
+        r"configs of groups .*: 1 \(readers\)",
+    ),
+    ("configs", with_configs(ConfigResourceType.CLIENT_METRICS, "all", interval_ms="1"), "client metrics"),
+    ("configs", with_configs(BROKER, "3001", num_io_threads="8"), "configs of controllers.*3001"),
+    ("configs", with_configs(TOPIC, "tiered", remote_log_copy_disable="true"), "topics with .*tiered"),
+    ("names", with_acl("a/b"), r"ACLs .*: 1 \(a/b\)"),
+    ("brokers", with_brokers(4, newest=20), "broker 4: no release that has metadata.version 21"),
+)
+
+
+@pytest.mark.parametrize(("name", "facts", "words"), OBSTACLES)
+def test_each_obstacle_is_named_and_nothing_else(name: str, facts: ReopenFacts, words: str) -> None:
+    closed = [gate for gate in reopen_gates(facts) if not gate.open]
+    assert [gate.name for gate in closed] == [name]
+    assert closed[0].remedy
+    assert re.search(words, closed[0].what)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        with_configs(TOPIC, "orders", cleanup_policy="compact"),
+        with_configs(BROKER, "", log_retention_ms="1"),
+        with_configs(BROKER, "1", num_io_threads="8"),
+        with_levels(group_version=0),
+        seen(mark=MigrationState(-1, -1, -1, -1), controller=None),
+        with_acl("a b"),
+    ],
+)
+def test_what_zookeeper_mode_has_is_no_obstacle(facts: ReopenFacts) -> None:
+    assert [gate.what for gate in reopen_gates(facts) if not gate.open] == []
+
+
+def test_high_ids_are_told_and_do_not_hold_up() -> None:
+    (gate,) = [gate for gate in reopen_gates(with_brokers(2001, newest=21)) if gate.name == "brokers"]
+    assert gate.open
+    assert "broker 2001: set broker.id.generation.enable=false" in gate.what
