@@ -1,0 +1,195 @@
+"""A log whose migration is finished says MIGRATION again: what Kafka's own controllers and brokers make of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ResourceType
+from kazoo.client import KazooClient
+
+from migrator.clock import wall_ms
+from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, ControllerProcess
+from migrator.drill.kafka.clients import Traffic, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
+from migrator.drill.probes import DUAL_WRITING
+from migrator.log.metadata_log import MetadataLog
+from migrator.parts.kafka import StockKafka
+from migrator.parts.processes import run_to_end
+from migrator.records.batch import build_batch, iter_batches
+from migrator.records.codec import encode_all
+from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
+from migrator.records.versions import parse_version
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from migrator.zookeeper.znodes.configs import decode_config
+from tests.conftest import ZooKeeperSpace
+from tests.drill.support.stock_controllers import StockController
+from tests.interop.support.cluster import Admin, KafkaCluster
+from tests.interop.support.stages import broker_is_controller, create_move_elect_delete, stage
+
+pytestmark = pytest.mark.lane("test-long")
+
+TOPIC, COMPACTED = "orders", "made-after-the-end"
+LEVEL = parse_version("3.9").level
+ENDED, REOPENED = ZkMigrationState.POST_MIGRATION, ZkMigrationState.MIGRATION
+
+
+class Cluster:
+    """Two brokers, and one stock controller as the only voter."""
+
+    def __init__(self, cluster: KafkaCluster, client: KazooClient) -> None:
+        self.cluster = cluster
+        self.client = client
+        self.admin = Admin(cluster.bootstrap, 2)
+        (self.controller,) = cluster.controllers
+
+    def roll(self, mode: KafkaBrokerMode) -> None:
+        self.cluster.roll_brokers(mode, self.admin.in_sync)
+
+    def until_record(self, record: ZkMigrationState) -> None:
+        until(
+            f"the log says {record.name}",
+            lambda: self.controller.image().features.zk_migration_state is record,
+        )
+
+    def until_dual_write(self) -> None:
+        until("stock dual-writes", lambda: self.cluster.migration_state() == DUAL_WRITING)
+
+    def until_led(self) -> None:
+        until("the controller leads", lambda: self.cluster.leader() is not None)
+
+    def reopen(self) -> list[ZkMigrationState]:
+        """Give the stopped controller's log one record more; gives what the log said before, in order."""
+        assert self.controller.stop() == 0
+        return append_reopened(self.controller)
+
+    def config_in_zookeeper(self, topic: str) -> dict[str, str]:
+        path = paths.topic_config(topic)
+        return decode_config(path, self.client.get(path)[0]) if self.client.exists(path) else {}
+
+
+def append_reopened(controller: ControllerProcess) -> list[ZkMigrationState]:
+    log = MetadataLog.open(controller.metadata_directory)
+    try:
+        end = log.end_offset()
+        said = [
+            ZkMigrationState(record.zk_migration_state)
+            for chunk in log.chunks(log.start_offset(), end)
+            for batch in iter_batches(chunk)
+            if not batch.header.is_control
+            for record, _ in batch.records()
+            if isinstance(record, ZkMigrationStateRecord)
+        ]
+        values = encode_all([ZkMigrationStateRecord(REOPENED)], LEVEL)
+        log.append(build_batch(values, timestamp_ms=wall_ms(), base_offset=end, leader_epoch=log.last_epoch()))
+        log.sync()
+    finally:
+        log.close()
+    return said
+
+
+@pytest.fixture
+def cluster(
+    kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> Iterator[Cluster]:
+    """The brokers are in ZooKeeper mode, the controller is not started."""
+    zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
+    with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, zookeeper=zookeeper.hosts) as brokers:
+        brokers.controllers = [*(StockController(kafka_391, each) for each in brokers.controllers)]
+        brokers.start_brokers(KafkaBrokerMode.ZOOKEEPER)
+        yield Cluster(brokers, zookeeper_client)
+
+
+def test_the_way_back_from_the_end(cluster: Cluster) -> None:
+    cluster.admin.create(TOPIC, 3, 2, retention_ms="7200000")
+    with Traffic(cluster.cluster.bootstrap, TOPIC) as traffic:
+        with stage("to the end"):
+            to_the_end(cluster)
+        with stage("reopened, the flag is off"):
+            a_stock_leader_with_the_flag_off_ends_it_again(cluster)
+            until("messages are acknowledged", traffic.goes_on)
+        with stage("reopened, the flag is on"):
+            a_stock_leader_with_the_flag_on_takes_zookeeper_back(cluster)
+            until("messages are acknowledged", traffic.goes_on)
+        with stage("brokers into migration mode"):
+            brokers_into_migration_mode(cluster)
+        with stage("home"):
+            home(cluster)
+        traffic.stop()
+    assert traffic.errors == []
+    values = consume(cluster.cluster.bootstrap, TOPIC, "auditors", traffic.sent)
+    assert sorted(map(int, values)) == list(range(traffic.sent))
+
+
+def to_the_end(cluster: Cluster) -> None:
+    """A migration as everybody does it, and changes of metadata that ZooKeeper does not hear of."""
+    cluster.cluster.start_controllers()
+    cluster.roll(KafkaBrokerMode.MIGRATING)
+    cluster.until_dual_write()
+    cluster.roll(KafkaBrokerMode.KRAFT)
+    cluster.cluster.finish_migration()
+    cluster.until_record(ENDED)
+    cluster.admin.create(COMPACTED, 1, 2, cleanup_policy="compact")
+    cluster.admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
+    cluster.roll(KafkaBrokerMode.KRAFT)
+    assert cluster.config_in_zookeeper(COMPACTED) == {}
+
+
+def a_stock_leader_with_the_flag_off_ends_it_again(cluster: Cluster) -> None:
+    """At its activation, whoever is registered: so no stock voter may lead a reopened quorum."""
+    before = cluster.reopen()
+    assert before[-2:] == [REOPENED, ENDED]
+    cluster.controller.start()
+    cluster.until_led()
+    cluster.until_record(ENDED)
+    assert cluster.client.exists(paths.topic(COMPACTED)) is None
+
+
+def a_stock_leader_with_the_flag_on_takes_zookeeper_back(cluster: Cluster) -> None:
+    """Brokers in KRaft mode replay the record, and go on as if it were not there."""
+    controller, brokers = cluster.controller, cluster.cluster.brokers
+    assert cluster.reopen()[-4:] == [REOPENED, ENDED, REOPENED, ENDED]
+    controller.set_migration(enabled=True)
+    controller.start()
+    cluster.until_led()
+    cluster.until_dual_write()
+    cluster.until_record(REOPENED)
+    until("the topic is in ZooKeeper", lambda: cluster.client.exists(paths.partition_state(COMPACTED, 0)))
+    assert cluster.config_in_zookeeper(COMPACTED) == {"cleanup.policy": "compact"}
+    assert cluster.config_in_zookeeper(TOPIC) == {"retention.ms": "3600000"}
+    until("all is in sync", cluster.admin.in_sync)
+    for broker in brokers.values():
+        assert broker.runs
+        assert "ZkMigrationStateRecord" not in broker.process.output_text()
+        assert "Encountered fatal fault" not in broker.process.output_text()
+
+
+def brokers_into_migration_mode(cluster: Cluster) -> None:
+    """One after the other; what was made since the end keeps its settings."""
+    cluster.roll(KafkaBrokerMode.MIGRATING)
+    registered = cluster.controller.image().cluster.brokers
+    assert all(each.is_migrating_zk_broker for each in registered.values())
+    assert cluster.admin.topic_config(COMPACTED, "cleanup.policy") == "compact"
+    assert cluster.admin.topic_config(TOPIC, "retention.ms") == "3600000"
+    known = cluster.controller.image().topics.by_name(TOPIC)
+    assert known is not None
+    version = cluster.client.get(paths.partition_state(TOPIC, 0))[1].version
+    assert version < known.partitions[0].partition_epoch, "stock sets a state once, whatever it has missed"
+
+
+def home(cluster: Cluster) -> None:
+    """`migrator rollback` raises the versions. Without that, as Kafka's manual words the way back from dual-write,
+    brokers that have not restarted yet skip every state of the ZooKeeper controller, and lead nothing any more."""
+    client, controller = cluster.client, cluster.controller
+    assert controller.stop() == 0
+    controller.write_properties()
+    command = [MIGRATOR, "rollback", "-c", str(controller.property_file), "--yes"]
+    run_to_end("rollback", command, timeout_seconds=COMMAND_SECONDS)
+    until("a broker is the controller", lambda: broker_is_controller(client))
+    cluster.roll(KafkaBrokerMode.ZOOKEEPER)
+    assert broker_is_controller(client)
+    create_move_elect_delete(cluster.cluster, cluster.admin, client, "made-at-home")
+    assert cluster.admin.topic_config(COMPACTED, "cleanup.policy") == "compact"
+    until("all is in sync", cluster.admin.in_sync)
