@@ -154,6 +154,17 @@ class ModelCluster:
         demand(not wrong, f"full RPCs before the comparison: {sorted(wrong)}")
         self.tampered = frozenset()
 
+    def _demand_may_say(self, kind: str) -> None:
+        """That the migration is reopened, or that brokers in ZooKeeper mode are admitted: what is committed meanwhile
+        is on its way, what was there before is in ZooKeeper."""
+        if kind == "reopen":
+            demand(self.facts.record is POST, "reopened what was not finished")
+            return
+        reached = self._mark().kraft_metadata_offset
+        demand(reached >= self.facts.reopened_at > 0, "brokers admitted before the reconcile")
+        wrong = self.differing(committed(self.log[:reached], self.initial).as_content)
+        demand(not wrong, f"brokers admitted, but ZooKeeper does not hold {sorted(wrong)}")
+
     def differing(self, said: Content) -> frozenset[str]:
         """What ZooKeeper holds otherwise."""
         held = stored(self.zookeeper)

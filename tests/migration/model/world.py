@@ -31,7 +31,7 @@ from migrator.zookeeper.znodes.controller import ControllerClaim, encode_control
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from tests.migration.model.cluster import Budget, ModelCluster, demand
 from tests.migration.model.images import Content, compare, content_of, delta, path_of, stored
-from tests.migration.model.log import MIGRATION_ON, POST, PRE, Entry, committed
+from tests.migration.model.log import MIGRATION_ON, PRE, Entry
 from tests.migration.model.node import CompareStage, CopyStage, Job, Node, new_node
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.migration.support.builders import CLUSTER_ID as OURS
@@ -139,13 +139,8 @@ class World(ModelCluster):
         if self.facts.open_transaction:
             self.log = (*self.log, Entry(self.epoch, "abort"))
         facts = self.facts
-        became = ev.BecameLeader(
-            self.epoch,
-            facts.record,
-            enabled=self.enabled[NODES.index(node_id)],
-            base=facts.completed_at,
-            reopened=facts.reopened_at > 0,
-        )
+        on, reopened = self.enabled[NODES.index(node_id)], facts.reopened_at > 0
+        became = ev.BecameLeader(self.epoch, facts.record, on, facts.completed_at, reopened=reopened)
         node.jobs = ()
         node.coordinator._recent = self._remembered(self.remembers_from)
         self._queue(node, node.coordinator.lead(became, self.image(), self.now))
@@ -394,12 +389,8 @@ class World(ModelCluster):
                 migrating = Map(dict(zip(NODES, self.enabled, strict=True)))
                 others = tuple(other for other in NODES if other != node.node_id)
                 answer = ev.VotersAsked(ticket, FinishInputs(migrating, self.zk_brokers, others))
-            case ef.AppendFinished(ticket):
-                answer = self._finish(node, ticket)
-            case ef.AppendReopened(ticket):
-                answer = self._reopen(node, ticket)
-            case ef.AppendAdmitted(ticket):
-                answer = self._admit(node, ticket)
+            case ef.AppendFinished() | ef.AppendReopened() | ef.AppendAdmitted():
+                answer = self._say(node, job)
             case ef.HandOver(successor):
                 if node.epoch == self.epoch:
                     self.elect(successor)
@@ -450,29 +441,16 @@ class World(ModelCluster):
             self.append(node, Entry(node.epoch, "abort"))
         return ev.Committed(ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
 
-    def _finish(self, node: Node, ticket: ev.Ticket) -> ev.Event | None:
-        demand(not any(self.enabled), "finished while a voter has the migration on")
-        demand(not self.zk_brokers, "finished while brokers are in ZooKeeper mode")
-        if not self.append(node, Entry(node.epoch, "post")):
+    def _say(self, node: Node, effect: ef.AppendFinished | ef.AppendReopened | ef.AppendAdmitted) -> ev.Event | None:
+        kind = {ef.AppendFinished: "post", ef.AppendReopened: "reopen", ef.AppendAdmitted: "admit"}[type(effect)]
+        if kind == "post":
+            demand(not any(self.enabled), "finished while a voter has the migration on")
+            demand(not self.zk_brokers, "finished while brokers are in ZooKeeper mode")
+        elif node.epoch == self.epoch:
+            self._demand_may_say(kind)
+        if not self.append(node, Entry(node.epoch, kind)):
             return None
-        return ev.Committed(ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
-
-    def _reopen(self, node: Node, ticket: ev.Ticket) -> ev.Event | None:
-        demand(self.facts.record is POST or node.epoch != self.epoch, "reopened what was not finished")
-        if not self.append(node, Entry(node.epoch, "reopen")):
-            return None
-        return ev.Committed(ticket, self.facts.completed_at)
-
-    def _admit(self, node: Node, ticket: ev.Ticket) -> ev.Event | None:
-        """What is committed meanwhile is on its way; what was there before is in ZooKeeper."""
-        reached = self._mark().kraft_metadata_offset
-        if node.epoch == self.epoch:
-            demand(reached >= self.facts.reopened_at > 0, "brokers admitted before the reconcile")
-            wrong = self.differing(committed(self.log[:reached], self.initial).as_content)
-            demand(not wrong, f"brokers admitted, but ZooKeeper does not hold {sorted(wrong)}")
-        if not self.append(node, Entry(node.epoch, "admit")):
-            return None
-        return ev.Committed(ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
+        return ev.Committed(effect.ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
 
     def _deliver(self, node: Node, event: ev.Event | messages.WriteEvent) -> None:
         self._queue(node, node.coordinator.step(event, self.now))
