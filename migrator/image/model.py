@@ -39,17 +39,21 @@ class Provenance:
 @value
 class FeaturesImage:
     """The finalized level of each feature, including ``metadata.version``; the state of the migration, the operator's
-    hold if there is one, and the order to reopen as long as ZooKeeper does not hold everything again."""
+    hold if there is one, the order to reopen as long as ZooKeeper does not hold everything again, and the name of the
+    copy."""
 
     levels: Map[str, int]
     zk_migration_state: ZkMigrationState
     migration_hold: MigrationHold | None = None
     migration_reopening: MigrationReopening | None = None
+    migration_copied_as: str | None = None
 
     @property
     def migration(self) -> ZkMigrationStateRecord:
         """The record that says all that is known of the migration."""
-        return ZkMigrationStateRecord(int(self.zk_migration_state), self.migration_hold, self.migration_reopening)
+        return ZkMigrationStateRecord(
+            int(self.zk_migration_state), self.migration_hold, self.migration_reopening, self.migration_copied_as
+        )
 
     @property
     def metadata_version(self) -> int:

@@ -16,11 +16,12 @@ from typing import Any, assert_never
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import MigratorError
 from migrator.image.model import ImageDelta
+from migrator.machine import machine
 from migrator.migration.background import Background, Job
 from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
 from migrator.migration.copying.compare import ReconcileEnd, WriteChunk
 from migrator.migration.copying.reading import CopyBatch, CopyEnd, Decoded
-from migrator.migration.copying.transaction import BEGIN, END, append_copy
+from migrator.migration.copying.transaction import BEGIN, append_copy, end_of_copy
 from migrator.migration.copying.worker import CompareTask, CopyTask, DecodeTask, OnProgress
 from migrator.migration.examination import read_brokers, read_present, read_standing
 from migrator.migration.machine import effects as ef
@@ -37,6 +38,7 @@ from migrator.migration.write_behind.multis import Limits
 from migrator.migration.write_executor import OnWritten, WriteExecutor
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
+from migrator.records.uuid import random_uuid, uuid_to_text
 from migrator.records.versions import FEATURE_NAME
 from migrator.zookeeper import leadership
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -196,7 +198,11 @@ class MigrationExecutor:
         :raises MigratorError: when ZooKeeper cannot be read.
         """
         found: Standing = await self._background.blocking(lambda: read_standing(self._zookeeper))
-        return replace(found, evidence=await self._controller.evidence(found.mark)) if found.mark.copied else found
+        if not found.mark.copied:
+            return found
+        evidence = await self._controller.evidence(found.mark)
+        name = self._controller.image.features.migration_copied_as
+        return replace(found, evidence=replace(evidence, same_copy=name is not None and found.mark.copied_as == name))
 
     def _examine(self, effect: ef.Examine) -> None:
         async def work() -> AnyEvent:
@@ -262,6 +268,7 @@ class MigrationExecutor:
                     now_ms=wall_ms(),
                     heal_to=effect.heal_to,
                     crc_at=self._controller.crc_at,
+                    copied_as=self._name_of_copy(),
                 )
                 if isinstance(plan, leadership.ClaimPlan):
                     outcome = await asyncio.wrap_future(self._zookeeper.submit(plan.ops))
@@ -323,22 +330,27 @@ class MigrationExecutor:
 
         self._background.spawn(work())
 
+    def _name_of_copy(self) -> str | None:
+        """That of the log; a copy that comes gets a new one. A copy of an older release has none."""
+        features = self._controller.image.features
+        if features.zk_migration_state is ZkMigrationState.MIGRATION:
+            return features.migration_copied_as
+        return uuid_to_text(random_uuid(machine().random()))
+
     def _complete(self, effect: ef.CompleteTransaction) -> None:
-        self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, END)))
+        appended = self._controller.append(effect.ticket.epoch, end_of_copy(effect.copied_as))
+        self._background.spawn(self._commit(effect.ticket, appended))
 
     def _abort(self, effect: ef.AbortTransaction) -> None:
         aborting = self._controller.abort_open(effect.ticket.epoch, effect.reason)
         self._background.spawn(self._commit(effect.ticket, aborting))
 
     def _say(self, effect: ef.AppendFinished | ef.AppendReopened | ef.AppendAdmitted) -> None:
-        """Into the log, how it stands with the migration."""
-        match effect:
-            case ef.AppendFinished():
-                record = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
-            case ef.AppendReopened(_, order):
-                record = ZkMigrationStateRecord(ZkMigrationState.MIGRATION, reopening=order)
-            case ef.AppendAdmitted():
-                record = ZkMigrationStateRecord(ZkMigrationState.MIGRATION)
+        """Into the log, how it stands with the migration. The name of the copy stays."""
+        state = ZkMigrationState.POST_MIGRATION if isinstance(effect, ef.AppendFinished) else ZkMigrationState.MIGRATION
+        order = effect.order if isinstance(effect, ef.AppendReopened) else None
+        copied_as = self._controller.image.features.migration_copied_as
+        record = ZkMigrationStateRecord(state, reopening=order, copied_as=copied_as)
         self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
 
     async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:

@@ -311,15 +311,17 @@ class MigrationReopening:
 
 @value
 class ZkMigrationStateRecord:
-    """``hold`` and ``reopening``: tagged fields of this program, which Kafka skips (KIP-482).
+    """``hold``, ``reopening`` and ``copied_as``: tagged fields of this program, which Kafka skips (KIP-482).
 
     ``hold`` belongs to PRE_MIGRATION. ``reopening`` belongs to MIGRATION: the migration was finished before, and
-    ZooKeeper does not hold everything yet that has changed since.
+    ZooKeeper does not hold everything yet that has changed since. ``copied_as``: the random name of the copy, from its
+    end on; ``/migration`` has it, too.
     """
 
     zk_migration_state: int
     hold: MigrationHold | None = None
     reopening: MigrationReopening | None = None
+    copied_as: str | None = None
 
 
 @value

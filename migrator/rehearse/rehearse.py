@@ -17,7 +17,7 @@ from migrator.log.errors import storage_errors
 from migrator.log.files import make_directory, write_durably
 from migrator.migration.copying.compare import REMOVALS, ReconcileEnd, WriteChunk
 from migrator.migration.copying.reading import CopyEnd, Decoded
-from migrator.migration.copying.transaction import BEGIN, END, append_copy
+from migrator.migration.copying.transaction import BEGIN, append_copy, end_of_copy
 from migrator.migration.copying.worker import (
     CompareTask,
     CopyTask,
@@ -181,7 +181,7 @@ class _Rehearsal:
         await log.append(EPOCH, BEGIN)
         async with self._worker(CopyTask(self._request.version.level, self._request.batch_records)) as worker:
             end = await append_copy(log, EPOCH, worker.messages())
-        await log.append(EPOCH, END)
+        await log.append(EPOCH, end_of_copy())
         return end
 
     async def _compare(self, log: LocalLog) -> FirstReconcile:

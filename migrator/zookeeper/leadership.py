@@ -8,6 +8,7 @@ These are pure functions of a `ClaimView`; `claim` reads and writes. Source: KIP
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from migrator.errors import OperatorError
 from migrator.raft.messages import EpochOffset
@@ -132,6 +133,7 @@ def plan_claim(
     now_ms: int,
     heal_to: EpochOffset | None = None,
     crc_at: CrcAt = holds_nothing,
+    copied_as: str | None = None,
 ) -> ClaimPlan | Claim | Superseded:
     """Decide on a claim: the multi to write, or the claim that this controller has already, or that another one has it.
 
@@ -140,6 +142,7 @@ def plan_claim(
 
     :param heal_to: the offset for ``/migration`` when a crash kept the End record's offset from being written. It is
         used only if this node's log still holds it; otherwise the end of the reconcile sets ``/migration``.
+    :param copied_as: the name of the copy; None for a copy that has none.
     :raises OperatorError: ``/controller_epoch`` is missing; only brokers create it.
     """
     held = view.controller
@@ -155,7 +158,8 @@ def plan_claim(
             where=paths.CONTROLLER_EPOCH,
             remedy="Check the chroot in zookeeper.connect, and that a broker of this cluster runs in ZooKeeper mode",
         )
-    migration = _mark(view.migration or INITIAL_STATE, controller_id, kraft_epoch, heal_to, crc_at)
+    marked = _mark(view.migration or INITIAL_STATE, controller_id, kraft_epoch, heal_to, crc_at)
+    migration = replace(marked, copied_as=copied_as)
     controller = encode_controller(ControllerClaim(controller_id, now_ms, kraft_epoch))
     ops: list[Op] = [SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(view.epoch + 1), view.epoch_version)]
     if held is not None:

@@ -20,12 +20,14 @@ from migrator.migration.copying.worker import (
     ignore,
 )
 from migrator.migration.machine import events as ev
+from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import STALL_MS
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
 from migrator.records.metadata import (
     ConfigRecord,
+    MigrationReopening,
     RemoveUserScramCredentialRecord,
     ZkMigrationState,
 )
@@ -33,6 +35,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+from migrator.zookeeper.znodes.migration import MigrationState
 from tests.migration.support.images import PASSWORDS
 from tests.migration.support.rig import EPOCH, FakeWorker, Rig
 from tests.patience import PATIENCE_SECONDS
@@ -209,6 +212,42 @@ async def test_the_end_is_written_once_everybody_agrees(rig: Rig) -> None:
     rig.lead(ZkMigrationState.MIGRATION, enabled=False)
     await rig.until_state(State.FINISHED)
     assert rig.controller.image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION
+
+
+async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_batch_of_the_mark(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The random name of the copy proves then whose mark it is; the log and ZooKeeper keep it through every state."""
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    name = rig.controller.image.features.migration_copied_as
+    assert name is not None
+    rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=False))
+    await rig.until_state(State.FINISHED)
+    rig.controller.write([ConfigRecord(2, "t", "cleanup.policy", "compact")])
+    assert not rig.equal()
+
+    async def compacted(_: MigrationState) -> MarkEvidence:
+        return MarkEvidence(compacted=True)
+
+    monkeypatch.setattr(rig.controller, "evidence", compacted)
+    rig.executor.lead(ev.BecameLeader(EPOCH + 2, ZkMigrationState.POST_MIGRATION, enabled=True))
+    rig.executor.feed(ev.OperatorReopen(MigrationReopening(3001, 1, "the auditors want it")))
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.equal()
+    features, mark = rig.controller.image.features, rig.zookeeper.view().migration
+    assert (features.zk_migration_state, features.migration_reopening) == (ZkMigrationState.MIGRATION, None)
+    assert mark is not None
+    assert (mark.copied_as, features.migration_copied_as) == (name, name)
+    assert [transition.after for transition in rig.transitions][-7:] == [
+        State.REOPENING,
+        State.EXAMINING,
+        State.CLAIMING,
+        State.RECONCILING,
+        State.ADMITTING,
+        State.INFORMING_BROKERS,
+        State.DUAL_WRITING,
+    ]
 
 
 async def test_a_worker_that_is_given_up_has_ended_before_the_next_begins(rig: Rig) -> None:

@@ -17,8 +17,11 @@ from migrator.records.metadata import (
 
 TRANSACTION_NAME = "ZK Migration"
 BEGIN: tuple[MetadataRecord, ...] = (BeginTransactionRecord(TRANSACTION_NAME),)
-END: tuple[MetadataRecord, ...] = (ZkMigrationStateRecord(ZkMigrationState.MIGRATION), EndTransactionRecord())
-"""Complete, and nothing but complete, together with this batch."""
+
+
+def end_of_copy(copied_as: str | None = None) -> tuple[MetadataRecord, ...]:
+    """Complete, and nothing but complete, together with this batch."""
+    return ZkMigrationStateRecord(ZkMigrationState.MIGRATION, copied_as=copied_as), EndTransactionRecord()
 
 
 class TransactionLog(Protocol):
@@ -32,7 +35,7 @@ class TransactionLog(Protocol):
 
 
 async def append_copy(log: TransactionLog, epoch: int, messages: AsyncIterator[Message]) -> CopyEnd:
-    """Append what lies between `BEGIN` and `END`.
+    """Append what lies between `BEGIN` and `end_of_copy`.
 
     :raises MigratorError: the worker failed, or the log refused; the transaction is as open as it was.
     """

@@ -190,7 +190,8 @@ class MigrationDriver:
         return [ef.StartCopy(self._ask())]
 
     def _commit(self) -> list[ef.Effect]:
-        return [ef.CompleteTransaction(self._ask())]
+        claim = present(self._memory.term.claim, "completed a copy without a claim")
+        return [ef.CompleteTransaction(self._ask(), claim.migration.copied_as)]
 
     def _abort(self) -> list[ef.Effect]:
         return [ef.AbortTransaction(self._ask(), str(self._memory.situation))]

@@ -81,9 +81,11 @@ class LookAgain:
 
 @value
 class CompleteTransaction:
-    """Append ZkMigrationState MIGRATION and End as one batch: `Committed`."""
+    """Append ZkMigrationState MIGRATION, with the name that the claim has given the copy, and End as one batch:
+    `Committed`."""
 
     ticket: Ticket
+    copied_as: str | None = None
 
 
 @value

@@ -26,12 +26,14 @@ class MarkEvidence:
     ``epoch`` and ``crc``: of the batch that holds the offset; None when the log holds no such offset. ``compacted``:
     the offset lies below the log's start, where nothing can be looked up any more. ``stock_wrote``: the controller
     that wrote it led our log in the epoch in which it did, and was one of stock Kafka, which writes no CRC.
+    ``same_copy``: it has the name that our log has for the copy.
     """
 
     epoch: int | None = None
     crc: int | None = None
     compacted: bool = False
     stock_wrote: bool = False
+    same_copy: bool = False
 
 
 @value
@@ -98,13 +100,14 @@ def ownership(standing: Standing) -> Ownership:
     """Whether our log holds the offset of ``/migration`` with its epoch and in that very batch.
 
     Offset and epoch alone prove nothing: every young quorum has an offset 100 of epoch 1. The CRC of the batch does: it
-    covers the records and the millisecond of their append.
+    covers the records and the millisecond of their append. Where the log has dropped the batch, the name of the copy
+    does, which is random.
     """
     mark, evidence = standing.mark, standing.evidence
     if not mark.copied:
         return Ownership.NOT_COPIED
     if evidence.compacted:
-        return Ownership.UNPROVED
+        return Ownership.OURS if evidence.same_copy else Ownership.UNPROVED
     if evidence.epoch is None or evidence.epoch != mark.kraft_metadata_epoch:
         return Ownership.FOREIGN
     if mark.batch_crc is None:

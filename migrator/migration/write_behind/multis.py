@@ -178,6 +178,7 @@ def _moved(mark: MigrationState, target: EpochOffset, crc: int) -> MigrationStat
         kraft_metadata_offset=target.offset,
         kraft_metadata_epoch=target.epoch,
         batch_crc=crc,
+        copied_as=mark.copied_as,
     )
 
 

@@ -1,8 +1,10 @@
 """``/migration``: the offset of the metadata log up to which ZooKeeper follows it (``kafka.zk.MigrationZNode``,
 KIP-866).
 
-This program adds the field ``migrator_batch_crc``, which proves the log to which the offset belongs: every young quorum
-has an offset 100 of epoch 1. Stock controllers ignore the field, and leave it out when they write.
+This program adds two fields. ``migrator_batch_crc`` proves the log to which the offset belongs: every young quorum has
+an offset 100 of epoch 1. ``migrator_copied_as`` is the random name of the copy. The log keeps the name for good, so it
+proves the same when the log has dropped the batch. Stock controllers ignore both fields, and leave them out when they
+write.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from migrator.values import value
 from migrator.zookeeper.znodes.fields import INT64_MAX, UINT32_MAX, Fields
 
 CRC_FIELD = "migrator_batch_crc"
+COPY_FIELD = "migrator_copied_as"
 _REMEDY = (
     "Find out which quorum wrote it. If none migrates this cluster, delete the znode; "
     "a newer Kafka's controller has to finish what it began"
@@ -24,7 +27,7 @@ class MigrationState:
     """ZooKeeper has the metadata up to ``kraft_metadata_offset`` of the log; before the copy every field is -1.
 
     ``batch_crc``: CRC-32C of the batch that holds the offset, as in the batch's header; None if a stock controller
-    wrote the znode.
+    wrote the znode. ``copied_as``: the name of the copy; None before the copy, and if somebody else wrote the znode.
     """
 
     kraft_controller_id: int
@@ -32,6 +35,7 @@ class MigrationState:
     kraft_metadata_offset: int
     kraft_metadata_epoch: int
     batch_crc: int | None = None
+    copied_as: str | None = None
 
     @property
     def copied(self) -> bool:
@@ -57,12 +61,13 @@ def decode_migration(path: str, data: bytes | None) -> MigrationState | None:
         kraft_metadata_offset=fields.integer("kraft_metadata_offset", -1, INT64_MAX),
         kraft_metadata_epoch=fields.integer("kraft_metadata_epoch"),
         batch_crc=fields.integer(CRC_FIELD, 0, UINT32_MAX) if fields.has(CRC_FIELD) else None,
+        copied_as=fields.text(COPY_FIELD) if fields.has(COPY_FIELD) else None,
     )
 
 
 def encode_migration(state: MigrationState) -> bytes:
     """Version 0."""
-    fields = {
+    fields: dict[str, int | str] = {
         "version": 0,
         "kraft_controller_id": state.kraft_controller_id,
         "kraft_controller_epoch": state.kraft_controller_epoch,
@@ -71,4 +76,6 @@ def encode_migration(state: MigrationState) -> bytes:
     }
     if state.batch_crc is not None:
         fields[CRC_FIELD] = state.batch_crc
+    if state.copied_as is not None:
+        fields[COPY_FIELD] = state.copied_as
     return orjson.dumps(fields)

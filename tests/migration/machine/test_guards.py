@@ -114,6 +114,8 @@ HELD = MarkEvidence(epoch=4, crc=CRC)
         (WITHOUT_CRC, HELD, Ownership.UNPROVED),
         # below the log's start
         (COPIED, MarkEvidence(compacted=True), Ownership.UNPROVED),
+        (COPIED, MarkEvidence(compacted=True, same_copy=True), Ownership.OURS),
+        (COPIED, MarkEvidence(same_copy=True), Ownership.FOREIGN),
         (WITHOUT_CRC, MarkEvidence(compacted=True), Ownership.UNPROVED),
     ],
 )

@@ -214,7 +214,7 @@ def wait_on_a_claim_without_releasing_it(patch: pytest.MonkeyPatch) -> None:
 
 
 def finish_without_asking_everybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(finish, "decide", lambda *_: finish.FinishDecision(Finding.MAY_FINISH, ""))
+    patch.setattr(finish, "decide", lambda *_, **__: finish.FinishDecision(Finding.MAY_FINISH, ""))
 
 
 def go_on_after_a_batch_only_when_something_happens(patch: pytest.MonkeyPatch) -> None:
