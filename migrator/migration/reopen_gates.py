@@ -31,8 +31,9 @@ EXAMPLES = 5
 @value
 class ReopenFacts:
     """What a leader knows. ``migrating``: by voter, whether its migration flag is on; None did not answer. ``stock``:
-    those that are Kafka's own. ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper
-    could not be read, for ``away``."""
+    those that are Kafka's own. ``outdated``: those of a release that does not know a reopened migration. ``standing``
+    and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper could not be read, for ``away``.
+    ``too_large``: paths of the znodes that ZooKeeper would not take."""
 
     image: MetadataImage
     public: PublicState
@@ -40,6 +41,8 @@ class ReopenFacts:
     stock: frozenset[int]
     standing: Standing | None
     running: frozenset[int] = frozenset()
+    outdated: frozenset[int] = frozenset()
+    too_large: frozenset[str] = frozenset()
     away: str = ""
 
 
@@ -56,6 +59,13 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
         _zookeeper(facts),
         _features(facts.image),
         *_contents(facts.image),
+        _gate(
+            "sizes",
+            _counted(sorted(facts.too_large), "znodes larger than ZooKeeper takes"),
+            "every znode is small enough for migrator.zookeeper.jute.maxbuffer",
+            "Raise jute.maxbuffer on the ZooKeeper servers and brokers, and set migrator.zookeeper.jute.maxbuffer "
+            "of the controllers to the same value; or make these topics, configs or access control lists smaller",
+        ),
         _brokers(facts.image),
     )
 
@@ -71,6 +81,9 @@ def _controllers(facts: ReopenFacts) -> Gate:
     found = []
     if facts.stock:
         found.append(f"{number_ranges('controller', facts.stock)} of the voters: Kafka's own, which would end it again")
+    if facts.outdated:
+        names = number_ranges("controller", facts.outdated)
+        found.append(f"{names}: a release of this program that does not know a reopened migration")
     if off:
         found.append(f"the migration is off on {number_ranges('controller', off)}")
     if silent:
@@ -79,8 +92,8 @@ def _controllers(facts: ReopenFacts) -> Gate:
         "controllers",
         found,
         "every voter is of this program, and has the migration on",
-        f"Set {FLAG}=true and zookeeper.connect on every controller, and restart one after the other. Where Kafka's "
-        "own controllers vote, hand the quorum over to this program first",
+        f"Run one release of this program on every controller, with {FLAG}=true and zookeeper.connect. Restart one "
+        "controller after the other. Where Kafka's own controllers vote, hand the quorum over to this program first",
     )
 
 

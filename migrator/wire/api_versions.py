@@ -24,7 +24,9 @@ OUR_FEATURE = "migrator.controller"
 answers to this program (`is_from_us`)."""
 OUR_SOFTWARE = "kraft-migrator"
 """The client software name in requests of this program."""
-OUR_FEATURE_RANGE = VersionRange(1, 1)
+KNOWS_REOPENING = 2
+"""From this level of `OUR_FEATURE` on, a controller knows that a finished migration may be reopened."""
+OUR_FEATURE_RANGE = VersionRange(1, KNOWS_REOPENING)
 
 
 @value
@@ -44,6 +46,11 @@ class Features:
     def is_ours(self) -> bool:
         """Whether these are the features of this program's controllers."""
         return OUR_FEATURE in self.supported
+
+    @property
+    def knows_reopening(self) -> bool:
+        """Whether these are the features of a release that knows a reopened migration."""
+        return self.is_ours and self.supported[OUR_FEATURE].max >= KNOWS_REOPENING
 
 
 NO_FEATURES = Features({}, {})

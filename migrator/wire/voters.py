@@ -25,10 +25,17 @@ VOTER_QUESTION = TaskKind("voter-question", OnError.DROP)
 
 @value
 class VoterAnswer:
-    """A voter's answer: whether its migration flag is on, and whether it is a controller of this program."""
+    """A voter's answer: whether its migration flag is on, whether it is a controller of this program, and whether its
+    release knows a reopened migration."""
 
     migrating: bool
     is_ours: bool
+    knows_reopening: bool = False
+
+    @classmethod
+    def of(cls, features: Features) -> VoterAnswer:
+        """The answer that a voter's ApiVersions give."""
+        return cls(features.zk_migration_ready, features.is_ours, features.knows_reopening)
 
     @property
     def may_lead(self) -> bool:
@@ -82,7 +89,7 @@ class VoterLink:
         except (TransportError, PeerError, TimeoutError):
             await self._drop()
             return None
-        return VoterAnswer(features.zk_migration_ready, features.is_ours)
+        return VoterAnswer.of(features)
 
     async def _on_what_stands(self) -> Features | None:
         connection = self._connection
@@ -125,7 +132,7 @@ class VoterSignals:
         registered: Endpoints = dict,
     ) -> None:
         self._node_id = settings.node_id
-        self._own = VoterAnswer(settings.zookeeper_metadata_migration_enable, is_ours=True)
+        self._own = VoterAnswer(settings.zookeeper_metadata_migration_enable, is_ours=True, knows_reopening=True)
         self._endpoints = endpoints
         self._registered = registered
         self._security = security
@@ -169,3 +176,9 @@ def ready(answers: Mapping[int, VoterAnswer | None]) -> dict[int, bool | None]:
 def stock(answers: Mapping[int, VoterAnswer | None]) -> frozenset[int]:
     """The voters that answered and are not controllers of this program."""
     return frozenset(voter for voter, answer in answers.items() if answer is not None and not answer.is_ours)
+
+
+def outdated(answers: Mapping[int, VoterAnswer | None]) -> frozenset[int]:
+    """The controllers of this program whose release does not know a reopened migration."""
+    found = ((voter, answer) for voter, answer in answers.items() if answer is not None)
+    return frozenset(voter for voter, answer in found if answer.is_ours and not answer.knows_reopening)

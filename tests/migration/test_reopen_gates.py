@@ -82,6 +82,8 @@ OBSTACLES: tuple[tuple[str, ReopenFacts, str], ...] = (
     ("controllers", replace(FINE, migrating={1: True, 2: False, 3: False}), "off on controllers 2, 3"),
     ("controllers", replace(FINE, migrating={1: True, 2: None}), "no answer from controller 2"),
     ("controllers", replace(FINE, migrating={1: True, 2: True}, stock=frozenset({2})), "controller 2 .*Kafka's own"),
+    ("controllers", replace(FINE, outdated=frozenset({2})), "controller 2: a release .* does not know"),
+    ("sizes", replace(FINE, too_large=frozenset({"/brokers/topics/t"})), r"1 \(/brokers/topics/t\)"),
     ("zookeeper", replace(FINE, standing=None, away="connection refused"), "cannot be read: connection refused"),
     ("zookeeper", seen(epoch=None), "/controller_epoch is missing"),
     ("zookeeper", seen(controller=ControllerClaim(7, 0)), "held by broker 7"),

@@ -31,6 +31,10 @@ class VoterKinds:
 
 
 NOBODY_ASKED = VoterKinds()
+REOPENED = (
+    "The migration was reopened, and ZooKeeper does not hold everything yet. Wait until 'migrator status' says "
+    "dual-writing, and add the controller then."
+)
 
 
 def why_not_in_migration(
@@ -44,6 +48,8 @@ def why_not_in_migration(
     states = {published.features.zk_migration_state, image.features.zk_migration_state}
     if not any(state.is_under_way for state in states):
         return None
+    if isinstance(change, AddVoter) and any(each.features.migration_reopening for each in (published, image)):
+        return Refusal(ErrorCode.invalid_request, REOPENED)
     return next(_refusals(published.cluster, voters, change, kinds), None)
 
 

@@ -8,7 +8,7 @@ translation that the write-behind uses. Partition states do not grow beyond the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.decision import RefusedError
 from migrator.controller.index import AclPattern
 from migrator.image.builder import ImageBuilder
-from migrator.image.model import Changes, ConfigResource, MetadataImage, ScramKey
+from migrator.image.model import EMPTY_IMAGE, Changes, ConfigResource, DelegationToken, MetadataImage, ScramKey
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.write_behind.multis import Limits
@@ -80,6 +80,35 @@ def check_sizes(
             )
 
 
+def too_large(image: MetadataImage, *, limits: Limits, passwords: PasswordEncoder) -> dict[str, int]:
+    """What of an image ZooKeeper could not take: the sizes of these znodes, by path."""
+    acl_bytes: dict[AclPattern, int] = {}
+    for acl in image.acls.values():
+        pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
+        acl_bytes[pattern] = acl_bytes.get(pattern, 0) + entry_bytes_bound(acl.principal, acl.host)
+    held: tuple[tuple[str, Iterable[Any]], ...] = (
+        ("topic", image.topics.by_id),
+        ("config", image.configs),
+        ("acls", acl_bytes),
+        ("user", {key.user for key in image.scram}),
+        ("token", image.tokens),
+    )
+    entities = ((kind, name) for kind, names in held for name in names)
+    suspects = {each for each in entities if _frame(each) + _held(image, each, acl_bytes) > limits.max_op_bytes}
+    if not suspects:
+        return {}
+    everything = Changes(
+        topics=frozenset(image.topics.by_id),
+        partitions={name: frozenset(image.topics.by_id[name].partitions) for kind, name in suspects if kind == "topic"},
+        configs=frozenset(image.configs),
+        acls=frozenset(image.acls),
+        scram=frozenset(image.scram),
+        tokens=frozenset(image.tokens),
+    )
+    sizes = _znodes(EMPTY_IMAGE, image, _narrow(everything, suspects, image), passwords)
+    return {path: size for path, size in sizes.items() if size > limits.max_op_bytes}
+
+
 def _suspects(
     image: MetadataImage, records: Sequence[rec.MetadataRecord], acl_bytes: Mapping[AclPattern, int], limit: int
 ) -> set[Entity]:
@@ -107,8 +136,7 @@ def _growth(record: rec.MetadataRecord) -> Iterator[tuple[Entity, int]]:
         case rec.UserScramCredentialRecord():
             yield ("user", record.name), 2 * len(record.salt + record.stored_key + record.server_key)
         case rec.DelegationTokenRecord():
-            texts = (record.owner, record.requester, record.token_id, *record.renewers)
-            yield ("token", record.token_id), _TOKEN_BYTES + sum(map(_text_bytes, texts))
+            yield ("token", record.token_id), _token_bytes(record)
 
 
 def _frame(entity: Entity) -> int:
@@ -140,6 +168,9 @@ def _held(image: MetadataImage, entity: Entity, acl_bytes: Mapping[AclPattern, i
             found = (image.scram.get(ScramKey(mechanism, name)) for mechanism in rec.ScramMechanism)
             keys = sum(2 * len(key.salt + key.stored_key + key.server_key) for key in found if key is not None)
             return _USER_BYTES + keys
+        case "token":
+            known = image.tokens.get(name)
+            return 0 if known is None else _token_bytes(known)
     return 0
 
 
@@ -176,6 +207,10 @@ def _znodes(
 
 def _config_bytes(key: str, text: str) -> int:
     return _CONFIG_BYTES + _text_bytes(key) + _text_bytes(text)
+
+
+def _token_bytes(token: rec.DelegationTokenRecord | DelegationToken) -> int:
+    return _TOKEN_BYTES + sum(map(_text_bytes, (token.owner, token.requester, token.token_id, *token.renewers)))
 
 
 def _text_bytes(text: str) -> int:

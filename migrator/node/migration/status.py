@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from migrator.clock import monotonic_ms
@@ -39,7 +40,7 @@ from migrator.observe.status import (
 )
 from migrator.observe.write_times import WriteTimes
 from migrator.records.metadata import MigrationHold, ZkMigrationState
-from migrator.wire.voters import VoterSignals, ready, stock
+from migrator.wire.voters import VoterSignals, outdated, ready, stock
 
 NOT_TOLD_REMEDY = (
     "The controller informs the other brokers, and tries this one again. Check the log of this "
@@ -207,12 +208,23 @@ class MigrationInsight:
     async def _reopen_facts(self) -> ReopenFacts:
         answers = await self._signals.ask()
         image, standing, running, away = self._core.metadata.published, None, frozenset[int](), ""
+        too_large = frozenset(await asyncio.to_thread(self._gate.too_large, image))
         try:
             standing = await self._runtime.executor.standing()
             running = await self._runtime.in_zookeeper()
         except MigratorError as error:
             away = str(error)
-        return ReopenFacts(image, self.driver.public, ready(answers), stock(answers), standing, running, away)
+        return ReopenFacts(
+            image,
+            self.driver.public,
+            ready(answers),
+            stock(answers),
+            standing,
+            running,
+            outdated(answers),
+            too_large,
+            away,
+        )
 
     async def pause(self, reason: str, by: Orderer) -> None:
         """Hold before the next irreversible step (see `MigrationView`); errors as `PauseOrder.give`."""

@@ -16,7 +16,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration.write_behind.bound import Admission, WriteBound
 from migrator.migration.write_behind.lag import Lag
 from migrator.migration.write_behind.multis import limits_of
-from migrator.migration.write_behind.sizes import check_sizes
+from migrator.migration.write_behind.sizes import check_sizes, too_large
 from migrator.records.metadata import MetadataRecord
 from migrator.wire.requests import REQUEST
 from migrator.zookeeper.password_encoder import password_encoder
@@ -88,6 +88,10 @@ class WriteGate:
         if self._must_follow():
             limits, passwords = self._limits, self._passwords
             check_sizes(image, records, acl_bytes=index.acl_bytes, limits=limits, passwords=passwords)
+
+    def too_large(self, image: MetadataImage) -> dict[str, int]:
+        """What of all metadata would be too large for ZooKeeper: bytes by path. On any thread."""
+        return too_large(image, limits=self._limits, passwords=self._passwords)
 
     @cached_property
     def _passwords(self) -> PasswordEncoder:

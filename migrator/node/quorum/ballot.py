@@ -7,6 +7,9 @@ asked, and no answer is a no. A voter of the candidate's log may be a stranger i
 strangers are asked at the address that they have registered (`migrator.migration.machine.voters` sees to that). All are
 asked on connections that stand, which `keep_asking` sees to: on a link of 100 ms, making one with TLS and SASL takes
 longer than a vote may wait. Our own controllers may be elected without the flag: they wait for all the others.
+
+Until a reopened migration is in dual-write again, only those of our controllers that know what that is may lead: every
+other leader would let brokers in ZooKeeper mode in before ZooKeeper holds everything.
 """
 
 from __future__ import annotations
@@ -62,11 +65,15 @@ class Ballot:
         if not self._asks():
             return
         answer = await self._ask(candidate_id, self.patience_seconds)
-        allowed = answer is not None and answer.may_lead
+        reopened = self._is_reopened
+        allowed = answer is not None and (answer.knows_reopening if reopened else answer.may_lead)
         if not allowed and self._allowed.get(candidate_id, True):
             stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
             silent = "its controller listener does not answer whether the migration is on, or nobody knows its address"
-            why = silent if answer is None else stock
+            unaware = (
+                "the migration was reopened, and it is a stock controller, or of a release that does not know that"
+            )
+            why = silent if answer is None else unaware if reopened else stock
             log.warning("This controller refuses its vote to controller %d: %s", candidate_id, why)
         known = {candidate_id, *self._known()}
         self._allowed = {node_id: before for node_id, before in self._allowed.items() if node_id in known}
@@ -95,4 +102,8 @@ class Ballot:
             return True
         image = self._image()
         is_empty = image.provenance.offset < 0
-        return self._is_on and (is_empty or image.features.zk_migration_state.is_under_way)
+        return self._is_reopened or (self._is_on and (is_empty or image.features.zk_migration_state.is_under_way))
+
+    @property
+    def _is_reopened(self) -> bool:
+        return self._image().features.migration_reopening is not None

@@ -221,7 +221,7 @@ class VoterChanges:
         await connection.close()
         supported = features.supported.get(KRAFT_VERSION)
         versions = STATIC_RANGE if supported is None else KRaftVersionRange(supported.min, supported.max)
-        return versions, VoterAnswer(features.zk_migration_ready, features.is_ours)
+        return versions, VoterAnswer.of(features)
 
     async def _appended(self, change: VoterChange, begun: float, look: Look, kinds: VoterKinds) -> int:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -14,6 +15,7 @@ from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVo
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.metadata import (
     Endpoint,
+    MigrationReopening,
     RegisterControllerRecord,
     ZkMigrationState,
     ZkMigrationStateRecord,
@@ -75,6 +77,19 @@ def test_who_joins_can_be_asked_and_may_lead(state: ZkMigrationState) -> None:
     without_flag = refusal(state, ADD, ours=(1, 2, 3))
     assert without_flag is not None
     assert "without zookeeper.metadata.migration.enable=true" in without_flag.message
+
+
+def test_nobody_joins_until_a_reopened_migration_is_in_dual_write_again() -> None:
+    """A stock leader would let brokers in ZooKeeper mode in too early."""
+    plain = image(STATES[1])
+    found = replace(plain, features=replace(plain.features, migration_reopening=MigrationReopening(1, 1, "why")))
+    voters, kinds = VoterSet.of(entry(voter(it)) for it in (1, 2, 3)), VoterKinds(*2 * [frozenset({1, 2, 3, 4})])
+    assert why_not_in_migration(plain, plain, voters, ADD, kinds) is None
+    for published, at_end in ((found, plain), (plain, found)):
+        refused = why_not_in_migration(published, at_end, voters, ADD, kinds)
+        assert refused is not None
+        assert "was reopened" in refused.message
+        assert why_not_in_migration(published, at_end, voters, REMOVE, kinds) is None
 
 
 @pytest.mark.parametrize(

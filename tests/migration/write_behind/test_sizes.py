@@ -15,7 +15,7 @@ from migrator.image.builder import ImageBuilder
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, Provenance
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.write_behind.multis import Limits
-from migrator.migration.write_behind.sizes import check_sizes
+from migrator.migration.write_behind.sizes import check_sizes, too_large
 from migrator.records import metadata as rec
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.records.uuid import Uuid
@@ -140,12 +140,19 @@ def check(image: MetadataImage, records: Records, size: int) -> None:
     check_sizes(image, records, acl_bytes=index.acl_bytes, limits=limits, passwords=PASSWORDS)
 
 
+def large(image: MetadataImage, size: int) -> dict[str, int]:
+    """Of the whole image, with such servers."""
+    return too_large(image, limits=Limits(jute_maxbuffer=size - bytes_of_one(0)), passwords=PASSWORDS)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_limit_is_exact_for_every_family(family: str) -> None:
     held, changed = FAMILIES[family]
     before = after(EMPTY_IMAGE, held(50))
     records = changed(50)
-    size = largest(before, after(before, records))
+    image = after(before, records)
+    size, whole = largest(before, image), largest(EMPTY_IMAGE, image)
+    assert (large(image, whole), set(large(image, whole - 1).values())) == ({}, {whole})
     check(before, records, size)
     with pytest.raises(RefusedError, match=r"takes no more than .*migrator\.zookeeper\.jute\.maxbuffer") as refused:
         check(before, records, size - 1)
@@ -183,6 +190,8 @@ def test_nothing_is_encoded_where_nothing_can_be_large(monkeypatch: pytest.Monke
     before = after(EMPTY_IMAGE, [*topic(45), *acls(45)])
     for records in (more_partitions(0), reassigned(0), more_acls(0), config(4, "1")(20), token(20), credential(0)):
         check_sizes(before, records, acl_bytes=ControllerIndex.of(before).acl_bytes, limits=limits, passwords=PASSWORDS)
+    monkeypatch.setattr("migrator.migration.write_behind.sizes._znodes", unexpected)
+    assert too_large(before, limits=limits, passwords=PASSWORDS) == {}
 
 
 texts = st.text(max_size=40)

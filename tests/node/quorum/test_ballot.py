@@ -7,13 +7,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from migrator.config.load import settings_from
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.raft.messages import VoteRequest, VoteResponse
-from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
+from migrator.records.metadata import MigrationReopening, ZkMigrationState, ZkMigrationStateRecord
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.listener_settings import controller_security
 from migrator.wire.raft_codec import ListenerEndpoint
+from migrator.wire.schemas import VersionRange
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterSignals
 from tests.node.support.cluster import CLUSTER_ID, Cluster
@@ -23,6 +26,7 @@ VOTER = 1
 STOCK_OFF = Features({}, {})
 STOCK_ON = Features({}, {}, zk_migration_ready=True)
 OURS_OFF = Features({OUR_FEATURE: OUR_FEATURE_RANGE}, {})
+OURS_OF_AN_OLD_RELEASE = Features({OUR_FEATURE: VersionRange(1, 1)}, {}, zk_migration_ready=True)
 
 
 class Nobody:
@@ -87,9 +91,10 @@ async def election(directory: Path, flag: str) -> AsyncIterator[Election]:
     assert not cluster.failures
 
 
-def say(node: NodeCore, state: ZkMigrationState) -> None:
+def say(node: NodeCore, state: ZkMigrationState, reopening: MigrationReopening | None = None) -> None:
     """Let the image at the log's end hold a state."""
-    node.metadata._loader.append(node.metadata._loader.end_offset, 1, 0, [ZkMigrationStateRecord(state)])
+    record = ZkMigrationStateRecord(state, reopening=reopening)
+    node.metadata._loader.append(node.metadata._loader.end_offset, 1, 0, [record])
     node.metadata._loader.apply()
 
 
@@ -103,6 +108,17 @@ async def test_a_stock_candidate_without_the_flag_gets_no_vote(tmp_path: Path) -
             assert not await voter.grants(None), "silence is no permission"
             assert await voter.grants(STOCK_ON)
             assert await voter.grants(OURS_OFF)
+
+
+@pytest.mark.parametrize("flag", ["true", "false"])
+async def test_a_reopened_migration_is_led_only_by_who_knows_what_that_is(tmp_path: Path, flag: str) -> None:
+    async with election(tmp_path, flag) as voter:
+        say(voter.node, ZkMigrationState.MIGRATION, MigrationReopening(3001, 1, "why"))
+        assert not await voter.grants(STOCK_ON)
+        assert not await voter.grants(OURS_OF_AN_OLD_RELEASE)
+        assert await voter.grants(OURS_OFF)
+        say(voter.node, ZkMigrationState.MIGRATION)
+        assert await voter.grants(OURS_OF_AN_OLD_RELEASE)
 
 
 async def test_before_the_image_is_known_nobody_says_that_there_is_no_migration(tmp_path: Path) -> None:
