@@ -31,7 +31,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"migrator force reconcile {C} --reason 'somebody wrote to ZooKeeper by hand'",
         f"migrator force finish {C} --without 3002 --reason 'the machine of controller 3002 is lost, CHG-43'",
     ),
-    "gates": (f"migrator gates finish {C}", f"migrator gates rollback {C}"),
+    "gates": (f"migrator gates finish {C}", f"migrator gates rollback {C}", f"migrator gates reopen {C}"),
+    "reopen": (f"migrator reopen {C} --reason 'the auditors want ZooKeeper back, CHG-44'",),
     "rollback": (
         f"migrator rollback {C}",
         f"migrator rollback {C} --log /backup/metadata-of-controller-2",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -21,18 +22,24 @@ def command(goal: str, config: Path | None, server: str | None, command_config: 
     """List what still prevents the end of the migration, a rollback, or a reopening. Changes nothing.
 
     \b
-    finish    the end of the migration, after which there is no way back
+    finish    the end of the migration, after which ZooKeeper gets no changes
     rollback  the return of the cluster to a ZooKeeper controller
     reopen    the way back into dual-write, when the migration is finished
 
     Exit codes: 0 nothing prevents it, 1 something prevents it, 2 refused.
     """
     gates = asyncio.run(_gates(config, server, command_config, Goal(goal)))
-    for gate in gates:
+    if not tell_gates(gates):
+        raise SystemExit(ExitCode.DIFFERENT)
+
+
+def tell_gates(gates: Iterable[Gate]) -> bool:
+    """A line for each; whether all are open."""
+    found = tuple(gates)
+    for gate in found:
         remedy = f". {gate.remedy}" if gate.remedy and not gate.open else ""
         say(f"{'ok ' if gate.open else 'NO '} {gate.name}: {gate.what}{remedy}")
-    if not all(gate.open for gate in gates):
-        raise SystemExit(ExitCode.DIFFERENT)
+    return all(gate.open for gate in found)
 
 
 async def _gates(config: Path | None, server: str | None, command_config: Path | None, goal: Goal) -> tuple[Gate, ...]:

@@ -26,6 +26,7 @@ LEFT = {
     "pause": _ORDER,
     "resume": _ORDER,
     "force": _ORDER,
+    "reopen": _ORDER,
     "rollback": "Run the command again: it goes on where it was. If the claim is deleted, brokers elect a controller",
     "rehearse": "ZooKeeper was not changed",
     "verify": "Neither side was changed, unless a repair was ordered: see 'migrator status'",

@@ -94,6 +94,9 @@ class MigrationView(Protocol):
     ) -> None:
         """Carry out an order that needs an operator's decision."""
 
+    async def reopen(self, reason: str, by: Orderer) -> None:
+        """Let a finished migration go on; a majority has the order when it returns."""
+
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found."""
 
@@ -244,6 +247,10 @@ class NodeStatusSource:
     ) -> None:
         """Carry out the operator's order to force (see `StatusSource`)."""
         await self._active_migration().force(kind, reason, by, without, overrides)
+
+    async def reopen(self, reason: str, by: Orderer) -> None:
+        """Let a finished migration go on (see `StatusSource`)."""
+        await self._active_migration().reopen(reason, by)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal`` (see `StatusSource`)."""

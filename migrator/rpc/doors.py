@@ -55,6 +55,7 @@ DOORS: Mapping[str, Door] = {
     OPERATOR + "Pause": Door(ORDERS),
     OPERATOR + "Resume": Door(ORDERS),
     OPERATOR + "Force": Door(ORDERS),
+    OPERATOR + "Reopen": Door(ORDERS),
     OPERATOR + "ReportVerdict": Door(ORDERS),
     OPERATOR + "RolloutLock": Door(ORDERS),
     VOTERS_SERVICE + "Reassign": Door(ORDERS),

@@ -35,6 +35,8 @@ from migrator.rpc.voters_codec import answer_from_proto as answered
 from migrator.rpc.voters_codec import description_from_proto, order_to_proto
 
 CONNECT_SECONDS = 5.0
+LOOK_SECONDS = 60.0
+"""For what looks at all voters, at ZooKeeper and at all metadata first."""
 
 
 class OperatorClient:
@@ -168,7 +170,12 @@ class OperatorClient:
             )
             await self._stub.Force(request, timeout=timeout)
 
-    async def gates(self, goal: Goal, timeout: float = 5.0) -> tuple[Gate, ...]:
+    async def reopen(self, reason: str, timeout: float = LOOK_SECONDS) -> None:
+        """Let a finished migration go on."""
+        with self._refusals():
+            await self._stub.Reopen(operator_pb2.ReopenRequest(reason=reason), timeout=timeout)
+
+    async def gates(self, goal: Goal, timeout: float = LOOK_SECONDS) -> tuple[Gate, ...]:
         """The gates on the way to ``goal``."""
         with self._refusals():
             answer = await self._stub.Gates(operator_pb2.GatesRequest(goal=goal_to_proto(goal)), timeout=timeout)

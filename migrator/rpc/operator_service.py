@@ -67,6 +67,12 @@ class StatusSource(Protocol):
         :raises OperatorError: the migration does not wait for this order, or another controller drives it.
         """
 
+    async def reopen(self, reason: str, by: Orderer) -> None:
+        """Let a finished migration go on.
+
+        :raises OperatorError: something stands against it, or another controller drives the migration.
+        """
+
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal``."""
 
@@ -131,6 +137,13 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
         except OperatorError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.ForceResponse()
+
+    async def Reopen(self, request: Any, context: Any) -> Any:  # noqa: N802
+        try:
+            await self._source.reopen(request.reason, CALLER.get().orderer)
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return operator_pb2.ReopenResponse()
 
     async def Gates(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:

@@ -1,4 +1,4 @@
-"""`migrator force`, `pause` and `resume`, run as an operator runs them."""
+"""`migrator force`, `pause`, `resume` and `reopen`, run as an operator runs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from migrator.cli import verify as command
 from migrator.cli import verify_run
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import State
-from migrator.observe.status import JournalEvent, Orderer, VoterStatus
+from migrator.observe.status import Goal, JournalEvent, Orderer, VoterStatus
 from migrator.verify import job
 from tests.rpc.support.identities import OPERATOR, command_config
 from tests.rpc.support.operator_node import WRITTEN, PlayedNode, property_file, served
@@ -135,6 +135,28 @@ async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
     assert (paused[0], resumed[0]) == (ExitCode.OK, ExitCode.OK)
     assert sorted(node.orders) == [("pause", "freeze"), ("resume", "")]
     assert {by.name for by in node.orderers} == {OPERATOR}
+
+
+async def test_reopen_shows_what_stands_against_it_and_asks_twice(tmp_path: Path) -> None:
+    node = PlayedNode(State.FINISHED)
+    reopen = ("reopen", "-c", str(property_file(tmp_path)), "--reason", "CHG-1")
+    async with served(node, tmp_path):
+        refused = await run(*reopen, "--yes-cluster-id", "cluster")
+        assert refused[0] == ExitCode.REFUSED
+        assert "NO  brokers: brokers in ZooKeeper mode: 7. Restart them" in refused[1]
+        node.goals_open |= {Goal.REOPEN}
+        declined, mistaken, typed_wrong = await asyncio.gather(
+            run(*reopen, answer="n\n"), run(*reopen, answer="y\nother\n"), run(*reopen, "--yes-cluster-id", "other")
+        )
+        assert node.orders == []
+        accepted = await run(*reopen, answer="y\ncluster\n")
+    assert declined[0] == ExitCode.DIFFERENT
+    for code, said in (mistaken, typed_wrong):
+        assert code == ExitCode.REFUSED
+        assert "has the id cluster, not other" in said
+    assert accepted[0] == ExitCode.OK
+    assert "take ZooKeeper back" in " ".join(accepted[1].split())
+    assert node.orders == [("reopen", "CHG-1")]
 
 
 async def test_the_status_of_a_follower_says_whom_to_ask() -> None:

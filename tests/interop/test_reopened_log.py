@@ -1,4 +1,5 @@
-"""A log whose migration is finished says MIGRATION again: what Kafka's own controllers and brokers make of that."""
+"""A log whose migration is finished says MIGRATION again: what Kafka's own controllers and brokers make of that, and
+the whole way back through `migrator reopen`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, Contro
 from migrator.drill.kafka.clients import Traffic, consume
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.probes import DUAL_WRITING
+from migrator.errors import OperatorError
 from migrator.log.metadata_log import MetadataLog
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import run_to_end
@@ -37,7 +39,7 @@ ENDED, REOPENED = ZkMigrationState.POST_MIGRATION, ZkMigrationState.MIGRATION
 
 
 class Cluster:
-    """Two brokers, and one stock controller as the only voter."""
+    """Two brokers, and one controller as the only voter."""
 
     def __init__(self, cluster: KafkaCluster, client: KazooClient) -> None:
         self.cluster = cluster
@@ -55,7 +57,7 @@ class Cluster:
         )
 
     def until_dual_write(self) -> None:
-        until("stock dual-writes", lambda: self.cluster.migration_state() == DUAL_WRITING)
+        until("the controller dual-writes", lambda: self.cluster.migration_state() == DUAL_WRITING)
 
     def until_led(self) -> None:
         until("the controller leads", lambda: self.cluster.leader() is not None)
@@ -91,15 +93,22 @@ def append_reopened(controller: ControllerProcess) -> list[ZkMigrationState]:
 
 
 @pytest.fixture
-def cluster(
+def ours(
     kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> Iterator[Cluster]:
     """The brokers are in ZooKeeper mode, the controller is not started."""
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, zookeeper=zookeeper.hosts) as brokers:
-        brokers.controllers = [*(StockController(kafka_391, each) for each in brokers.controllers)]
         brokers.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         yield Cluster(brokers, zookeeper_client)
+
+
+@pytest.fixture
+def cluster(ours: Cluster, kafka_391: StockKafka) -> Cluster:
+    """Likewise, with a stock controller."""
+    ours.controller = StockController(kafka_391, ours.controller)
+    ours.cluster.controllers = [ours.controller]
+    return ours
 
 
 def test_the_way_back_from_the_end(cluster: Cluster) -> None:
@@ -115,12 +124,76 @@ def test_the_way_back_from_the_end(cluster: Cluster) -> None:
             until("messages are acknowledged", traffic.goes_on)
         with stage("brokers into migration mode"):
             brokers_into_migration_mode(cluster)
+            assert version_lags(cluster), "stock sets a state once, whatever it has missed"
         with stage("home"):
             home(cluster)
         traffic.stop()
+    nothing_is_lost(cluster, traffic)
+
+
+def test_migrator_reopen_leads_home(ours: Cluster) -> None:
+    ours.admin.create(TOPIC, 3, 2, retention_ms="7200000")
+    with Traffic(ours.cluster.bootstrap, TOPIC) as traffic:
+        with stage("to the end"):
+            to_the_end(ours)
+        with stage("reopened"):
+            reopened_with_the_flag_on_and_killed_at_once(ours)
+            until("messages are acknowledged", traffic.goes_on)
+        with stage("brokers into migration mode"):
+            brokers_into_migration_mode(ours)
+        with stage("home"):
+            home(ours)
+        traffic.stop()
+    nothing_is_lost(ours, traffic)
+
+
+def nothing_is_lost(cluster: Cluster, traffic: Traffic) -> None:
     assert traffic.errors == []
     values = consume(cluster.cluster.bootstrap, TOPIC, "auditors", traffic.sent)
     assert sorted(map(int, values)) == list(range(traffic.sent))
+
+
+def reopened_with_the_flag_on_and_killed_at_once(cluster: Cluster) -> None:
+    """What a majority has stored is carried out by whoever leads next."""
+    controller = cluster.controller
+    file = str(controller.property_file)
+    order = [MIGRATOR, "reopen", "-c", file, "--reason", "the way back", "--yes-cluster-id", CLUSTER_ID]
+    with pytest.raises(OperatorError, match="the migration is off on controller"):
+        run_to_end("reopen", order, timeout_seconds=COMMAND_SECONDS)
+    assert controller.stop() == 0
+    controller.set_migration(enabled=True)
+    controller.start()
+    cluster.until_led()
+    until("nothing stands against it", lambda: gates_are_open(file))
+    run_to_end("reopen", order, timeout_seconds=COMMAND_SECONDS)
+    controller.kill()
+    controller.start()
+    cluster.until_led()
+    cluster.until_dual_write()
+    zookeeper_has_what_was_made_since(cluster)
+
+
+def gates_are_open(file: str) -> bool:
+    try:
+        run_to_end("gates", [MIGRATOR, "gates", "reopen", "-c", file], timeout_seconds=COMMAND_SECONDS)
+    except OperatorError:
+        return False
+    return True
+
+
+def zookeeper_has_what_was_made_since(cluster: Cluster) -> None:
+    until("the topic is in ZooKeeper", lambda: cluster.client.exists(paths.partition_state(COMPACTED, 0)))
+    assert cluster.config_in_zookeeper(COMPACTED) == {"cleanup.policy": "compact"}
+    assert cluster.config_in_zookeeper(TOPIC) == {"retention.ms": "3600000"}
+    until("all is in sync", cluster.admin.in_sync)
+
+
+def version_lags(cluster: Cluster) -> bool:
+    """Whether the version of a partition state is below the partition epoch that brokers know."""
+    known = cluster.controller.image().topics.by_name(TOPIC)
+    assert known is not None
+    version: int = cluster.client.get(paths.partition_state(TOPIC, 0))[1].version
+    return version < known.partitions[0].partition_epoch
 
 
 def to_the_end(cluster: Cluster) -> None:
@@ -156,10 +229,7 @@ def a_stock_leader_with_the_flag_on_takes_zookeeper_back(cluster: Cluster) -> No
     cluster.until_led()
     cluster.until_dual_write()
     cluster.until_record(REOPENED)
-    until("the topic is in ZooKeeper", lambda: cluster.client.exists(paths.partition_state(COMPACTED, 0)))
-    assert cluster.config_in_zookeeper(COMPACTED) == {"cleanup.policy": "compact"}
-    assert cluster.config_in_zookeeper(TOPIC) == {"retention.ms": "3600000"}
-    until("all is in sync", cluster.admin.in_sync)
+    zookeeper_has_what_was_made_since(cluster)
     for broker in brokers.values():
         assert broker.runs
         assert "ZkMigrationStateRecord" not in broker.process.output_text()
@@ -173,10 +243,6 @@ def brokers_into_migration_mode(cluster: Cluster) -> None:
     assert all(each.is_migrating_zk_broker for each in registered.values())
     assert cluster.admin.topic_config(COMPACTED, "cleanup.policy") == "compact"
     assert cluster.admin.topic_config(TOPIC, "retention.ms") == "3600000"
-    known = cluster.controller.image().topics.by_name(TOPIC)
-    assert known is not None
-    version = cluster.client.get(paths.partition_state(TOPIC, 0))[1].version
-    assert version < known.partitions[0].partition_epoch, "stock sets a state once, whatever it has missed"
 
 
 def home(cluster: Cluster) -> None:

@@ -114,6 +114,9 @@ class Node(HeldLock):
         self.orderers.append(by)
         self.paused = None
 
+    async def reopen(self, reason: str, by: Orderer) -> None:
+        raise NotImplementedError
+
     async def force(
         self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
     ) -> None:

@@ -185,6 +185,6 @@ def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str, curr
 
 
 POST_MIGRATION_FLAG_WARNING = (
-    f"{FLAG}=true has no effect any more: the migration of this cluster is finished and cannot be reopened. "
-    "Remove the key and the zookeeper.* keys."
+    f"{FLAG}=true has no effect any more: the migration of this cluster is finished. Only 'migrator reopen' "
+    "needs the key. Otherwise remove the key and the zookeeper.* keys."
 )

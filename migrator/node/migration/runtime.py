@@ -33,6 +33,7 @@ from migrator.node.migration.behind import Debt, tell_of_write
 from migrator.node.migration.kafka_log import KafkaLog
 from migrator.node.migration.mark_proofs import MarkProofs
 from migrator.node.migration.pause import PauseOrder
+from migrator.node.migration.reopening import ReopenOrder
 from migrator.node.migration.verdicts import Verdicts
 from migrator.observe.journal import Journal
 from migrator.observe.status import SILENT_MS
@@ -272,6 +273,7 @@ class MigrationRuntime:
             on_written=self._written,
         )
         self.pause_order = PauseOrder(settings.node_id, core, self.executor, self.note)
+        self.reopen_order = ReopenOrder(settings.node_id, core, self.executor, self.note)
         core.leadership.listeners.append(self)
         core.metadata.subscribers.append(self._published)
         if settings.zookeeper_metadata_migration_enable:
@@ -318,6 +320,7 @@ class MigrationRuntime:
         if self._migrated and self._enabled:
             self._debt.led(epoch, self.executor.coordinator)
         self.executor.feed(ev.LostLeadership(epoch))
+        self.reopen_order.lost_leadership()
         self._cluster.leave()
 
     @property
@@ -412,6 +415,7 @@ class MigrationRuntime:
         if delta.changes.zk_migration_state:
             hold = delta.after.features.migration_hold
             self.executor.feed(ev.OperatorResume() if hold is None else ev.OperatorPause(hold))
+            self.reopen_order.published(after)
 
     def _connection_changed(self, state: SessionState) -> None:
         """On kazoo's thread."""

@@ -258,6 +258,10 @@ class MigrationInsight:
             self._runtime.note("force", reason, what=kind.value, **by.details)
         self._runtime.executor.feed(ev.OperatorForce(kind, overrides=frozenset(overrides)))
 
+    async def reopen(self, reason: str, by: Orderer) -> None:
+        """Let a finished migration go on (see `MigrationView`); errors as `ReopenOrder.give`."""
+        await self._runtime.reopen_order.give(reason, by, lambda: self.gates(Goal.REOPEN))
+
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found (see `MigrationView`)."""
         epoch = self._core.controller.epoch

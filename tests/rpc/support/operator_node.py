@@ -70,6 +70,7 @@ class PlayedNode(HeldLock):
         self.voters: tuple[VoterStatus, ...] = ()
         self.orders: list[tuple[str, str]] = []
         self.overridable: tuple[str, ...] = ()
+        self.goals_open = {Goal.ROLLBACK}
         self.overridden: list[tuple[str, ...]] = []
         self.without: list[tuple[int, ...]] = []
         """The nodes of each order to force."""
@@ -126,6 +127,10 @@ class PlayedNode(HeldLock):
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))
         self.events = [JournalEvent(1, 1, "transition", WRITTEN, details), JournalEvent(2, 2, "transition", "next")]
 
+    async def reopen(self, reason: str, by: Orderer) -> None:
+        self.orderers.append(by)
+        self.orders.append(("reopen", reason))
+
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)
         self.verdicts.append(report)
@@ -133,7 +138,7 @@ class PlayedNode(HeldLock):
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         brokers = Gate(
-            "brokers", open=goal is Goal.ROLLBACK, what="brokers in ZooKeeper mode: 7", remedy="Restart them"
+            "brokers", open=goal in self.goals_open, what="brokers in ZooKeeper mode: 7", remedy="Restart them"
         )
         return (Gate("state", open=True, what="the migration is in DualWrite"), brokers)
 
