@@ -95,9 +95,11 @@ def check_way_back(image: MetadataImage) -> None:
     """
     if image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION:
         raise OperatorError(
-            "the migration is finished: ZooKeeper has not been written since, and there is no way back",
+            "the migration is finished: ZooKeeper has not been written since, and there is no way back before it "
+            "is reopened",
             where=f"offset {image.provenance.offset} of the log",
-            remedy="Leave the controllers running. The cluster is a KRaft cluster now; repair it as one",
+            remedy="Leave the controllers running. 'migrator gates reopen' says what stands against reopening the "
+            "migration, which leads back to dual-writing",
         )
     if image.features.migration_reopening is not None:
         raise OperatorError(

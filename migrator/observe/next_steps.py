@@ -116,7 +116,7 @@ ROWS = (
     Row(
         ("dual-writing",),
         "restart the other controllers with the migration turned off, one after the other: {on}. "
-        "There is no way back after the last one",
+        "After the last one only 'migrator reopen' leads back",
         lambda facts: bool(facts.off and facts.on),
         needs_calm=True,
         case="no broker is in ZooKeeper mode, and the migration is off on some controllers",
@@ -124,7 +124,7 @@ ROWS = (
     Row(
         ("dual-writing",),
         "run 'migrator verify', then restart the controllers with the migration turned off, one after the other. "
-        "There is no way back after the last one",
+        "After the last one only 'migrator reopen' leads back",
         needs_calm=True,
     ),
     Row(
