@@ -48,7 +48,7 @@ MUST_HAPPEN = (
     "refused: is there",
     "refused: last set is committed",
     "refused: may go",
-    "refused: nobody overlooks it",
+    "refused: is after every shown end",
     "refused: own epoch is committed",
     "refused: range fits",
     "resignations",
