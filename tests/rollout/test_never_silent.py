@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.engine.apply import StopAt
+from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
 from migrator.rollout.gates.lifelines import SAY_MS, SHOWS_MS, Lifelines, Patience
 from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import Output
 from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import SECRET, model_inventory
 from tests.rollout.support.runs import Operator
 
@@ -86,3 +87,24 @@ def test_a_process_that_has_ended_is_seen_at_once(operator: Operator) -> None:
     assert (failure.error, failure.remedy) == ("ProcessEndedError", raised.value.remedy)
     assert "port in use" in Path(failure.output).read_text()
     assert SECRET not in str([entry.details for entry in operator.entries])
+
+
+def test_a_process_that_comes_late_has_not_ended(operator: Operator) -> None:
+    """Its start command returns before the process shows, at each start of one run."""
+    broker, comes_ms = operator.node("broker-2"), list[int]()
+
+    def starts(where: str) -> None:
+        if where == "after start broker-2":
+            operator.cluster.crash(broker)
+            comes_ms.append(operator.clock.now_ms + SHOWS_MS - 10_000)
+
+    class Clock(ModelClock):
+        async def sleep(self, seconds: float) -> None:
+            await super().sleep(seconds)
+            if comes_ms and self.now_ms >= comes_ms[-1] and broker.name not in operator.cluster.processes:
+                operator.cluster.start_as_configured(broker)
+
+    operator.clock = Clock()
+    operator.cluster.points.at = starts
+    assert operator.apply() is Ending.COMPLETE
+    assert len(comes_ms) == 2

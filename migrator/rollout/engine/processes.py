@@ -100,6 +100,7 @@ class Processes:
         """A broker that could not close its session leaves a znode, and would end at its start because of it."""
         if step.mode in IN_ZOOKEEPER:
             await self._gates.until_gone(node, step.name)
+        self._gates.lifelines.starts(node.name)
         if self._parts.executor.stops_and_starts(node):
             await self._start(step, node)
         elif await self._parts.executor.incarnation(node) is None:  # else somebody has started it meanwhile

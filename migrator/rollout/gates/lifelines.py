@@ -25,6 +25,10 @@ class Lifelines:
     def __init__(self) -> None:
         self._known: dict[str, _Lifeline] = {}
 
+    def starts(self, name: str) -> None:
+        """It is started now: what was seen before was another process."""
+        self._known.pop(name, None)
+
     def shows(self, name: str) -> None:
         """It runs just now."""
         self._known[name] = _Lifeline(shown=True)
