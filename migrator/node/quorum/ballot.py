@@ -9,7 +9,8 @@ asked on connections that stand, which `keep_asking` sees to: on a link of 100 m
 longer than a vote may wait. Our own controllers may be elected without the flag: they wait for all the others.
 
 Until a reopened migration is in dual-write again, only those of our controllers that know what that is may lead: every
-other leader would let brokers in ZooKeeper mode in before ZooKeeper holds everything.
+other leader would let brokers in ZooKeeper mode in before ZooKeeper holds everything. A node that has not read its disk
+yet cannot say that its migration was not reopened.
 """
 
 from __future__ import annotations
@@ -65,13 +66,14 @@ class Ballot:
         if not self._asks():
             return
         answer = await self._ask(candidate_id, self.patience_seconds)
-        reopened = self._is_reopened
+        reopened = self._may_be_reopened
         allowed = answer is not None and (answer.knows_reopening if reopened else answer.may_lead)
         if not allowed and self._allowed.get(candidate_id, True):
             stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
             silent = "its controller listener does not answer whether the migration is on, or nobody knows its address"
             unaware = (
-                "the migration was reopened, and it is a stock controller, or of a release that does not know that"
+                "it is a stock controller, or of a release that does not know a reopened migration; and this migration "
+                "was reopened, or this controller has not read its disk yet"
             )
             why = silent if answer is None else unaware if reopened else stock
             log.warning("This controller refuses its vote to controller %d: %s", candidate_id, why)
@@ -98,12 +100,10 @@ class Ballot:
 
     def _asks(self) -> bool:
         """Also on an empty log: its first leader decides whether there will be a migration."""
-        if not self._knows_image():
-            return True
         image = self._image()
         is_empty = image.provenance.offset < 0
-        return self._is_reopened or (self._is_on and (is_empty or image.features.zk_migration_state.is_under_way))
+        return self._may_be_reopened or (self._is_on and (is_empty or image.features.zk_migration_state.is_under_way))
 
     @property
-    def _is_reopened(self) -> bool:
-        return self._image().features.migration_reopening is not None
+    def _may_be_reopened(self) -> bool:
+        return not self._knows_image() or self._image().features.migration_reopening is not None

@@ -127,6 +127,8 @@ async def test_before_the_image_is_known_nobody_says_that_there_is_no_migration(
         assert await voter.grants(STOCK_OFF)
         voter.node.metadata._is_followed = False  # as while it loads its disk
         assert not await voter.grants(STOCK_OFF)
+        assert not await voter.grants(STOCK_ON), "its disk may say that the migration was reopened"
+        assert not await voter.grants(OURS_OF_AN_OLD_RELEASE)
         assert await voter.grants(OURS_OFF)
     async with election(tmp_path / "off", "false") as voter:
         voter.node.is_admitted = False
