@@ -90,7 +90,8 @@ def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset(), *, reop
 
     :param left_out: voters that the operator has said are gone for good. One that shows life all the same counts.
     :param reopened: the migration was finished before, and goes on as soon as a voter leads that has it on. With the
-        flag off on every voter the operator has given that up.
+        flag off on every voter the operator has given that up, and nobody asks for a verification: ZooKeeper lacks what
+        has changed since the end.
     """
     on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
     silent = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is None]
@@ -121,7 +122,7 @@ def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset(), *, reop
             f"the metadata of {number_ranges('controller', different)} are not those of the leader",
             "See the problems of the quorum in 'migrator status'. The end waits until the controllers agree.",
         )
-    if inputs.verified is False:
+    if inputs.verified is False and not reopened:
         return FinishDecision(
             Finding.WAIT,
             "migrator.finish.require.verify is on, and no verification has found ZooKeeper and the log equal since the "

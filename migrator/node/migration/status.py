@@ -312,7 +312,7 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
         "Run 'migrator verify -c FILE --report' when every controller has the migration turned off",
     )
     return (
-        *(() if view.verified is None else (verdict,)),
+        *(() if view.verified is None or image.features.migration_reopening is not None else (verdict,)),
         Gate(
             "state",
             view.driver.public in (PublicState.DUAL_WRITE, PublicState.FINISHED),

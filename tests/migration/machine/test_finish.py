@@ -58,6 +58,7 @@ def test_what_a_leader_with_the_flag_off_does(
         (FinishInputs({1: False, 2: True}, (), caught_up=(2,)), Finding.HAND_OVER, 2),
         (FinishInputs({1: False, 2: True}, ()), Finding.WAIT, -1),
         (FinishInputs({1: False, 2: False}, (), caught_up=(2,)), Finding.MAY_FINISH, -1),
+        (FinishInputs({1: False, 2: False}, (), verified=False), Finding.MAY_FINISH, -1),
     ],
 )
 def test_what_was_reopened_ends_again_only_when_the_flag_is_off_everywhere(
