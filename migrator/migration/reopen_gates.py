@@ -98,10 +98,16 @@ def _controllers(facts: ReopenFacts) -> Gate:
 
 
 def _zookeeper(facts: ReopenFacts) -> Gate:
+    standing = facts.standing
+    unproved = standing is not None and ownership(standing) is Ownership.UNPROVED
+    note = (
+        f". Nothing proves any more that {paths.MIGRATION} is of this quorum: the reopened migration waits until "
+        "'migrator force reclaim' says so"
+    )
     return _gate(
         "zookeeper",
         _of_zookeeper(facts),
-        "ZooKeeper is of this cluster, and nobody uses it",
+        "ZooKeeper is of this cluster, and nobody uses it" + (note if unproved else ""),
         "Stop every broker that was started in ZooKeeper mode. In a ZooKeeper that has lost its content, /cluster/id "
         "and /controller_epoch have to be there",
     )
@@ -122,14 +128,8 @@ def _of_zookeeper(facts: ReopenFacts) -> Iterator[str]:
         yield f"{paths.CONTROLLER} is held by broker {holder.broker_id}, in ZooKeeper mode"
     if facts.running:
         yield f"in ZooKeeper mode: {number_ranges('broker', facts.running)}"
-    owner = ownership(standing)
-    if owner is Ownership.FOREIGN:
+    if ownership(standing) is Ownership.FOREIGN:
         yield f"{paths.MIGRATION} is of another quorum"
-    if owner is Ownership.UNPROVED:
-        yield (
-            f"nothing proves any more that {paths.MIGRATION} is of this quorum ('migrator force reclaim' has to say "
-            "so, once the migration is reopened)"
-        )
 
 
 def _features(image: MetadataImage) -> Gate:

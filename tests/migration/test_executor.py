@@ -25,6 +25,7 @@ from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import STALL_MS
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
+from migrator.observe.status import Force
 from migrator.records.metadata import (
     ConfigRecord,
     MigrationReopening,
@@ -214,14 +215,18 @@ async def test_the_end_is_written_once_everybody_agrees(rig: Rig) -> None:
     assert rig.controller.image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION
 
 
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "of an older release"])
 async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_batch_of_the_mark(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, is_named: bool
 ) -> None:
-    """The random name of the copy proves then whose mark it is; the log and ZooKeeper keep it through every state."""
+    """The random name of the copy proves then whose mark it is; the log and ZooKeeper keep it through every state. Of a
+    copy without a name, an operator has to know."""
+    if not is_named:
+        monkeypatch.setattr(rig.executor, "_name_of_copy", lambda: None)
     rig.lead()
     await rig.until_state(State.DUAL_WRITING)
     name = rig.controller.image.features.migration_copied_as
-    assert name is not None
+    assert (name is not None) is is_named
     rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=False))
     await rig.until_state(State.FINISHED)
     rig.controller.write([ConfigRecord(2, "t", "cleanup.policy", "compact")])
@@ -233,15 +238,20 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
     monkeypatch.setattr(rig.controller, "evidence", compacted)
     rig.executor.lead(ev.BecameLeader(EPOCH + 2, ZkMigrationState.POST_MIGRATION, enabled=True))
     rig.executor.feed(ev.OperatorReopen(MigrationReopening(3001, 1, "the auditors want it")))
+    if not is_named:
+        await rig.until_state(State.REFUSED)
+        shown = rig.executor.coordinator.status(0).situation.overridable
+        rig.executor.feed(ev.OperatorForce(Force.RECLAIM, overrides=frozenset(shown)))
     await rig.until_state(State.DUAL_WRITING)
     assert rig.equal()
     features, mark = rig.controller.image.features, rig.zookeeper.view().migration
     assert (features.zk_migration_state, features.migration_reopening) == (ZkMigrationState.MIGRATION, None)
     assert mark is not None
     assert (mark.copied_as, features.migration_copied_as) == (name, name)
-    assert [transition.after for transition in rig.transitions][-7:] == [
+    assert [transition.after for transition in rig.transitions][-9 + 2 * is_named :] == [
         State.REOPENING,
         State.EXAMINING,
+        *([] if is_named else [State.REFUSED, State.EXAMINING]),
         State.CLAIMING,
         State.RECONCILING,
         State.ADMITTING,
