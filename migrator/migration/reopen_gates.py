@@ -2,7 +2,8 @@
 ready. Pure: it looks, and changes nothing.
 
 What Kafka 3.9 knows in ZooKeeper mode is the measure: no feature but metadata.version (`ZkMetadataCache`), configs of
-topics and brokers only (`ZkConfigMigrationClient`), no `remote.log.*.disable` (`LogConfig`), names of znodes.
+topics and brokers only (`ZkConfigMigrationClient`), no `remote.log.*.disable` (`LogConfig`), names of znodes. Kafka 4
+has no ZooKeeper mode; its brokers do not know the lowest metadata.version of Kafka 3 (`MetadataVersion`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from migrator.migration.machine.states import PublicState
 from migrator.observe.names import number_ranges
 from migrator.observe.status import Gate
 from migrator.records.metadata import ConfigResourceType
-from migrator.records.versions import FEATURE_NAME, parse_version
+from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, parse_version
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
 
@@ -194,14 +195,18 @@ def _brokers(image: MetadataImage) -> Gate:
     high = sorted(number for number in image.cluster.brokers if number > RESERVED_BROKER_MAX_ID)
     note = f" ({number_ranges('broker', high)}: set broker.id.generation.enable=false)" if high else ""
     level = image.features.metadata_version
-    old = sorted(
-        number
-        for number, broker in image.cluster.brokers.items()
-        if not any(each.name == FEATURE_NAME and each.max_version >= level for each in broker.features)
-    )
+    ranges = {
+        number: next((each for each in broker.features if each.name == FEATURE_NAME), None)
+        for number, broker in sorted(image.cluster.brokers.items())
+    }
+    old = [number for number, known in ranges.items() if known is None or known.max_version < level]
+    new = [number for number, known in ranges.items() if known is not None and known.min_version > MINIMUM_SUPPORTED]
+    found = [f"{number_ranges('broker', old)}: no release that has metadata.version {level}"] if old else []
+    found += [f"{number_ranges('broker', new)}: of Kafka 4, which has no ZooKeeper mode"] if new else []
     return _gate(
         "brokers",
-        [f"{number_ranges('broker', old)}: no release that has metadata.version {level}"] if old else [],
+        found,
         f"every broker knows the metadata.version; in ZooKeeper mode its file says so, too{note}",
-        "Set inter.broker.protocol.version to the metadata.version of the cluster in the file of every broker",
+        "Run a release of Kafka 3 that knows the metadata.version, and set inter.broker.protocol.version to the "
+        "metadata.version of the cluster in the file of every broker",
     )

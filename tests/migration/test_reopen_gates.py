@@ -53,8 +53,8 @@ def with_levels(**levels: int) -> ReopenFacts:
     return replace(FINE, image=replace(image(), features=features(**levels)))
 
 
-def with_brokers(number: int, newest: int) -> ReopenFacts:
-    ranges = (FeatureRange("metadata.version", 1, newest),)
+def with_brokers(number: int, newest: int, oldest: int = 1) -> ReopenFacts:
+    ranges = (FeatureRange("metadata.version", oldest, newest),)
     nodes = cluster([replace(broker(number, migrating=False), features=ranges)], [])
     return replace(FINE, image=replace(image(), cluster=nodes))
 
@@ -102,6 +102,7 @@ OBSTACLES: tuple[tuple[str, ReopenFacts, str], ...] = (
     ("configs", with_configs(TOPIC, "tiered", remote_log_copy_disable="true"), "topics with .*tiered"),
     ("names", with_acl("a/b"), r"ACLs .*: 1 \(a/b\)"),
     ("brokers", with_brokers(4, newest=20), "broker 4: no release that has metadata.version 21"),
+    ("brokers", with_brokers(4, newest=25, oldest=7), "broker 4: of Kafka 4, which has no ZooKeeper mode"),
 )
 
 
