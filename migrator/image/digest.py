@@ -137,9 +137,11 @@ def _some(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[tuple[Any, Any],
 
 
 def _singles(image: MetadataImage) -> Mapping[str, Iterable[rec.MetadataRecord]]:
-    """The records of the parts of an image that are no maps."""
+    """The records of the parts of an image that are no maps. Of the migration without the fields that an older release
+    does not know, and that a stock leader's snapshot does not keep."""
+    features = image.features
     return {
-        "migration": (image.features.migration,),
+        "migration": (rec.ZkMigrationStateRecord(int(features.zk_migration_state), features.migration_hold),),
         "producer ids": (rec.ProducerIdsRecord(-1, -1, image.producer_ids_next),),
     }
 

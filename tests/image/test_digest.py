@@ -93,6 +93,14 @@ def test_registrations_in_the_order_of_a_stock_snapshot_are_the_same_metadata() 
     assert sum(digest_steps(log, snapshot)) % MODULUS == 0
 
 
+def test_the_name_of_a_copy_makes_no_other_metadata() -> None:
+    """An older release passes over it, and a stock leader's snapshot does not keep it."""
+    named = rec.ZkMigrationStateRecord(rec.ZkMigrationState.MIGRATION, copied_as="Pd3lHDFsQ0mpnkV4vkE0Aw")
+    reopened = replace(named, reopening=rec.MigrationReopening(3001, 1, "CHG-44"))
+    unnamed = rec.ZkMigrationStateRecord(rec.ZkMigrationState.MIGRATION)
+    assert digest(image_of([named])) == digest(image_of([unnamed])) == digest(image_of([reopened]))
+
+
 def test_no_step_grows_with_the_cluster_and_what_is_shared_is_not_hashed() -> None:
     topics = [rec.TopicRecord(f"t{number}", small_uuid(number)) for number in range(5 * TURN_RECORDS)]
     wide = [
