@@ -9,9 +9,10 @@ import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
-from migrator.rollout.gates.soak import APART_MS, Soak
+from migrator.rollout.gates.soak import APART_MS, LOOK_MS, Soak
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.steps import Act, Phase
+from migrator.rollout.ports import Observation
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import model_inventory
@@ -38,7 +39,7 @@ SOAK_SECONDS = 180
 def test_time_between_two_good_looks_counts(looks: list[tuple[int, bool]], watched: int) -> None:
     soak = Soak()
     for now_ms, is_well in looks:
-        soak = soak.saw_well(now_ms) if is_well else soak.saw_trouble(now_ms)
+        soak = soak.saw_well(now_ms, now_ms) if is_well else soak.saw_trouble(now_ms)
     assert soak.watched_ms == watched
 
 
@@ -114,4 +115,26 @@ def test_a_machine_that_has_slept_has_watched_nothing(operator: Operator) -> Non
             operator.clock.asleep_ms = 3_600_000
 
     assert int(soaks(operator, happens)) == SOAK_SECONDS + 5
-    assert [line for line in operator.said if "3605 s between two looks do not count" in line]
+    assert [line for line in operator.said if "the last 3605 s do not count" in line]
+
+
+@pytest.mark.parametrize("look_seconds", [11, 40])
+def test_slow_looks_watch_too(operator: Operator, look_seconds: int) -> None:
+    """Controllers that are asked through ssh, and time-outs before that, take as long."""
+    observe = operator.cluster.observe
+
+    async def slowly(*, partitions: bool = True) -> Observation:
+        await operator.clock.sleep(look_seconds)
+        assert operator.clock.now_ms < deadline_ms, "it soaks for ever"
+        return await observe(partitions=partitions)
+
+    operator.cluster.observe = slowly  # type: ignore[method-assign]
+    deadline_ms = operator.clock.now_ms + 1000 * (SOAK_SECONDS + 20 * look_seconds)
+    operator.resume_until(Phase.SOAK)
+    assert not [line for line in operator.said if "do not count" in line]
+
+
+def test_a_look_in_which_the_machine_slept_does_not_count() -> None:
+    soak = Soak().saw_well(0, 1_000).saw_well(2_000, 2_000 + LOOK_MS)
+    assert soak.watched_ms == 1_000 + LOOK_MS
+    assert soak.saw_well(3_000 + LOOK_MS, 3_001 + 2 * LOOK_MS).watched_ms == soak.watched_ms

@@ -6,7 +6,7 @@ from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.job_acts import JobActs
 from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
 from migrator.rollout.gates.lifelines import SAY_MS
-from migrator.rollout.gates.soak import APART_MS, Soak
+from migrator.rollout.gates.soak import APART_MS, LOOK_MS, Soak
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.steps import Act, Step
 
@@ -39,8 +39,9 @@ class SoakAct:
             if clock.monotonic_ms() - said_ms >= SAY_MS:
                 said_ms = clock.monotonic_ms()
                 self._parts.tell(f"{step.name}: has watched {watched // 1000} of {wanted // 1000} s; all is well")
+            began_ms = clock.since_boot_ms()
             await self._gates.wait(lambda _: step.before, step.name, is_shut=lambda why: self._is_shut(step, why))
-            self._is_well(step)
+            self._is_well(step, began_ms)
             watched = self._soak.watched_ms
             if watched - noted >= NOTE_MS or watched >= wanted:
                 self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
@@ -61,13 +62,14 @@ class SoakAct:
         if is_first:
             self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=self._soak.watched_ms, waits=why)
 
-    def _is_well(self, step: Step) -> None:
-        now_ms, before_ms, since_ms = self._parts.clock.since_boot_ms(), self._soak.well_ms, self._soak.outage_ms
-        self._soak = self._soak.saw_well(now_ms)
-        if before_ms is not None and now_ms - before_ms > APART_MS:
-            apart = (now_ms - before_ms) / 1000
+    def _is_well(self, step: Step, began_ms: int) -> None:
+        now_ms, before, since_ms = self._parts.clock.since_boot_ms(), self._soak, self._soak.outage_ms
+        self._soak = before.saw_well(began_ms, now_ms)
+        if before.well_ms is not None and self._soak.watched_ms == before.watched_ms and now_ms > before.well_ms:
+            apart = (now_ms - before.well_ms) / 1000
             self._parts.tell(
-                f"{step.name}: {apart:.0f} s between two looks do not count, more than {APART_MS // 1000} s"
+                f"{step.name}: the last {apart:.0f} s do not count: looks may be {APART_MS // 1000} s apart, and take "
+                f"{LOOK_MS // 1000} s"
             )
         if since_ms is None:
             return

@@ -7,22 +7,27 @@ from dataclasses import replace
 from migrator.values import value
 
 APART_MS = 10_000
-"""Time between two looks that are further apart was not watched."""
+"""From the end of a look to the beginning of the next one. What lies between looks further apart was not watched."""
+LOOK_MS = 60_000
+"""A look may take so long: time-outs of controllers that do not answer by gRPC, then a command over ssh. In one that
+takes longer, the machine may have slept."""
 
 
 @value
 class Soak:
-    """``watched_ms``: the time between two looks that both saw all well. ``well_ms``: when the last look was, if it
+    """``watched_ms``: the time between two looks that both saw all well. ``well_ms``: when the last look ended, if it
     did; None if it did not, or there was none. ``outage_ms``: since when each look has seen something wrong."""
 
     watched_ms: int = 0
     well_ms: int | None = None
     outage_ms: int | None = None
 
-    def saw_well(self, now_ms: int) -> Soak:
-        """One more look."""
-        apart = now_ms - self.well_ms if self.well_ms is not None else 0
-        return Soak(self.watched_ms + (apart if 0 <= apart <= APART_MS else 0), now_ms)
+    def saw_well(self, began_ms: int, now_ms: int) -> Soak:
+        """One more look, which began then and ends now."""
+        counts = (
+            self.well_ms is not None and 0 <= began_ms - self.well_ms <= APART_MS and 0 <= now_ms - began_ms <= LOOK_MS
+        )
+        return Soak(self.watched_ms + (now_ms - (self.well_ms or 0) if counts else 0), now_ms)
 
     def saw_trouble(self, now_ms: int) -> Soak:
         """One more look. The time since the look before does not count: nobody knows when it began."""
