@@ -1,4 +1,4 @@
-"""The end of a migration: brokers become KRaft brokers, controllers drop the flag, and there is no way back."""
+"""The end of a migration: brokers become KRaft brokers, controllers drop the flag, and a rollback is refused."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
     """
     :returns: the metadata.version that the quorum has now; "" where nobody says it.
-    :raises OperatorError: there is no way back any more, or nobody can say whether there is.
+    :raises OperatorError: the migration has ended, or nobody can say that it has not.
     """
     progress = journal.progress
     if progress.goes_back:

@@ -148,7 +148,7 @@ class PhaseRules:
     ``leader_last``: the leader of the quorum comes last. ``silent_first``: a voter that does not answer comes first.
     ``starts_silent``: it is started whatever others lack, and nobody waits for its records while nobody leads.
     ``waits_for_all``: the check after it waits for all voters. ``only_while_written``: the gate before it counts only
-    while both sides may be written. ``ends_migration``: behind its last step there is no way back.
+    while both sides may be written. ``ends_migration``: behind its last step the migration has ended.
     ``leaves_quorum_lock``: Kafka's controllers take over, and have no place for the lock. ``to_zookeeper``: a broker
     starts with ``meta.properties`` of version 0 only. ``first_of_brokers``: a broker's file may be ahead of it, and a
     broker may have the metadata log of an earlier attempt. ``again``: what begins anew if its job fails.
