@@ -162,7 +162,7 @@ async def _previews(
 def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Named, yes: bool) -> None:
     """Begin the rollout, or go on with the one that is under way.
 
-    Before the migration is finished, the command says that there is no way back after it, and asks.
+    Before the end of the migration, the command says what leads back after it, and asks.
     """
     site, stop = named_site(inventory, named), _stop_at(until, pause_after)
 

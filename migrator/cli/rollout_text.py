@@ -9,6 +9,7 @@ from migrator.rollout.engine.apply import Ending
 from migrator.rollout.engine.job_acts import VERDICT_MS
 from migrator.rollout.engine.preview import StepPreview, StepState, asked
 from migrator.rollout.engine.standing import Standing, seen_lines
+from migrator.rollout.gates.gates import ONLY_REOPEN
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of
@@ -136,7 +137,7 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
 
 
 def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict | None, now_ms: int) -> tuple[str, ...]:
-    """Before there is no way back.
+    """Before the end of the migration.
 
     :param verdict: of the last comparison; None if there was none.
     :param left: the controllers that are still to be restarted without the migration.
@@ -153,9 +154,7 @@ def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict 
             "Kafka's controllers leads without the migration. Then there is no way back."
         )
     else:
-        until = (
-            f"Until the last controller is restarted, {back}. After the restart of the last one there is no way back."
-        )
+        until = f"Until the last controller is restarted, {back}. After the restart of the last one {ONLY_REOPEN}."
     proof = "Nobody has compared ZooKeeper with the log." if verdict is None else verdict.said(now_ms)
     return f"{yet} {inventory.cluster}. {until}", f"{proof} End the migration?"
 

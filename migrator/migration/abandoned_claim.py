@@ -120,8 +120,9 @@ def examine(found: LeftOvers, now_ms: int, *, gone: Collection[str] = (), accept
             "no broker is registered: the brokers are stopped, or in KRaft mode, and then their metadata is only in "
             "the log of the quorum",
             where=paths.BROKER_IDS,
-            remedy="If the migration was finished, there is no way back: ZooKeeper's metadata is old. Otherwise start "
-            "the brokers in ZooKeeper mode with the migration on, and run this again",
+            remedy="If the migration was finished, ZooKeeper's metadata is old: only 'migrator reopen' leads back, and "
+            "it needs the log of the quorum. Otherwise start the brokers in ZooKeeper mode with the migration on, and "
+            "run this again",
         )
     unseen = {broker for broker in found.unseen if str(broker) not in gone}
     if unseen:

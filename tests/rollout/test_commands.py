@@ -190,7 +190,7 @@ def test_from_plan_to_archive(desk: Desk) -> None:
     assert desk.cluster.modes()["broker-2"] is BrokerMode.KRAFT
     assert desk.cluster.modes()["broker-3"] is BrokerMode.MIGRATING
     ended = desk.printed("apply", answer="y\n")
-    assert "After the restart of the last one there is no way back" in ended
+    assert "After the restart of the last one 'migrator reopen' alone leads back" in ended
     assert "the rollout is complete" in ended
     assert "restarts " in ended
     archive = Path(ended.rsplit("archive: ", 1)[1].strip())
@@ -248,7 +248,7 @@ def test_there_and_back_and_there_again(desk: Desk) -> None:
     assert set(desk.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
     assert "no rollout is under way" in desk.refused("resume")
     desk.printed("apply --yes --until Finished")
-    assert "'migrator rollout apply' does the rest of the migration. Only a backup" in desk.refused("rollback")
+    assert "'migrator rollout apply' does the rest of the migration. 'migrator reopen'" in desk.refused("rollback")
 
 
 def test_after_the_end_nothing_is_begun_again_and_nobody_is_sent_on(desk: Desk) -> None:
@@ -259,7 +259,7 @@ def test_after_the_end_nothing_is_begun_again_and_nobody_is_sent_on(desk: Desk) 
     assert said.endswith(f"archive: {archive}")
     assert desk.printed("history") == journal
     for words in ("rollback", "plan --back"):
-        assert "there is no way back, because ZooKeeper gets no changes any more" in (refused := desk.refused(words))
+        assert "Nothing is to be done. 'migrator reopen' alone leads back" in (refused := desk.refused(words))
         assert "resume" not in refused
 
 

@@ -327,10 +327,10 @@ def test_what_the_rehearsal_said_is_kept(tmp_path: Path) -> None:
     assert kept["forecast"]["dual_write"]["seconds"] == 12.2
 
 
-def test_after_the_end_there_is_no_way_back(tmp_path: Path) -> None:
+def test_after_the_end_nothing_is_rolled_back(tmp_path: Path) -> None:
     operator = operator_at(tmp_path)
     operator.apply(StopAt(Phase.FINISH))
-    with pytest.raises(OperatorError, match="there is no way back"):
+    with pytest.raises(OperatorError, match="'migrator reopen' alone leads back"):
         operator.rollback()
     assert operator.resume() is Ending.COMPLETE
 

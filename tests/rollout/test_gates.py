@@ -287,7 +287,7 @@ CASES: list[tuple[Gate, Observation, str]] = [
     (FINISHING, in_state(PublicState.FINISHED), OPEN),
     (UNENDED, GOOD, OPEN),
     (UNENDED, NOTHING, OPEN),
-    (UNENDED, in_state(PublicState.FINISHED), "is finished: there is no way back"),
+    (UNENDED, in_state(PublicState.FINISHED), "is finished: ZooKeeper gets no changes"),
     (WRITTEN, GOOD, OPEN),
     (WRITTEN, in_state(PublicState.DUAL_WRITE, lag=7), "is 7 records behind the log"),
     (WRITTEN, in_state(PublicState.DUAL_WRITE, lag=-1), "nobody says how far it is behind"),

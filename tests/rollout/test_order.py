@@ -62,7 +62,7 @@ def test_the_way_back_is_shown_in_its_order(operator: Operator) -> None:
 
 
 def test_a_pause_after_the_first_controller_of_the_inventory_is_refused_where_it_is_the_end(operator: Operator) -> None:
-    with pytest.raises(OperatorError, match=f"after finish/{LEADER} there is no way back") as refused:
+    with pytest.raises(OperatorError, match=f"after finish/{LEADER} the migration has ended") as refused:
         operator.apply(StopAt(step=f"finish/{LEADER}"))
     assert f"name finish/{OTHERS[0]}" in refused.value.remedy
     assert operator.cluster.state == "DualWrite"
@@ -79,7 +79,7 @@ def test_an_election_does_not_bring_a_pause_behind_the_end(operator: Operator) -
             operator.cluster.leader = operator.node(second).node_id
 
     operator.cluster.points.at = elects
-    with pytest.raises(OperatorError, match=f"after finish/{second} there is no way back"):
+    with pytest.raises(OperatorError, match=f"after finish/{second} the migration has ended"):
         operator.apply(StopAt(step=f"finish/{second}"))
     assert done(operator, Phase.FINISH) == [first]
     assert operator.cluster.state == "DualWrite"

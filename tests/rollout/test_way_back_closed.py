@@ -21,7 +21,7 @@ from tests.rollout.support.runs import Operator
 
 LAST = "controller-3001"
 """It leads in the model, so its migration is turned off last."""
-TOO_LATE = "is finished: there is no way back"
+TOO_LATE = "is finished: ZooKeeper gets no changes"
 
 
 @pytest.fixture(autouse=True)

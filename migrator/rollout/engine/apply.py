@@ -73,7 +73,7 @@ class Ending(Enum):
     REACHED = "it is as far as was asked for"
     PAUSED = "it waits after this step, as was asked for"
     ABORTED = "it stopped after the step under way, or where it waited, as was asked for"
-    NOT_CONFIRMED = "it stopped before the end of the migration: nobody confirmed that there is no way back"
+    NOT_CONFIRMED = "it stopped before the end of the migration: nobody confirmed it"
 
 
 @value

@@ -62,7 +62,7 @@ def refuse_pause_at_end(stop: str, steps: Sequence[Step], progress: Progress) ->
     if len(left) > 1 and left[-1].name == stop:
         names = ", ".join(step.name for step in left)
         raise OperatorError(
-            f"after {stop} there is no way back: it comes last. The leader decides the order, which is now: {names}",
+            f"after {stop} the migration has ended: it comes last. The leader decides the order, which is now: {names}",
             where="--pause-after",
             remedy=f"To stop after the first controller, name {left[0].name}. To go to the end, leave the option out",
         )

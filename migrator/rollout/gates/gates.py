@@ -60,12 +60,10 @@ IMAGES_DIFFER = (
     "it again, and it reads its log anew"
 )
 
-FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
+FINISHED = "is finished: ZooKeeper gets no changes any more"
 DOES_THE_REST = "'migrator rollout apply' does the rest of the migration"
 FORWARD_AGAIN = f"{DOES_THE_REST}, and takes back what the way back has changed"
-ONLY_A_BACKUP = (
-    "Only a backup of ZooKeeper and of the brokers brings the old cluster back, without all that was written since"
-)
+ONLY_REOPEN = "'migrator reopen' alone leads back, and only while this program's controllers run (docs/way-back.md)"
 
 
 def judge(gate: Gate, seen: Observation) -> tuple[Shut, ...]:
@@ -364,7 +362,7 @@ def _migration_state(gate: Gate, seen: Observation) -> Found:
 def _not_finished(_: Gate, seen: Observation) -> Found:
     """What nobody can say does not hold up: only a quorum that runs says more, and a way back may have to start it."""
     if seen.is_finished:
-        yield Shut("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_A_BACKUP}", for_ever=True)
+        yield Shut("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_REOPEN}", for_ever=True)
 
 
 def _finishing(_: Gate, seen: Observation) -> Found:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from migrator.config.keys import PROTOCOLS
 from migrator.errors import OperatorError
 from migrator.rollout.engine.decisions import ahead_of_copy, may_be_ahead
-from migrator.rollout.gates.gates import DOES_THE_REST, FINISHED, FORWARD_AGAIN, ONLY_A_BACKUP
+from migrator.rollout.gates.gates import DOES_THE_REST, FINISHED, FORWARD_AGAIN, ONLY_REOPEN
 from migrator.rollout.inventory import FIND_QUORUM, ControllerKind, Inventory
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
@@ -145,4 +145,4 @@ def refuse_ended(seen: Observation, progress: Progress) -> None:
     if not seen.is_finished:
         return
     go_on = FORWARD_AGAIN if progress.goes_back else "Nothing is to be done" if progress.closed else DOES_THE_REST
-    raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_A_BACKUP}")
+    raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_REOPEN}")

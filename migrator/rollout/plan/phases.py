@@ -192,8 +192,8 @@ _FINISH = PhaseRules(
     before=lambda place: _may_end(place, _others_have_all(place)),
     after=lambda place: (_is_back(place, migration_on=False), QUORUM),
     why="ends the migration on this controller",
-    undo=f"{ROLLBACK}, until the last controller is restarted; with Kafka's controllers, until one of them leads "
-    "without the migration",
+    undo=f"{ROLLBACK}, until the last controller is restarted, then 'migrator reopen'; with Kafka's controllers, until "
+    "one of them leads without the migration",
 )
 _FINISHED = PhaseRules(
     Phase.FINISH, _CLUSTER, (Act.CHECK_AFTER,), ALWAYS, name="finished", ends_migration=True,
@@ -249,13 +249,13 @@ FORWARD = (
         Phase.READY, _CLUSTER, (Act.CHECK_BEFORE,), UNFINISHED,
         is_there=lambda inventory: inventory.left_out.verify,
         before=lambda place: _may_end(place, _quorum(place)),
-        why="the last gate before the way back closes; nothing is compared ('verify' is left out)", undo=NOTHING,
+        why="the last gate before the migration ends; nothing is compared ('verify' is left out)", undo=NOTHING,
     ),
     PhaseRules(
         Phase.VERIFY, _FIRST, (Act.CHECK_BEFORE, Act.RUN), UNFINISHED, job=Job.VERIFY,
         is_there=lambda inventory: not inventory.left_out.verify,
         before=lambda place: _may_end(place, _quorum(place)),
-        why="proves that both sides are equal before the way back closes", undo=NOTHING,
+        why="proves that both sides are equal before the migration ends", undo=NOTHING,
     ),
     _FINISH,
     _FINISHED,
