@@ -1,4 +1,4 @@
-"""What is seen of the controllers of a quorum, as values."""
+"""The controllers of a quorum as a look has seen them: values only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CANCEL_REASSIGNMENT = "Wait until 'migrator quorum describe' shows no target, or
 
 
 class ControllerProgram(Enum):
-    """What runs as a voter."""
+    """Which program runs as a voter."""
 
     MIGRATOR = "this program"
     STOCK = "Kafka"
@@ -19,8 +19,8 @@ class ControllerProgram(Enum):
 
 @value
 class ControllerSeen:
-    """``program`` is None when it does not answer, ``migration_on`` when nobody knows. ``lag_records``: behind what was
-    committed at the look before, -1 unknown."""
+    """One voter. ``program`` is None when the voter does not answer, ``migration_on`` is None when it is unknown.
+    ``lag_records``: how many records it is behind the high watermark of the look before; -1 unknown."""
 
     node_id: int
     program: ControllerProgram | None
@@ -30,8 +30,9 @@ class ControllerSeen:
 
 @value
 class QuorumSeen:
-    """``leader_id`` is None while nobody leads. Voters by id, those that do not answer too. ``target``: of a
-    reassignment of the voters that is under way, "" without one, None unknown; a stock leader carries none out."""
+    """``leader_id`` is None while no controller leads. ``voters``: by id, also those that do not answer. ``target``:
+    the voters that a reassignment is moving to; "" without a reassignment (a stock leader carries none out), None
+    unknown."""
 
     leader_id: int | None
     voters: Mapping[int, ControllerSeen]

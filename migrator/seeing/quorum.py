@@ -1,7 +1,4 @@
-"""What the controllers say over the Kafka protocol: who runs, who leads, how far each is, and what is committed.
-
-Ours and Kafka's answer alike. The committed metadata is followed from look to look, not read anew.
-"""
+"""Asks the controllers over the Kafka protocol: which run, which one leads, how far each is, and what is committed."""
 
 from __future__ import annotations
 
@@ -41,27 +38,29 @@ from migrator.wire.voters import VoterAnswer, VoterSignals
 
 ASK_SECONDS = 3.0
 PATIENCE_SECONDS = 2.0
-"""With a quorum that has no leader."""
+"""How long the reader of the log waits for a leader."""
 IMAGE_SECONDS = 20.0
-"""For what was committed since the look before; a reading that takes longer goes on at the next look."""
+"""Time to read the records that are new since the look before. A longer reading continues at the next look."""
 FETCH_SECONDS = 15.0
-"""For 8 MiB of log, which a stock leader sends at once; so a line of 5 Mbit/s is enough. Shorter than a look."""
+"""Time for one fetch, shorter than `IMAGE_SECONDS`. A stock leader sends 8 MiB at once, so 5 Mbit/s are enough."""
 CATCH_UP_SECONDS = 600.0
-"""For all that is committed: as long as a gate waits, unless the inventory says otherwise."""
+"""Time to read everything that is committed: as long as a gate waits by default."""
 DESCRIBE_VERSIONS = VersionRange(0, 2)
 CLIENT_ID = "migrator-rollout"
 CONTROLLERS = 2
 """DescribeCluster's endpoint type (KIP-919)."""
 NODE_ID = -1
-"""We are no node."""
+"""The id of a caller that is no node of the cluster."""
 
 
 @value
 class QuorumLook:
-    """``seen`` is None while no controller answers. ``image`` is None where nobody leads, or nothing is committed.
-    ``committed_before``: high watermark of the look before; ``committed_earlier``: of one some seconds ago; -1 unknown.
-    ``described``: the leader's DescribeQuorum, of its one partition. ``addresses``: of the voters, as far as known.
-    ``leader_epoch``: -1 while nobody leads."""
+    """``seen`` is None while no controller answers. ``image`` is None while no controller leads, nothing is committed,
+    or the log could not be read to its end. ``unknown`` says why something is not known.
+    ``committed_before``: the high watermark of the look before; ``committed_earlier``: of a look at least
+    `stock_leader.BEHIND_SECONDS` ago; -1 unknown.
+    ``described``: the one partition of the leader's DescribeQuorum response. ``addresses``: of the voters, as far as
+    they are known. ``leader_epoch``: -1 while no controller leads."""
 
     seen: QuorumSeen | None
     image: MetadataImage | None
@@ -74,7 +73,8 @@ class QuorumLook:
 
 
 class QuorumEyes:
-    """
+    """Looks at one quorum, again and again. What makes the next look cheaper is kept.
+
     :param settings: name the voters or bootstrap servers, and how to log in.
     :raises OperatorError: the settings cannot be used.
     """
@@ -91,15 +91,15 @@ class QuorumEyes:
         self._signals = VoterSignals(settings, lambda: self._endpoints, self._security)
         self._image = RemoteImage()
         self._was_cut_off = False
-        """Whether the last reading had no time to come to the end."""
+        """Whether the time was over before the last reading had reached the end of the log."""
         self._committed = -1
         self._earlier = CommittedBefore()
         self._why = ""
-        """The end of a sentence: why the last one that did not answer did not."""
+        """Why the last request without an answer failed, as the end of a sentence."""
 
     async def look(self) -> QuorumLook:
-        """The quorum as it is now; raises nothing. How far somebody is behind is measured by what was committed at the
-        look before: in a quorum that works, somebody always is a record behind."""
+        """The quorum as it is now; raises nothing. The lag of a voter is measured against the high watermark of the
+        look before, because in a healthy quorum some voter is nearly always one record behind the newest one."""
         described, somebody = await self._leader()
         voters = {row.replica_id: row for row in described.current_voters} if described is not None else {}
         ids = sorted(voters or self._endpoints)
@@ -127,15 +127,16 @@ class QuorumEyes:
         return QuorumLook(seen, image, before, whys, described, self._endpoints, earlier, epoch)
 
     async def look_and_close(self) -> QuorumLook:
-        """As `look`, and keep no connection: the next look may be made by another event loop."""
+        """As `look`, and closes the connections: another event loop may make the next look."""
         look = await self.look()
         await self.close()
         return look
 
     async def catch_up(self, tell: Callable[[str], None]) -> None:
-        """Read all that is committed, so that looks have only to follow; raises nothing, and is bounded in time.
+        """Read everything that is committed, so that each look has little to read. Raises nothing; ends after
+        `CATCH_UP_SECONDS` at the latest.
 
-        :param tell: hears now and then how far this is, if it takes long.
+        :param tell: is called with the progress, as a sentence, when the reading takes long.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
@@ -147,7 +148,7 @@ class QuorumEyes:
                     tell(why)
 
     async def cluster_id(self) -> str | None:
-        """Of the cluster, as any controller says it; None when none does."""
+        """The cluster id that the first answering controller gives; None without an answer."""
         request = build(
             request_type(DESCRIBE_CLUSTER, 1), include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
         )
@@ -158,7 +159,7 @@ class QuorumEyes:
         return None
 
     async def unregister(self, broker_id: int) -> str:
-        """Remove a broker's registration; says why that failed, or ""."""
+        """Remove a broker's registration. Returns why that failed, or ""."""
         described, _ = await self._describe()
         at = None if described is None else self._endpoints.get(int(described.leader_id))
         if at is None:
@@ -170,25 +171,27 @@ class QuorumEyes:
         return "" if gone else f"the leader answers {answer.error_code.name}"
 
     async def ask(self, at: ListenerEndpoint, request: Any, seconds: float = ASK_SECONDS) -> Any:
-        """What a controller answers; None for no answer. A fresh connection: what ran there may be another process.
+        """A controller's response; None without one. Each request has its own connection, because another process may
+        listen at this address by now.
 
-        :param seconds: to wait, at most.
+        :param seconds: the longest time to wait.
         """
         async with self._connected(at) as client:
             return await client.request(request, seconds)
 
     async def close(self) -> None:
-        """End connections."""
+        """Close the connections."""
         await self._signals.close()
 
     async def _leader(self) -> tuple[Any, bool]:
-        """As `_describe`, whom it is looked for among."""
+        """As `_describe`, after the leader was found if no voter is known yet."""
         if not self._endpoints:
             await self._find_leader()
         return await self._describe()
 
     async def _find_leader(self) -> None:
-        """Only the leader describes its quorum; with bootstrap servers alone, whoever answers a Fetch names it."""
+        """Find the leader when only bootstrap servers are known. DescribeQuorum is answered by the leader alone, but
+        every voter names the leader in its answer to a Fetch."""
         known = dict(self._bootstrap)
         with suppress(MigratorError, TimeoutError):
             async with self._observer(known) as observer, asyncio.timeout(IMAGE_SECONDS):
@@ -196,8 +199,8 @@ class QuorumEyes:
                 self._endpoints = {observer.leader: known[observer.leader]}
 
     async def _describe(self) -> tuple[Any, bool]:
-        """The DescribeQuorum of the leader, of the latest one where a deposed one still answers, None without any; and
-        whether anybody answered."""
+        """The leader's answer to DescribeQuorum, or None; and whether any controller answered. A deposed leader may
+        still answer, so the answer with the highest epoch counts."""
         peers = {**self._bootstrap, **self._endpoints}
         latest, best = None, None
         answers = await asyncio.gather(*map(self._describe_one, peers.values()))
@@ -214,14 +217,14 @@ class QuorumEyes:
         return latest, any(answer is not None for answer in answers)
 
     def _learn(self, answer: Any) -> None:
-        """Where voters are that the settings do not name; theirs count where they do."""
+        """Take the addresses of voters from an answer. Where the settings have an address, that one counts."""
         told = {
             node.node_id: self._own_listener(node.listeners) for node in getattr(answer, "nodes", ()) if node.listeners
         }
         self._endpoints = {**told, **self._named}
 
     def _own_listener(self, listeners: Any) -> ListenerEndpoint:
-        """The one that the settings say how to log in at, whatever its place in an answer."""
+        """The listener with our controller listener's name, for which the settings have a login; else the first."""
         name = self._settings.controller_listeners[0]
         at = next((at for at in listeners if at.name == name), listeners[0])
         return ListenerEndpoint(at.name, at.host, at.port)
@@ -234,7 +237,7 @@ class QuorumEyes:
 
     @asynccontextmanager
     async def _connected(self, at: ListenerEndpoint) -> AsyncIterator[KafkaClient]:
-        """What is not answered inside ends the block."""
+        """A client. An error of transport or peer ends the caller's block, and is kept in ``_why``."""
         client = KafkaClient(at.host, at.port, CLIENT_ID, security=self._security)
         try:
             yield client
@@ -244,9 +247,9 @@ class QuorumEyes:
             await client.close()
 
     async def _read(self, leader: int) -> tuple[MetadataImage | None, str]:
-        """The image, or why there is none.
+        """The committed image; or None, and why it could not be read ("" when nothing is committed).
 
-        :param leader: asked first, as it has just answered: the time is not for those that are away.
+        :param leader: is asked first: it has just answered, and unreachable voters would use up the time.
         """
         known = dict(sorted(self._endpoints.items(), key=lambda found: found[0] != leader))
         self._was_cut_off = False
@@ -264,9 +267,10 @@ class QuorumEyes:
     async def _observer(
         self, known: dict[int, ListenerEndpoint], fetch_seconds: float | None = None
     ) -> AsyncIterator[Observer]:
-        """
-        :param known: whom to ask, in this order; whoever is told of on the way is added.
-        :param fetch_seconds: as `Observer` has it.
+        """A reader of the log.
+
+        :param known: the controllers to ask, in this order. Controllers that an answer names are added.
+        :param fetch_seconds: see `Observer`.
         """
 
         def told(node_id: int, _epoch: int, host: str, port: int) -> None:

@@ -1,6 +1,7 @@
-"""The status of a quorum that is seen over the Kafka protocol alone, as Kafka's own controllers are.
+"""The status of a quorum from what the Kafka protocol alone tells, for Kafka's own controllers.
 
-What only a leader knows is left out: what it waits for, how far ZooKeeper is behind, when it heard each broker.
+It has no fact that only a leader of ours tells: what it waits for, how far ZooKeeper is behind, when it last heard from
+each broker.
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ INTERNAL = {
     ZkMigrationState.MIGRATION: State.DUAL_WRITING,
     ZkMigrationState.POST_MIGRATION: State.FINISHED,
 }
-"""What a leader does for the longest time while the log has that record."""
+"""For each migration state in the log: the state in which a leader stays longest meanwhile."""
 
 
 @value
 class Term:
-    """Since when a leader is known, on this machine's clock."""
+    """A leader's epoch, and when it was first seen, in milliseconds of this machine's monotonic clock."""
 
     epoch: int
     since_ms: int
 
 
 class SeenQuorum:
-    """
+    """A quorum, looked at again and again.
+
     :param settings: name the voters or bootstrap servers, and how to log in.
     :raises OperatorError: the settings cannot be used.
     """
@@ -57,11 +59,11 @@ class SeenQuorum:
         self._term = Term(-1, 0)
 
     async def catch_up(self, tell: Callable[[str], None]) -> None:
-        """As `QuorumEyes.catch_up`: for one look that has to see all."""
+        """As `QuorumEyes.catch_up`, for a caller that looks only once."""
         await self._eyes.catch_up(tell)
 
     async def status(self) -> Status:
-        """As it is now.
+        """The quorum's status now.
 
         :raises OperatorError: no controller answers.
         """
@@ -76,12 +78,12 @@ class SeenQuorum:
         return status_of(look, monotonic_ms() - self._term.since_ms, wall_ms())
 
     async def close(self) -> None:
-        """End connections."""
+        """Close the connections."""
         await self._eyes.close()
 
 
 def status_of(look: QuorumLook, known_ms: int, time_ms: int) -> Status:
-    """:param known_ms: for how long this leader is known."""
+    """:param known_ms: the time since this leader was first seen."""
     described, image = look.described, look.image
     leader = -1 if described is None else int(described.leader_id)
     end = next((int(row.log_end_offset) for row in described.current_voters if row.replica_id == leader), -1) \
@@ -109,7 +111,7 @@ def status_of(look: QuorumLook, known_ms: int, time_ms: int) -> Status:
 
 
 def _voters(look: QuorumLook, known_ms: int) -> Iterator[VoterStatus]:
-    """Ages are differences of times that the leader has told, so no clock but its own counts."""
+    """Each age is the difference of two times that the leader has told, so only the leader's clock counts."""
     rows = {} if look.described is None else {row.replica_id: row for row in look.described.current_voters}
     own = None if look.described is None else rows.get(look.described.leader_id)
     now = -1 if own is None else max(own.last_fetch_timestamp, own.last_caught_up_timestamp)

@@ -1,9 +1,10 @@
-"""Whether one of Kafka's controllers, which has no status of its own, writes to ZooKeeper what is committed. Pure.
+"""Decides whether a leader of Kafka's own, which has no status to ask for, writes committed changes to ZooKeeper. Pure.
 
-Kafka's leader passes a comparison of all of ZooKeeper with the log before it dual-writes: once behind the copy, and
-again whenever another one leads. Until that is over it writes no change to ZooKeeper, and sends none to the brokers in
-ZooKeeper mode. The comparison leaves the offset in ``/migration`` as it was: that of the copy's end, or of the last
-change that the leader before has written. In dual-write every record moves it, also the NoOp of each half second.
+Before Kafka's leader dual-writes, it compares all of ZooKeeper with the log: once after the copy, and again after each
+change of leader. Until the comparison is over, it writes no change to ZooKeeper, and sends none to the brokers in
+ZooKeeper mode. The comparison does not change the offset in ``/migration``: this stays at the end of the copy, or at
+the last change that the leader before has written. In dual-write every record moves the offset, also the NoOp record
+of each half second.
 
 Source: ``KRaftMigrationDriver``: its state ``SYNC_KRAFT_TO_ZK`` does not allow dual-write, and ``MetadataChangeEvent``
 returns early there.
@@ -15,23 +16,23 @@ from migrator.migration.machine.states import PublicState
 from migrator.values import value
 
 BEHIND_SECONDS = 2.0
-"""A leader under load is always some records behind: what was committed so long ago has to be written."""
+"""A leader under load is always some records behind. What was committed this long ago must be in ZooKeeper."""
 
 
 class StockLeader:
-    """What is seen of the leader, look after look."""
+    """Remembers the offset in ``/migration`` from the first look at a leader."""
 
     def __init__(self) -> None:
         self._epoch = -1
         self._first = -1
-        """The offset in ``/migration`` as the leader of this epoch was first seen in dual-write."""
+        """The offset in ``/migration`` when the leader of this epoch was first seen in dual-write."""
 
     def writes(self, state: PublicState | None, epoch: int, written_offset: int, written_epoch: int) -> bool:
-        """One more look: whether this leader was seen to write a change to ZooKeeper.
+        """Take in one more look. Returns whether this leader was seen to write a change to ZooKeeper.
 
-        :param epoch: of the leader, -1 unknown.
-        :param written_offset: in ``/migration``, of the log, -1 unknown.
-        :param written_epoch: of the record at that offset.
+        :param epoch: the leader's; -1 unknown.
+        :param written_offset: the offset of the log that ``/migration`` holds; -1 unknown.
+        :param written_epoch: the epoch of the record at that offset.
         """
         if state is not PublicState.DUAL_WRITE or epoch < 0 or written_offset < 0:
             return False
@@ -42,25 +43,25 @@ class StockLeader:
 
 @value
 class Mark:
-    """What was committed at a time of a clock that never jumps, in seconds."""
+    """The high watermark at a time, in seconds of a monotonic clock."""
 
     seconds: float
     committed: int
 
 
 class CommittedBefore:
-    """What was committed some seconds ago, from look to look."""
+    """Remembers the high watermark of some seconds ago."""
 
     def __init__(self) -> None:
         self._mark: Mark | None = None
         self._next: Mark | None = None
 
     def look(self, seconds: float, committed: int) -> int:
-        """One more look.
+        """Take in one more look.
 
-        :param seconds: now.
-        :param committed: now; -1: nobody says.
-        :returns: what was committed at a look at least `BEHIND_SECONDS` before; -1 without one.
+        :param seconds: the time now.
+        :param committed: the high watermark now; -1 unknown.
+        :returns: the high watermark of a look at least `BEHIND_SECONDS` ago; -1 without such a look.
         """
         if committed < 0:
             return -1
