@@ -1,7 +1,7 @@
-"""Carries a hand-over out: look, decide, do one thing, until every voter at hand is stock.
+"""Carries out a hand-over on this machine: look, decide, take one step, until Kafka runs every voter of this machine.
 
-Nothing is remembered that can't be seen: a hand-over that was killed is begun again, and goes on. The journal only
-says what was done when, and with which voter to go on.
+A run depends only on what it can see, so a hand-over that was killed continues when the command is run again. The
+journal says only what was done when, and with which voter the new run begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from migrator.values import value
 POLL_SECONDS = 0.3
 PATIENCE_SECONDS = 600.0
 ATTEMPTS_MAX = 3
-"""How often one thing is done for one voter: a Kafka that ends soon after its start is not started for ever."""
+"""How often one step is taken for one voter. So a Kafka that ends soon after its start is not started for ever."""
 JOURNAL_BYTES = 1 << 20
 BEGUN, SEEN = "begun", "seen"
 
@@ -55,30 +55,30 @@ class Site:
 
     @property
     def node_id(self) -> int:
-        """Of the voter."""
+        """The id of the voter."""
         return self.settings.node_id
 
 
 @value
 class Picture:
-    """Everything as it was at one time, and what follows for each voter at hand."""
+    """The cluster at one time, and the next step of each voter of this machine."""
 
     seen: Observation
     steps: tuple[HandoverStep, ...]
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads."""
+        """The voter that leads; None while none does."""
         return None if self.seen.quorum is None else self.seen.quorum.leader_id
 
 
 class HandoverRun:
     """One hand-over of the voters whose property files are given.
 
-    :param property_files: ours, on this machine; of one voter or of several.
-    :param control: stops ours and starts Kafka's.
-    :param tell: shows a sentence to a person.
-    :param patience_seconds: how long one thing is waited for.
+    :param property_files: our property files on this machine, one for each voter.
+    :param control: stops our controllers and starts Kafka's.
+    :param tell: shows a sentence to the operator.
+    :param patience_seconds: the longest time without progress.
     :raises OperatorError: a file can't be used.
     """
 
@@ -121,10 +121,10 @@ class HandoverRun:
         return Site(settings, file)
 
     async def look(self, *, ahead: bool = False) -> Picture:
-        """What is, and what is to be done.
+        """Look at the quorum and the directories, and decide the next step of each voter.
 
-        :param ahead: as if the property files were written: what comes after that may have to wait.
-        :raises OperatorError: a directory is another node's, or damaged.
+        :param ahead: decide as if the property files were written, to show whether the step after that has to wait.
+        :raises OperatorError: a directory belongs to another node, or is damaged.
         """
         seen = await self._survey.look()
         nodes = []
@@ -136,9 +136,10 @@ class HandoverRun:
         return Picture(seen, tuple(next_step(node, seen, self._wanted) for node in nodes))
 
     async def run(self) -> None:
-        """To the end. May be called again, and by another process, after any failure.
+        """Hand over to the end. May be called again, also by another process, after any failure.
 
-        :raises OperatorError: it is refused, somebody else does it, or what was waited for did not come.
+        :raises OperatorError: a step is refused or failed, another process hands over this controller, or there was no
+            progress for ``patience_seconds``.
         """
         with journal_beside(next(iter(self.sites.values())).file.ours) as journal:
             await self._run(journal)
@@ -172,7 +173,7 @@ class HandoverRun:
         return int(dict(events[-1].details)["node"])
 
     def _note(self, journal: Journal, picture: Picture) -> None:
-        """Say what is waited for, once; and what has come of the steps taken."""
+        """Tell each reason to wait once, and write to the journal which steps have become visible as done."""
         for step in picture.steps:
             taken = self._taken.get(step.node_id)
             if taken is not None and taken is not step.action:
@@ -221,9 +222,10 @@ class HandoverRun:
 
 @contextmanager
 def journal_beside(property_file: Path) -> Iterator[Journal]:
-    """The journal of a hand-over, in a directory beside the file of its controller, where nobody else hands over.
+    """The journal of a hand-over, in a directory beside the property file. The directory is locked meanwhile, so that
+    one process at a time hands over this controller.
 
-    :raises OperatorError: somebody else does, or the journal can't be written.
+    :raises OperatorError: another process holds the lock, or the journal can't be written.
     """
     folder = property_file.with_suffix(".handover")
     make_directory(folder)
@@ -232,16 +234,17 @@ def journal_beside(property_file: Path) -> Iterator[Journal]:
 
 
 class Survey:
-    """One hand-over's eyes.
+    """Looks at the quorum for one hand-over.
 
-    :param settings: of any voter; names the others, and how to log in.
+    :param settings: of any voter; they name the other voters, and how to log in.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._eyes = QuorumEyes(settings)
         self._voters = tuple(voter.voter_id for voter in settings.voters)
         self._seen = Observation()
-        """What the last image that was seen says: the end is final, and while nobody leads nothing changes."""
+        """What the last image said. It stays true while no image can be read: without a leader nothing changes, and a
+        finished migration counts as finished for good."""
 
     async def look(self) -> Observation:
         """The quorum as it is now."""
@@ -257,7 +260,7 @@ class Survey:
         return replace(self._seen, quorum=replace(seen, voters=nobody | dict(seen.voters)), unknown=look.unknown)
 
     async def cluster_id(self) -> str:
-        """:raises OperatorError: nobody says."""
+        """:raises OperatorError: no controller answers with it."""
         found = await self._eyes.cluster_id()
         if found is None:
             raise OperatorError(

@@ -1,4 +1,4 @@
-"""The property file of the stock controller, and what its metadata directory holds."""
+"""The files of one voter: writes the stock property file, looks into the metadata directory, formats an empty one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ KEPT_SUFFIX = ".before-handover"
 
 
 class StockFile:
-    """The stock property file beside ours: the same, without what only this program, or only ZooKeeper, needed."""
+    """The stock property file, beside ours: a copy without the keys that only this program, or only ZooKeeper, needs.
+
+    :param ours: our property file.
+    :param target: the release of Kafka that is to read it.
+    """
 
     def __init__(self, ours: Path, target: TargetRelease) -> None:
         self.ours = ours
@@ -43,16 +47,16 @@ class StockFile:
 
     @property
     def is_written(self) -> bool:
-        """Whether it is there as it has to be; a change in ours since makes that False."""
+        """Whether the file has exactly the text that `write` would write now. A change of our file makes this False."""
         return self.path.exists() and read_decoded(self.path) == self._text()
 
     @property
     def dropped(self) -> list[str]:
-        """Keys of ours that it leaves out."""
+        """The keys of our file that it leaves out."""
         return [key for key in parse_properties(read_decoded(self.ours)) if self._target.drops(key)]
 
     def check(self) -> None:
-        """:raises OperatorError: a key has to be changed by a person."""
+        """:raises OperatorError: the operator has to change a key first."""
         keys = parse_properties(read_decoded(self.ours))
         if self._target.gone and OLD_SECRET in keys and SECRET not in keys:
             raise OperatorError(
@@ -64,7 +68,8 @@ class StockFile:
             raise OperatorError(f"Kafka does not start: {what}", where=f"{self.ours}: {key}", remedy=remedy)
 
     def write(self) -> None:
-        """Write it, readable for whom ours is: it may hold secrets. What somebody else has written there is kept.
+        """Write the file, with the permissions of ours, because it may hold secrets. A file that this program has not
+        made is first copied to a name with `KEPT_SUFFIX`.
 
         :raises OperatorError: the disk refuses.
         """
@@ -79,10 +84,10 @@ class StockFile:
 
 
 async def look_into(settings: Settings, known: MetadataDirectory | None) -> MetadataDirectory:
-    """What a node's metadata directory holds, or what the process that uses it says.
+    """What a node's metadata directory holds; while a process uses it, what that process says.
 
-    :param known: what was seen in it before; the end of a migration is final and need not be read again.
-    :raises OperatorError: it is another node's, or damaged.
+    :param known: what an earlier look saw. A log with a finished migration is not read again.
+    :raises OperatorError: the directory belongs to another node, or is damaged.
     """
     directory = settings.metadata_directory
     if is_in_use(directory):
@@ -101,7 +106,8 @@ async def look_into(settings: Settings, known: MetadataDirectory | None) -> Meta
     if not (directory / DIRECTORY_NAME).is_dir():
         return MetadataDirectory(formatted=True)
     if EmptyMark(directory / DIRECTORY_NAME).read() is Beginning.UNKNOWN:
-        return MetadataDirectory(formatted=True)  # a part of a log, with which a stock controller would vote
+        # The log is only a part, but a stock controller would vote with it: so it counts as no log.
+        return MetadataDirectory(formatted=True)
     image = await asyncio.to_thread(read_image, directory)
     if image.provenance.offset < 0:
         return MetadataDirectory(formatted=True)
@@ -114,7 +120,8 @@ async def look_into(settings: Settings, known: MetadataDirectory | None) -> Meta
 
 
 async def _says_finished(directory: Path) -> bool | None:
-    """Our own process tells without a leader, too; None: no, or nobody answers."""
+    """True when our process in this directory says that the migration is finished, which it can do without a leader.
+    None when it says otherwise, or does not answer."""
     try:
         async with OperatorClient.on_socket(directory) as client:
             status = await client.status(STATUS_SECONDS)

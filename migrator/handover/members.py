@@ -1,7 +1,7 @@
-"""Handing over by membership (KIP-853): controllers with ids of their own join, the others leave, nothing is copied.
+"""Decides a hand-over by membership (KIP-853): new controllers with new ids join, the old ones leave. Pure.
 
-Pure: what is seen -> why it may not begin, or what the planner plans with. The voters change by Kafka's own requests,
-so it goes on whichever program leads, and in both directions.
+`refusals` says why the hand-over may not begin; `migrator.raft.planner` plans its steps. The voters change by Kafka's
+own requests, so it works whichever program leads, and in both directions. No directory is copied.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from migrator.seeing.controllers import CANCEL_REASSIGNMENT
 from migrator.values import value
 
 Addresses = frozenset[str]
-"""``host:port``, under each name that is known for it."""
+"""Addresses of one node as ``host:port``: by name, and by each IP address that the name resolves to."""
 
 
 @value
 class ObservedBroker:
-    """``controllers``: where its configuration looks for controllers. ``trouble``: why that is not known."""
+    """``reads_voters``: whether its release can read voters in the log. ``controllers``: the addresses of controllers
+    in its configuration. ``trouble``: why these could not be read, or ""."""
 
     broker_id: int
     reads_voters: bool
@@ -34,8 +35,9 @@ class ObservedBroker:
 class ObservedMembers:
     """The quorum and its brokers at one time.
 
-    ``planner`` has the wanted voters as its target, and the leader as its own node. ``is_finished``: the migration is
-    over, or never was. ``target``: of a reassignment that is set. ``controllers``: who has registered, and where.
+    ``planner`` has the wanted voters as its target, and the leader as its own node. ``is_finished``: no migration is
+    under way. ``level``: the metadata.version. ``target``: the voters of a reassignment that is under way, None without
+    one. ``controllers``: the registered controllers, with their addresses.
     """
 
     planner: PlannerView
@@ -49,12 +51,12 @@ class ObservedMembers:
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """Ids of those who shall vote."""
+        """The ids of the wanted voters."""
         return tuple(replica.node_id for replica in self.planner.target or ())
 
 
 def refusals(seen: ObservedMembers) -> Iterator[Wait]:
-    """What no waiting mends, each with its remedy, the most important first."""
+    """The obstacles that do not go away by waiting, each with its remedy, the most important first."""
     if not seen.is_finished:
         yield Wait(
             "The migration is not finished.",
@@ -87,7 +89,7 @@ def _of_the_wanted(seen: ObservedMembers) -> Iterator[Wait]:
 
 
 def _of_the_brokers(seen: ObservedMembers) -> Iterator[Wait]:
-    """A broker that knows none of the new controllers could not start again."""
+    """A broker without the addresses of the new controllers could not start again."""
     for broker in seen.brokers:
         name = f"Broker {broker.broker_id}"
         if not broker.reads_voters:
@@ -114,7 +116,8 @@ def _knows(broker: ObservedBroker, at: Addresses) -> bool:
 
 
 def with_obstacles(view: PlannerView, controllers: Mapping[int, Addresses]) -> PlannerView:
-    """Whoever shall join has to be registered: from there the voters learn where it is."""
+    """Mark the replicas that cannot join yet. A controller has to register first, because the registration tells the
+    voters its address."""
     return replace(view, replicas=tuple(_with_obstacle(view, replica, controllers) for replica in view.replicas))
 
 

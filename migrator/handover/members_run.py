@@ -1,6 +1,6 @@
-"""Carries a hand-over by membership out: look, take one step, look again, until the voters are the wanted ones.
+"""Carries out a hand-over by membership: look, take one step, look again, until the voters are the wanted ones.
 
-Nothing is remembered: a hand-over that was killed is begun again, and goes on.
+A run depends only on what it can see, so a hand-over that was killed continues when the command is run again.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ NOBODY_LEADS = Wait("No controller leads, or none of them answers.", "See 'migra
 
 
 class Voters(Protocol):
-    """What shows the quorum and changes its voters: `MembersSurvey`."""
+    """Shows the quorum and changes its voters: `MembersSurvey`."""
 
     async def look(self) -> ObservedMembers | None:
-        """None while nobody leads."""
+        """The quorum now; None while no controller leads."""
 
     async def add(self, key: ReplicaKey) -> str:
-        """What is against that now; empty for nothing.
+        """Add a voter. Returns why this does not work now, or "".
 
-        :raises OperatorError: it is refused, and would be again.
+        :raises OperatorError: the leader refuses, and would refuse again.
         """
 
     async def remove(self, key: ReplicaKey) -> str:
-        """As `add`."""
+        """Remove a voter; answers and errors as `add`."""
 
 
 class MembersRun:
     """One hand-over to the controllers ``wanted``.
 
     :param property_file: of any controller of the cluster, old or new, on this machine.
-    :param tell: shows a sentence to a person.
-    :param patience_seconds: how long one thing is waited for.
+    :param wanted: the ids of the controllers that shall be the voters.
+    :param tell: shows a sentence to the operator.
+    :param patience_seconds: the longest time without progress.
     :raises OperatorError: the file can't be used.
     """
 
@@ -65,9 +66,9 @@ class MembersRun:
         self._said = ""
 
     async def look(self) -> ObservedMembers:
-        """What there is now.
+        """The quorum and its brokers now; waits for a leader.
 
-        :raises OperatorError: nobody leads, for as long as patience lasts.
+        :raises OperatorError: no controller led for ``patience_seconds``.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_seconds
@@ -79,16 +80,18 @@ class MembersRun:
         return seen
 
     async def run(self) -> None:
-        """To the end. May be called again, and by another process, after any failure.
+        """Hand over to the end. May be called again, also by another process, after any failure.
 
-        :raises OperatorError: it is refused, somebody else does it, or what was waited for did not come.
+        :raises OperatorError: the hand-over is refused, another process does it, or there was no progress for
+            ``patience_seconds``.
         """
         with journal_beside(self._file) as journal:
             await self._run(journal)
 
     async def _run(self, journal: Journal) -> None:
         loop = asyncio.get_running_loop()
-        await self.look()  # the second look tells who is behind, and not just a record behind
+        # Lag is measured against the look before, so only the second look tells which voters are really behind.
+        await self.look()
         last_progress = loop.time()
         while True:
             seen = await self.look()
@@ -108,7 +111,7 @@ class MembersRun:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _take(self, journal: Journal, step: Step, seen: ObservedMembers) -> Wait | None:
-        """What the step waits for; None: it is done."""
+        """Take the step. Returns what it waits for, or None when it is done."""
         text = described(step)
         if step != self._begun:
             self._begun = step

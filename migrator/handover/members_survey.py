@@ -1,4 +1,4 @@
-"""What a hand-over by membership looks at, over Kafka's protocol alone: any controller, any broker, either program."""
+"""Looks at the quorum and the brokers for a hand-over by membership, and changes the voters, over Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -33,21 +33,20 @@ from migrator.wire.schemas import ADD_RAFT_VOTER, DESCRIBE_CONFIGS, REMOVE_RAFT_
 
 ASK_SECONDS = 5.0
 CHANGE_SECONDS = 10.0
-"""The leader answers a change of voters once it is committed."""
+"""Time for a change of voters: the leader answers after the change is committed."""
 FINAL = frozenset(
     {ErrorCode.unsupported_version, ErrorCode.cluster_authorization_failed, ErrorCode.inconsistent_cluster_id}
 )
-"""Asking again would not help."""
+"""Errors that a repeated request would get again."""
 WHERE_CONTROLLERS_ARE = (SERVERS, VOTERS)
 
 HostPort = tuple[str, int]
 
 
 class MembersSurvey:
-    """One hand-over's eyes and hands.
-
-    :param settings: of a controller; says where controllers are, and how to log in at them and at brokers.
-    :param wanted: ids of those who shall vote.
+    """
+    :param settings: of a controller; they say where the controllers are, and how to log in to them and to brokers.
+    :param wanted: the ids of the wanted voters.
     """
 
     def __init__(self, settings: Settings, wanted: Iterable[int]) -> None:
@@ -56,8 +55,8 @@ class MembersSurvey:
         self._eyes = QuorumEyes(settings)
 
     async def look(self) -> ObservedMembers | None:
-        """The cluster as it is now; None while nobody leads. Who has caught up is measured by what was committed at the
-        look before: in a quorum that works, somebody always is a record behind."""
+        """The cluster now; None while no controller leads. A replica has caught up when it has what was committed at
+        the look before: in a healthy quorum some replica is nearly always one record behind the newest one."""
         look = await self._eyes.look_and_close()
         if look.described is None or look.image is None:
             return None
@@ -79,9 +78,9 @@ class MembersSurvey:
         )
 
     async def add(self, key: ReplicaKey) -> str:
-        """Have a controller made a voter; what is against that now, empty for nothing.
+        """Make a controller a voter. Returns why this does not work now, or "".
 
-        :raises OperatorError: it is refused, and would be again.
+        :raises OperatorError: the leader refuses, and would refuse again.
         """
         look = await self._eyes.look_and_close()
         registration = None if look.image is None else look.image.cluster.controllers.get(key.node_id)
@@ -92,7 +91,7 @@ class MembersSurvey:
         return await self._change(look, ADD_RAFT_VOTER, key, timeout=timeout, listeners=listeners)
 
     async def remove(self, key: ReplicaKey) -> str:
-        """Have a voter removed; answers and errors as `add`."""
+        """Remove a voter; answers and errors as `add`."""
         look = await self._eyes.look_and_close()
         if look.described is None:
             return "nobody leads"
@@ -146,7 +145,7 @@ class MembersSurvey:
         return Replica(ReplicaKey(row.replica_id, _directory(row)), row.log_end_offset, is_live, is_caught_up)
 
     async def _broker(self, registration: BrokerRegistration) -> ObservedBroker:
-        """What its own configuration says, which only the broker itself knows."""
+        """Ask a broker for its own configuration, which no other node knows."""
         reads = reads_voters(registration.features)
         name = self._settings.broker_rpc_listener
         at = next((at for at in registration.listeners if at.name == name), None)
@@ -189,8 +188,8 @@ def _directory(row: Any) -> Uuid:
 
 
 def _kraft_version(partition: Any) -> int:
-    """Configured voters have no directories in the log. A stock leader may know these all the same, and then refuses
-    the first change."""
+    """1 when every voter has a directory id, else 0: with kraft.version 0 the log has no directory ids. A stock leader
+    may know the directories all the same; it then refuses the first change of voters."""
     return int(all(row.replica_directory_id is not None for row in partition.current_voters))
 
 
@@ -199,7 +198,7 @@ def _places(registration: ControllerRegistration, listener: str) -> list[HostPor
 
 
 def _configured(texts: Mapping[str, str]) -> list[HostPort]:
-    """Where a broker's configuration looks for controllers; what cannot be read there names nobody."""
+    """The addresses of controllers in a broker's configuration; none if the value cannot be parsed."""
     servers, voters = (texts.get(key, "") for key in WHERE_CONTROLLERS_ARE)
     try:
         found = [*parse_bootstrap_servers(split_list(servers))]
@@ -209,7 +208,7 @@ def _configured(texts: Mapping[str, str]) -> list[HostPort]:
 
 
 async def _addresses(places: Iterable[HostPort]) -> Addresses:
-    """Under the written name and under each address that it stands for: two names may mean one machine."""
+    """Each place by its written name, and by each IP address of that name: two names may mean one machine."""
     loop, found = asyncio.get_running_loop(), set()
     for host, port in places:
         found.add(f"{host}:{port}")

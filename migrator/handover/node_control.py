@@ -1,4 +1,4 @@
-"""Stopping our process and starting Kafka's: by the operator's own commands, or by the operator."""
+"""Stops our controller and starts Kafka's: by commands that the operator has given, or by asking the operator."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ TAIL_BYTES = 2000
 
 
 class NodeControl(Protocol):
-    """What a hand-over can't do itself. Each may be called again for a node that is stopped, or started, already, and
-    may return before that is so."""
+    """Stops and starts processes for a hand-over. Both methods may be called again for a node that is already stopped
+    or started, and may return before the node is."""
 
     async def stop(self, node_id: int) -> None:
-        """Have our controller stopped, in good order.
+        """Stop our controller, by a clean shutdown.
 
-        :raises OperatorError: that can't be begun.
+        :raises OperatorError: the stop can't be begun.
         """
 
     async def start(self, node_id: int, property_file: Path) -> None:
-        """Have Kafka's controller started with this property file.
+        """Start Kafka's controller with this property file.
 
-        :raises OperatorError: that can't be begun.
+        :raises OperatorError: the start can't be begun.
         """
 
 
 class OperatorCommands:
     """Runs the operator's command lines, without a shell; ``{node}`` and ``{file}`` stand for the node's id and the
-    stock property file. Without a command the operator is told, and waited for.
+    stock property file. Without a command, the operator is told to do it.
 
-    :param tell: shows a sentence.
-    :raises OperatorError: a command line can't be taken apart.
+    :param tell: shows a sentence to the operator.
+    :raises OperatorError: the quotes of a command line are not closed.
     """
 
     def __init__(self, stop: str | None, start: str | None, tell: Callable[[str], None]) -> None:
@@ -46,14 +46,14 @@ class OperatorCommands:
         self._tell = tell
 
     async def stop(self, node_id: int) -> None:
-        """Have our controller stopped, in good order (see `NodeControl`)."""
+        """See `NodeControl.stop`."""
         if not self._stop:
             self._tell(f"Now stop this program's service of controller {node_id}")
             return
         await _run(self._stop, node_id, None)
 
     async def start(self, node_id: int, property_file: Path) -> None:
-        """Have Kafka's controller started with this property file (see `NodeControl`)."""
+        """See `NodeControl.start`."""
         if not self._start:
             self._tell(f"Now start Kafka's controller {node_id} with {property_file}")
             return
@@ -70,7 +70,10 @@ def _words(command: str | None, option: str) -> list[str]:
 
 
 async def _run(words: list[str], node_id: int, file: Path | None) -> None:
-    """:raises OperatorError: it can't be run, fails, or takes too long; with the end of its output."""
+    """
+    :raises OperatorError: the command can't be run, fails, or is too slow. When it fails, the message has the end of
+        its output.
+    """
     command = [word.replace("{node}", str(node_id)).replace("{file}", str(file or "")) for word in words]
     where = shlex.join(command)
     try:

@@ -1,7 +1,8 @@
-"""What to do next about one voter: a pure function of what is seen, so that it can be asked again after any crash.
+"""Decides the next step of one voter. Pure: the same look gives the same step, also after a crash.
 
-Before a voter is stopped, the gates of the rollout's phase HANDOVER are asked (`migrator.rollout.plan.phases`), and
-behind its start the gate that it is back. What a person alone can change is refused at once here: a person waits.
+The conditions are the gates of the rollout's phase HANDOVER (`migrator.rollout.plan.phases`): some before a voter is
+stopped, and one after its start, that it is back. A condition that only the operator can change is refused at once,
+because the operator sits in front of the command.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from migrator.values import value
 
 
 class Way(Enum):
-    """One voter after the other while the quorum serves, all at once on the directories, or other voters instead
-    (`migrator.handover.members`)."""
+    """``ROLLING``: one voter after the other, while the quorum serves. ``DIRECTORY``: all voters are stopped, then
+    Kafka starts on their directories. ``MEMBERS``: other controllers become the voters (`migrator.handover.members`).
+    """
 
     ROLLING = "rolling"
     DIRECTORY = "directory"
@@ -31,7 +33,7 @@ class Way(Enum):
 
 
 class Action(Enum):
-    """In the order in which the steps of several voters are taken: who is down comes first."""
+    """In the order in which the steps of several voters are taken: the steps of stopped voters come first."""
 
     REFUSE = "refuse"
     FORMAT = "format the directory"
@@ -44,9 +46,9 @@ class Action(Enum):
 
 @value
 class MetadataDirectory:
-    """A node's metadata directory. While a process holds it, only what that process says is known. ``holds_log``: there
-    are records in it; ``finished``: whether these say that the migration is over, or never was; ``level``: the
-    metadata.version there, 0 unknown."""
+    """A node's metadata directory. While a process uses it, only what that process says is known. ``holds_log``: it has
+    a log with records. ``finished``: by these records no migration is under way; None unknown. ``level``: their
+    metadata.version; 0 unknown."""
 
     in_use: bool = False
     formatted: bool = False
@@ -57,8 +59,7 @@ class MetadataDirectory:
 
 @value
 class LocalNode:
-    """A voter whose directory and property file are at hand. ``file_written``: whether the stock property file is there
-    as it has to be."""
+    """A voter of this machine. ``file_written``: whether its stock property file has the right text."""
 
     node_id: int
     directory: MetadataDirectory
@@ -66,13 +67,13 @@ class LocalNode:
 
     @property
     def node(self) -> Node:
-        """As gates name it."""
+        """The voter as the gates name it."""
         return Node(f"controller {self.node_id}", Role.CONTROLLER, self.node_id, "", "", "", "", {})
 
 
 @value
 class HandoverStep:
-    """``why`` says what is waited for, or refused; ``remedy`` what to do about that."""
+    """``why``: the reason to wait or to refuse. ``remedy``: what the operator can do about it."""
 
     node_id: int
     action: Action
@@ -85,15 +86,16 @@ class HandoverStep:
 
 @value
 class Handover:
-    """What is wanted."""
+    """What the operator wants: a release of Kafka, and the way to it."""
 
     target: TargetRelease
     way: Way
 
 
 def next_step(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
-    """The one thing to do about this voter now."""
-    if seen.migration is None and node.directory.finished is not None:  # the end is final: who knows of it is believed
+    """The next step of this voter."""
+    # While no leader tells the migration's state, the log in the directory does.
+    if seen.migration is None and node.directory.finished is not None:
         seen = replace(seen, migration=migration_seen(is_over=node.directory.finished))
     if refusal := _refusal(node, seen, wanted):
         return refusal
@@ -113,7 +115,7 @@ def next_step(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverS
 
 
 def migration_seen(*, is_over: bool) -> MigrationSeen:
-    """For the gates. A quorum that never migrated has nothing to finish."""
+    """The state of the migration as gates read it. A quorum that never migrated counts as finished."""
     return MigrationSeen((PublicState.FINISHED if is_over else PublicState.DUAL_WRITE).label)
 
 
@@ -122,7 +124,7 @@ def _wait(node: LocalNode, why: str, remedy: str = "") -> HandoverStep:
 
 
 def _refusal(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep | None:
-    """What no waiting mends."""
+    """An obstacle that does not go away by waiting; None without one."""
 
     def refused(why: str, remedy: str) -> HandoverStep:
         return HandoverStep(node.node_id, Action.REFUSE, why, remedy)
@@ -162,16 +164,17 @@ def _joined(node: LocalNode, seen: Observation) -> HandoverStep:
 def _stop(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
     for gate in may_be_handed_over(node.node):
         if gate.kind is GateKind.OTHERS_CAUGHT_UP and wanted.way is not Way.ROLLING:
-            continue  # all are stopped
+            continue  # on this way all voters are stopped, so none has to wait for the others
         if gate.kind is GateKind.VOTERS_SETTLED and not seen.is_led:
-            continue  # nobody carries a reassignment out
+            continue  # without a leader no reassignment goes on
         if waiting := judge(gate, seen):
             return _wait(node, *_still_serves(gate.kind, _said(waiting)))
     return HandoverStep(node.node_id, Action.STOP)
 
 
 def _still_serves(gate: GateKind, why: str) -> tuple[str, str]:
-    """Why a controller is not stopped yet, and what to do: here nobody has an inventory, which gates speak of."""
+    """Why a controller is not stopped yet, and what to do. The gate's own remedy speaks of the inventory, which a
+    hand-over does not have."""
     if gate is not GateKind.OTHERS_CAUGHT_UP:
         return why, ""
     only = "this controller is stopped only while every other voter runs and has every committed record"
@@ -216,12 +219,12 @@ def choose(
     way: Way,
     first: int | None = None,
 ) -> HandoverStep | None:
-    """Which of the steps comes next: refusals, then who is down; who leads is stopped last.
+    """The step that comes next: a refusal first, then the steps of stopped voters. The leader is stopped last.
 
-    :param taken: by voter, the last step that was taken. As long as it is still the next one it does not show yet; in a
-        rolling hand-over nothing else is done meanwhile.
+    :param taken: by voter, the last step that was taken. While it is still the voter's next step, its effect is not
+        visible yet; in a rolling hand-over no other step is taken meanwhile.
     :param first: the voter that an interrupted hand-over was busy with.
-    :returns: None while there is only that to wait for.
+    :returns: None while taken steps have to become visible first.
     """
     refused = [step for step in steps if step.action is Action.REFUSE]
     if refused:
