@@ -1,4 +1,5 @@
-"""The inventory: YAML, checked against the published schema -> frozen values. Every error says where it stands."""
+"""The inventory: YAML, checked against the published schema -> frozen values. Every error names its place in the
+file."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ SCHEMA_FILE = "inventory.schema.json"
 BYTES_MAX = 1 << 20
 DEFAULT_EXECUTOR = "default"
 OWN_KEYS = (FLAG, CONNECT, ROLES, NODE_ID, BROKER_ID)
-"""Of a broker's file: what it says decides in which mode the broker runs, and who it is."""
+"""Keys of a broker's file that decide in which mode the broker runs, and which id it has."""
 KAFKA_FORMAT = (
     *("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}"),
     *("--release-version", "{release_version}"),
@@ -38,19 +39,19 @@ SECRET_NAME = re.compile(
     r"passw|passphrase|secret|token|credential|(^|_)(pass|pw|pwd|pin)(_|$)|(api|private|access)_?key"
 )
 PLACES = ("_file", "_path", "_dir", "_directory", "_name")
-"""How the name of a variable ends that says where a secret is."""
+"""Ends of the names of variables that hold the place of a secret, not the secret."""
 FIND_QUORUM = (VOTERS, SERVERS)
 
 
 class ControllerKind(Enum):
-    """Whose controllers migrate the cluster."""
+    """Whose controllers migrate the cluster: ours or Kafka's."""
 
     MIGRATOR = "migrator"
     STOCK = "stock"
 
 
 class Roll(Enum):
-    """How many brokers are restarted before their return is waited for."""
+    """How many brokers are restarted before the rollout waits for their return."""
 
     BROKER = "broker"
     RACK = "rack"
@@ -58,8 +59,8 @@ class Roll(Enum):
 
 @value
 class GateTimes:
-    """In seconds. ``command`` bounds preflight, rehearse, verify and the like. ``verify``: between two of them in the
-    soak; 0 for one at its end."""
+    """Times in seconds. ``command``: the bound on preflight, rehearse, verify and the like. ``verify``: the time
+    between two comparisons during the soak; 0 for one comparison at its end."""
 
     gate: float = 600.0
     poll: float = 1.0
@@ -70,8 +71,9 @@ class GateTimes:
 
 @value
 class Controllers:
-    """``release_version`` is "" for that of the brokers. ``stock``: by node id, Kafka's controllers that take over;
-    empty without a hand-over. ``format``: words."""
+    """``release_version``: the metadata.version for the quorum; "" for that of the brokers. ``stock``: by node id, the
+    controllers of Kafka that take over; empty without a hand-over. ``format``: the words of the command that formats.
+    """
 
     kind: ControllerKind
     program: str
@@ -83,7 +85,8 @@ class Controllers:
 
 @value
 class Brokers:
-    """``settings``: what each file gets for the migration. ``controller_protocol``: of the controllers' listener."""
+    """``settings``: what each file gets for the migration. ``controller_protocol``: the protocol of the controllers'
+    listener."""
 
     roll: Roll
     settings: Mapping[str, str]
@@ -93,7 +96,7 @@ class Brokers:
 
 @value
 class LeftOut:
-    """Steps that the operator does not want."""
+    """Steps that the operator leaves out."""
 
     preflight: bool = False
     rehearse: bool = False
@@ -103,7 +106,7 @@ class LeftOut:
 @value
 class Inventory:
     """``access`` and ``state`` are paths as they stand in the file; ``state`` is "" for the default. ``gone``: nodes
-    that are gone for good, and in no other list."""
+    that are gone for good; they are in no other list."""
 
     cluster: str
     access: str
@@ -118,21 +121,21 @@ class Inventory:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All that run before a hand-over."""
+        """All nodes that run before a hand-over."""
         return (*self.controllers.nodes, *self.brokers.nodes)
 
     def words_for(self, node: Node) -> str:
-        """Digest of all that words the commands for a node: with other words, the same process may have another
-        name."""
+        """A digest of everything that makes up the commands for a node. With other commands, the same process may get
+        another name."""
         choice = self.executors[node.executor]
         said = [choice.preset, choice.commands, choice.variables, node.host, node.properties, node.variables]
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=dict).encode()).hexdigest()
 
     def without(self, names: Collection[str]) -> Inventory:
-        """The same when these nodes are gone for good.
+        """The same inventory, with these nodes in ``gone``.
 
-        :param names: or ids.
-        :raises OperatorError: there is no such node, or none of its kind is left.
+        :param names: names or ids of nodes.
+        :raises OperatorError: there is no such node, or no node of its kind is left.
         """
         named = self.named(names, "--without-node")
         gone = (*self.gone, *(node for node in named if node not in self.gone))
@@ -149,8 +152,10 @@ class Inventory:
         )
 
     def named(self, names: Collection[str], option: str) -> tuple[Node, ...]:
-        """
-        :param names: or ids.
+        """The nodes with these names.
+
+        :param names: names or ids of nodes.
+        :param option: of the command, for messages.
         :raises OperatorError: there is no such node.
         """
         everybody = (*self.nodes, *self.gone)
@@ -166,14 +171,15 @@ def _is_called(node: Node, name: str) -> bool:
 
 
 def schema_text() -> str:
-    """The published schema."""
+    """The published JSON schema."""
     return resources.files("migrator.rollout").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 
 def parse_inventory(text: str, source: str) -> Inventory:
-    """
+    """Parse and check an inventory.
+
     :param source: the file's name, for messages.
-    :raises OperatorError: it is no YAML, does not keep to the schema, or contradicts itself.
+    :raises OperatorError: the text is no YAML, does not follow the schema, or contradicts itself.
     """
     refuse_large(text.encode(), source)
     try:
@@ -190,9 +196,7 @@ def parse_inventory(text: str, source: str) -> Inventory:
 
 
 def refuse_large(content: bytes, source: str) -> None:
-    """
-    :raises OperatorError: an inventory is never so large.
-    """
+    """:raises OperatorError: the content is larger than any inventory."""
     if len(content) > BYTES_MAX:
         what, remedy = f"it is larger than {BYTES_MAX} bytes", "Name the inventory, not another file"
         raise OperatorError(what, where=source, remedy=remedy)
@@ -363,7 +367,7 @@ def _contradictory_brokers(inventory: Inventory) -> Iterator[Trouble]:
 
 
 def _other_voters(inventory: Inventory) -> Iterator[Trouble]:
-    """Brokers would look for controllers that are not those of the rollout."""
+    """The inventory names other voters for the brokers than the controllers that it lists."""
     voters = inventory.brokers.settings.get(FIND_QUORUM[0], "").split(",")
     named = {text.strip().partition("@")[0] for text in voters} - {""}
     others = named - {str(node.node_id) for node in inventory.controllers.nodes}
@@ -373,7 +377,7 @@ def _other_voters(inventory: Inventory) -> Iterator[Trouble]:
 
 
 def _secrets(inventory: Inventory) -> Iterator[Trouble]:
-    """A variable is filled into command lines, which every user of a host can read."""
+    """Variables that look like secrets: they are filled into command lines, which every user of a host can read."""
     everybody = (*inventory.nodes, *inventory.controllers.stock.values())
     places = [(f"executors.{name}", choice.variables) for name, choice in inventory.executors.items()]
     places += [(f"{_room(node)}.nodes, {node.name}", node.variables) for node in everybody]

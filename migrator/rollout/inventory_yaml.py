@@ -1,7 +1,7 @@
-"""The text of an inventory -> mappings, lists, text, numbers, true and false; and what is wrong there, in words. Pure.
+"""The text of an inventory -> mappings, lists, text, numbers, true and false; errors are sentences. Pure.
 
-Of YAML it takes what a person writes. What is short to write and long to read, such as aliases of aliases, and what
-means another thing than it seems to, such as ``010`` for eight, is refused in a sentence.
+It takes the part of YAML that people write. It refuses what becomes very long when it is read, such as aliases of
+aliases, and what does not mean what it looks like, such as ``010`` for eight.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 from migrator.observe.printable import printable
 
 ENTRIES_MAX = 1_000_000
-"""Values of all lists and blocks, an alias counted as what it stands for. No inventory without aliases has so many."""
+"""Values in all lists and mappings; an alias counts as all the values that it stands for."""
 PROBLEM_MAX = 200
 MERGE_TAG = "tag:yaml.org,2002:merge"
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
@@ -26,7 +26,7 @@ DECIMAL = re.compile(r"[-+]?([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[
 
 
 class Trouble(Exception):  # noqa: N818 - an answer to who parses an inventory
-    """``path``: where in the inventory; "" for all of it."""
+    """What is wrong with an inventory. ``path``: the place in it; "" for the whole."""
 
     def __init__(self, path: str, what: str, remedy: str) -> None:
         super().__init__(what)
@@ -34,8 +34,9 @@ class Trouble(Exception):  # noqa: N818 - an answer to who parses an inventory
 
 
 def load(text: str) -> Any:
-    """
-    :raises Trouble: it is no YAML, or no inventory needs such a one.
+    """Parse the text.
+
+    :raises Trouble: the text is no YAML, or has something that no inventory needs.
     """
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe one
@@ -47,21 +48,23 @@ def load(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands there twice: the first one would be lost without a word. Takes merge keys (``<<``)."""
+    """Refuses a key that a mapping has twice, because YAML would silently drop the first one. Accepts merge keys
+    (``<<``)."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._flat: set[int] = set()
 
     def get_single_node(self) -> yaml.Node | None:
-        """The only document, before any value is made of it."""
+        """The only document, checked before any value is made of it."""
         node: yaml.Node | None = super().get_single_node()
         if node is not None:
             _size(node, {})
         return node
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Called before a mapping is read, or merged into another one; again for each of them."""
+        """PyYAML calls this before it reads a mapping or merges one into another; so a mapping may come here several
+        times."""
         if id(node) in self._flat:
             return
         self._flat.add(id(node))
@@ -117,9 +120,10 @@ for _kind, _constructor in _KINDS.items():
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values there are in a node with itself.
+    """How many values a node has, the node itself included.
 
-    :param known: sizes by `id`; of a node whose size is being found, one that is too large: in itself it has no end.
+    :param known: sizes of nodes by `id`. While the size of a node is being found, it counts as too large: a node that
+        contains itself has no end.
     """
     if id(node) in known:
         return known[id(node)]
@@ -155,7 +159,7 @@ BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more
 
 
 def said_of(error: fastjsonschema.JsonSchemaValueException) -> str:
-    """One sentence. A pattern is told as the ``$comment`` beside it in the schema."""
+    """The error as one sentence. For a pattern, the sentence is the ``$comment`` beside it in the schema."""
     value, rule, wanted, schema = error.value, error.rule, error.rule_definition, error.definition or {}
     if rule == "required":
         missing = [name for name in wanted if name not in value]
@@ -205,11 +209,11 @@ def _list(names: list[str]) -> str:
 
 
 def shown(found: Any) -> str:
-    """Something of the file, for a message; without its content if it is none of one line."""
+    """A value of the file, for a message, shortened; of a list or a mapping only a general word."""
     if found is not None and not isinstance(found, str | bytes | int | float):
         return "what stands here"
     try:
         text = printable(repr(found))
-    except ValueError:  # Python writes no number of thousands of digits
+    except ValueError:  # Python does not print a number with thousands of digits
         return "this number"
     return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."

@@ -1,7 +1,7 @@
-"""What Kafka leaves in ZooKeeper after a migration: kept in a file, and removed by a command of its own.
+"""Kafka's znodes after a migration: one command writes them to a file, another removes them.
 
-Only what the file has is removed, so nothing is lost that somebody writes meanwhile; and no file takes the place of
-another one, because behind a removal that broke off there is less to keep than before.
+Only znodes that are in the file are removed, so a znode that somebody creates meanwhile is not lost. A new copy never
+replaces an older one: after a removal that was interrupted, the older copy has more.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CONNECT_SECONDS = 10.0
 BEFORE_REMOVAL = "zookeeper-before-removal"
 COPIES_MAX = 99
 PROGRESS_MS = 10_000
-"""So often somebody who waits is told how far it is."""
+"""Time between two lines about progress."""
 BLOCK_BYTES = 1 << 20
 NO_ZOOKEEPER = "'access' of the inventory names no ZooKeeper"
 NO_ZNODES = "ZooKeeper has no znodes of Kafka"
 
 
 async def keep(session: ZooKeeperSession | None, file: Path) -> str:
-    """Write all znodes of Kafka to a file; gives why that was not possible, or "".
+    """Write all znodes of Kafka to a file. Returns why that was not possible, or "".
 
     :raises StorageError: the disk refuses.
     """
@@ -49,11 +49,11 @@ async def keep(session: ZooKeeperSession | None, file: Path) -> str:
 
 
 async def keep_and_remove(session: ZooKeeperSession | None, state: Path, tell: Callable[[str], None]) -> None:
-    """Write all znodes of Kafka to a new file, and remove those that are in it.
+    """Write all znodes of Kafka to a new file, and remove the znodes that are in it. May be repeated.
 
     :param state: the directory of the file.
-    :raises OperatorError: nothing is removed, because the znodes cannot be kept; or some are still there, as ``tell``
-        has said. It may be repeated.
+    :raises OperatorError: nothing is removed, because the znodes cannot be kept; or some znodes are left, and ``tell``
+        was called with how many.
     """
     file = _next_copy(state)
     try:
@@ -77,9 +77,9 @@ async def keep_and_remove(session: ZooKeeperSession | None, state: Path, tell: C
 
 
 def _next_copy(state: Path) -> Path:
-    """A name behind those of all copies that are there.
+    """A file name that sorts after those of all copies that exist.
 
-    :raises OperatorError: there is none.
+    :raises OperatorError: no such name is left.
     """
     numbers = ["", *(f"-{number}" for number in range(2, COPIES_MAX + 1))]
     files = [state / f"{BEFORE_REMOVAL}{number}.jsonl" for number in numbers]
@@ -92,7 +92,7 @@ def _next_copy(state: Path) -> Path:
 
 
 class _Progress:
-    """Says from time to time how far a long work is."""
+    """Tells from time to time how far a long piece of work is."""
 
     def __init__(self, tell: Callable[[str], None], sentence: str) -> None:
         self._tell = tell
@@ -108,7 +108,8 @@ class _Progress:
 
 
 def _keep(session: ZooKeeperSession, file: Path, told: Callable[[int], None]) -> int:
-    """Line by line, for there may be millions; gives how many. The file is whole, or not there; without znodes, too."""
+    """Write the znodes line by line, because there may be millions. Returns how many. The file is complete or does not
+    exist; it is also written when there are no znodes."""
     count = 0
     with NewFile(file) as out:
         for count, line in enumerate(lines_of(_reader(session)), 1):
@@ -120,9 +121,9 @@ def _keep(session: ZooKeeperSession, file: Path, told: Callable[[int], None]) ->
 
 
 def _deletes(file: Path) -> Iterator[Delete]:
-    """What the copy has, from its end to its beginning: children before their parents.
+    """A delete for each znode of the copy, from its end to its beginning: children come before their parents.
 
-    :raises OperatorError: it cannot be read.
+    :raises OperatorError: the copy cannot be read.
     """
     try:
         with storage_errors("cannot read the copy of the znodes", file), file.open("rb") as copy:
@@ -133,7 +134,7 @@ def _deletes(file: Path) -> Iterator[Delete]:
 
 
 def _backwards(file: BinaryIO) -> Iterator[bytes]:
-    """Its lines, the last one first."""
+    """The lines of a file, the last one first."""
     position, first = file.seek(0, os.SEEK_END), b""
     while position:
         size = min(BLOCK_BYTES, position)
@@ -144,16 +145,15 @@ def _backwards(file: BinaryIO) -> Iterator[bytes]:
 
 
 def refuse_removal(seen: Observation) -> None:
-    """
-    :raises OperatorError: somebody may still need the znodes.
-    """
+    """:raises OperatorError: a part of the cluster may still need the znodes."""
     for what, remedy in _needed_by(seen):
         raise OperatorError(what, where="ZooKeeper", remedy=remedy)
 
 
 def refuse_name(typed: str, cluster: str, *, is_option: bool) -> None:
     """
-    :param typed: by the operator, to agree: as an option, or as an answer, which is a no if it is another name.
+    :param typed: the cluster name that the operator has typed to agree.
+    :param is_option: whether it was an option of the command. Otherwise it was an answer, and another name means no.
     :raises OperatorError: it is not the name of the cluster.
     """
     if typed != cluster:
@@ -186,9 +186,9 @@ def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:
 
 
 def _reader(session: ZooKeeperSession) -> BulkReader:
-    """Of what ZooKeeper has now.
+    """A reader of ZooKeeper's present content.
 
-    :raises OperatorError: it does not answer.
+    :raises OperatorError: ZooKeeper does not answer.
     """
     if not session.wait_connected(CONNECT_SECONDS):
         raise session.away(f"no ZooKeeper server answered within {CONNECT_SECONDS:g} s")

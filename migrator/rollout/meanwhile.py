@@ -1,4 +1,4 @@
-"""Says what a command waits for that prints nothing for some seconds."""
+"""Tells the operator what a command is doing while it prints nothing else for some seconds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LONG_SECONDS = 5.0
 class Meanwhile:
     """An asynchronous context manager.
 
-    :param tell: hears it again and again.
-    :param what: is done now; to be set anew when something else is.
-    :param seconds: between two lines; `LONG_SECONDS` without it.
+    :param tell: is called again and again with a sentence.
+    :param what: what is done now; set it anew when that changes.
+    :param seconds: between two lines; `LONG_SECONDS` by default.
     """
 
     def __init__(self, tell: Callable[[str], None], what: str, seconds: float = 0) -> None:
@@ -28,7 +28,7 @@ class Meanwhile:
 
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)  # a line that nobody can read ends no look
+        await asyncio.gather(self._task, return_exceptions=True)  # an error of the display does not end the work
 
     async def _say_so(self) -> None:
         passed = 0.0

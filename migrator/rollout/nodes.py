@@ -9,7 +9,7 @@ from migrator.values import value
 
 
 class Role(Enum):
-    """What a node is. A controller that is handed over becomes another node: Kafka's, on the same directory."""
+    """What a node is. In a hand-over, a controller becomes another node: Kafka's controller, on the same directory."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -37,10 +37,10 @@ class Node:
 
 @value
 class ExecutorChoice:
-    """One entry of the inventory's ``executors``: a ready-made one by its name, and what the operator words otherwise.
+    """One entry of the inventory's ``executors``: a preset by its name, and the commands that replace the preset's.
 
-    ``commands``: by action (``read``, ``write``, ``stop``, ``start``, ``restart``, ``incarnation``, ``run``), a command
-    template. ``seconds``: the bound on one command.
+    ``commands``: a command template by action (``read``, ``write``, ``stop``, ``start``, ``restart``, ``incarnation``,
+    ``run``). ``seconds``: the time limit of one command.
     """
 
     name: str

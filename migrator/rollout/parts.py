@@ -1,4 +1,4 @@
-"""All that one rollout is run with."""
+"""The parts that one rollout works with."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from migrator.values import value
 
 @value
 class RolloutParts:
-    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``show`` shows a sentence.
-    ``keep_zookeeper`` writes Kafka's znodes to a file, and says why not, or "". ``unregister`` removes a broker's
-    registration from the quorum, and says why not, or ""."""
+    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``show`` shows a sentence to the
+    operator. ``keep_zookeeper`` writes Kafka's znodes to a file, ``unregister`` removes a broker's registration from
+    the quorum; both return why that failed, or ""."""
 
     inventory: Inventory
     executor: Executor
@@ -29,14 +29,14 @@ class RolloutParts:
     zookeeper_connect: str = ""
 
     def tell(self, sentence: str) -> None:
-        """Show a sentence. A terminal or a pipe that is gone holds nothing up: the journal has what counts."""
+        """Show a sentence. A terminal or pipe that is closed stops nothing: the journal has the facts."""
         with suppress(OSError):
             self.show(sentence)
 
     def mode_settings(self, release_version: str) -> ModeSettings:
-        """For the property files.
+        """The settings from which property files are made.
 
-        :param release_version: of the quorum; "" for that of the inventory.
+        :param release_version: the quorum's metadata.version; "" for that of the inventory.
         """
         brokers, level = self.inventory.brokers, release_version or self.inventory.controllers.release_version
         return ModeSettings(brokers.settings, brokers.controller_protocol, self.zookeeper_connect, level)

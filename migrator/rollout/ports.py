@@ -1,7 +1,7 @@
-"""What a rollout needs of the world: who touches nodes, who looks, who keeps others out, what time it is.
+"""The four ports of a rollout to the world: executor (touches nodes), observer, lock and clock; and the values seen.
 
-Decisions are pure and know only the values below. `apply` drives it through the four protocols; tests put a model
-cluster behind them.
+Decisions are pure and use only the values. `apply` works through the four protocols; tests put a model cluster behind
+them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class ExecutorError(OperatorError):
-    """A node could not be touched. Whether the action took effect is open: it is looked at."""
+    """A node could not be touched. The action may have taken effect or not; the caller looks."""
 
     output: Output | None = None
-    """What the command of the action printed. It may hold anything: it is for a file that only this user reads."""
+    """What the action's command printed. It may contain secrets, so it goes only to a file that this user alone can
+    read."""
 
 
 class UnreachableError(ExecutorError):
@@ -33,16 +34,16 @@ class UnreachableError(ExecutorError):
 
 
 class PlaceAwayError(UnreachableError):
-    """What comes back by itself, such as a pod, does not come back; says its name."""
+    """The place where commands of a node run, such as a pod, should come back by itself, but does not. Has its name."""
 
 
 class NotRegularError(ExecutorError):
-    """Something is there, and it is no regular file: a directory, for one."""
+    """The path exists, but is not a regular file: a directory, for example."""
 
 
 class FileChangedError(ExecutorError):
-    """The file is not what it was when the step was planned; nothing was written. ``node`` and ``digest``: whose file
-    it is, and what is there now."""
+    """The file is not as it was when the step was planned; nothing was written. ``node``: whose file it is. ``digest``:
+    the file's digest now."""
 
     node = ""
     digest: str | None = None
@@ -50,8 +51,8 @@ class FileChangedError(ExecutorError):
 
 @value
 class Output:
-    """Of a command that ran to its end; ``text`` is its standard output, ``errors`` the other stream, both bounded.
-    They may hold anything: they are shown, never kept."""
+    """The output of a command that has ended: ``text`` is its standard output, ``errors`` its standard error, both
+    bounded. They may contain secrets: they are shown, but not kept."""
 
     exit_code: int
     text: str
@@ -59,62 +60,66 @@ class Output:
 
 
 class Executor(Protocol):
-    """Touches nodes. Every call is bounded in time and output, and raises `ExecutorError` (host, what, remedy).
+    """Touches nodes. Every call is bounded in time and output, and raises `ExecutorError` (host, what happened,
+    remedy).
 
-    Contents of files go by standard input and output only, never as arguments. Each action may be repeated: to stop
-    what is stopped and to start what runs succeeds.
+    File contents travel by standard input and output only, never as arguments. Each action may be repeated: to stop a
+    stopped process, or to start a running one, succeeds.
     """
 
     async def read(self, node: Node, path: str) -> bytes | None:
-        """A file of the node's host; None: there is no such file.
+        """A file of the node's host; None when there is no such file.
 
-        :raises NotRegularError: it is a directory, or a device.
+        :raises NotRegularError: it is a directory or a device.
         """
 
     async def fetch(self, node: Node, path: str, file: Path, *, seconds: float) -> bool:
-        """Bring a large file of the node's host here, whole or not at all; False: there is no such file. It may grow
-        meanwhile: it comes as it was at the beginning.
+        """Bring a large file of the node's host here, completely or not at all. Of a file that grows meanwhile, the
+        bytes that it had at the beginning arrive.
 
-        :param seconds: its bound.
+        :param seconds: the time limit.
+        :returns: False when there is no such file.
         :raises StorageError: this machine's disk refuses.
         """
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
-        """Replace a file, whole or not at all; mode and owner stay.
+        """Replace a file, completely or not at all; its mode and owner stay.
 
-        :param expected: SHA-256 (hex) that the file must have now, checked in the same command; None: there is none.
-        :param backup: where the old content is kept, unless something lies there already; "" for no backup.
+        :param expected: SHA-256 (hex) that the file must have now, checked in the same command; None: the file must not
+            exist.
+        :param backup: where the old content is kept, unless a file is there already; "" for no backup.
         :raises FileChangedError: the file has another digest.
         """
 
     async def copy(self, node: Node, path: str, content: bytes) -> None:
-        """Write a new file, as the user of the service and for nobody else; never through a link."""
+        """Write a new file that only the user of the service can read; never through a link."""
 
     async def stop(self, node: Node) -> None:
-        """Stop its process in good order; it has ended when this returns."""
+        """Stop the node's process by a clean shutdown. The process has ended when this returns."""
 
     async def start(self, node: Node) -> None:
-        """Start its process; whether it serves is for the observer to see."""
+        """Start the node's process. Whether it serves is seen by the observer."""
 
     async def restart(self, node: Node) -> None:
-        """One command that does both, where `stops_and_starts` is False (a StatefulSet starts again what ends)."""
+        """Stop and start by one command, where `stops_and_starts` is False (a StatefulSet starts a pod again after its
+        end)."""
 
     def stops_and_starts(self, node: Node) -> bool:
-        """Whether `stop` and `start` exist apart from one another for this node."""
+        """Whether this node has separate commands to stop and to start."""
 
     async def incarnation(self, node: Node) -> str | None:
-        """Names the process that runs, and changes with each start (pid and start time, systemd's InvocationID, pod
-        uid); None: none runs."""
+        """A name of the running process that changes with each start (pid and start time, systemd's InvocationID, pod
+        uid); None when no process runs."""
 
     async def log_of(self, node: Node) -> Output | None:
-        """The last lines that its process has printed; None: no command tells them."""
+        """The last lines that the process has printed; None when no command gives them."""
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         """Run a command on the node's host to its end. The words hold no secret."""
 
 
 class BrokerMode(Enum):
-    """How a broker runs."""
+    """In which mode a broker runs."""
 
     ZOOKEEPER = "ZooKeeper"
     MIGRATING = "migration"
@@ -123,14 +128,14 @@ class BrokerMode(Enum):
 
 @value
 class BrokerSeen:
-    """``mode`` is None for a broker that is registered nowhere. ``registration`` changes with each start that registers
-    (czxid of its znode, KRaft broker epoch), so a restart that only pretends is found. ``serving``: registered, with
-    heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack`` as far as can be seen.
-    ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not. ``age_ms``: how long its znode has been
-    there at least, by ZooKeeper's clock.
-    ``file``: what stood in its property file as it started, of the keys that a rollout changes; None for a value that
-    it does not show. ``file`` is None where nobody could look, and ``hidden`` says why. ``dynamic_map``: its
-    ``listener.security.protocol.map``, if that is set dynamically and counts more than the file's."""
+    """``mode``: None for a broker that is not registered. ``registration``: changes with each start that registers
+    (czxid of its znode, KRaft broker epoch), so a command that only pretends to restart is found. ``serving``:
+    registered, with heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack``: as far
+    as they can be seen. ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not. ``age_ms``: for
+    how long its znode exists at least, by ZooKeeper's clock. ``file``: the values that its property file had when it
+    started, of the keys that a rollout changes; a value is None when the broker does not show it. ``file`` is None when
+    it could not be read; ``hidden`` then says why. ``dynamic_map``: its ``listener.security.protocol.map`` when that is
+    set dynamically, which overrides the file."""
 
     broker_id: int
     mode: BrokerMode | None
@@ -147,14 +152,14 @@ class BrokerSeen:
 
     @property
     def may_migrate(self) -> bool:
-        """Whether it is registered in ZooKeeper, and nobody can say how it runs: with a quorum that is stopped, or that
-        does not take it, a broker in migration mode is registered there only, too."""
+        """Whether it is registered in ZooKeeper in a mode that cannot be told: a broker in migration mode is registered
+        only there, too, while the quorum is stopped or refuses it."""
         return self.mode is BrokerMode.ZOOKEEPER and self.settings is None
 
 
 @value
 class Placement:
-    """Partitions that have the same replicas, in the same state; ``names`` of the first ones. ``led``: they have a
+    """Partitions that have the same replicas, in the same state. ``names``: of the first ones. ``led``: they have a
     leader. ``replicas`` and ``in_sync`` are ids of brokers."""
 
     replicas: frozenset[int]
@@ -167,7 +172,7 @@ class Placement:
 
 @value
 class Some:
-    """Partitions that something is said of: how many, and the names of a few for people."""
+    """A set of partitions: how many, and a few names for messages."""
 
     count: int = 0
     names: tuple[str, ...] = ()
@@ -175,8 +180,8 @@ class Some:
 
 @value
 class PartitionsSeen:
-    """``placements``: of partitions that are not well; of all, where ``placed``. ``topics``: how many a broker has
-    shown, -1 where all are seen."""
+    """``placements``: of the partitions with a problem; of all partitions when ``placed``. ``topics``: how many topics
+    the broker has shown; -1 when all are seen."""
 
     offline: Some = Some()
     under_replicated: Some = Some()
@@ -189,12 +194,12 @@ class PartitionsSeen:
 
 @value
 class MigrationSeen:
-    """``state`` is the label of a `PublicState`, "" while nobody knows. ``write_behind_lag``: records, -1 unknown.
-    ``foreign_writes``: paths. ``problems``: what the migration waits for, as its status says. ``finishing``: the leader
-    has it off, and asks every other controller whether it has, too. ``keeps_up``: the leader is seen to tell ZooKeeper
-    and the brokers beside it what is committed; one of Kafka's, at most some seconds later. ``images``: whose
-    metadata are those of the leader, as it says. ``behind_ms``: how long the oldest record that ZooKeeper lacks has
-    waited, -1 unknown."""
+    """``state``: the label of a `PublicState`; "" unknown. ``write_behind_lag``: records; -1 unknown.
+    ``foreign_writes``: paths. ``problems``: what the migration waits for, as the leader's status says. ``finishing``:
+    the migration is off at the leader, and the leader asks every other controller whether it is off there, too.
+    ``keeps_up``: the leader was seen to write committed changes to ZooKeeper and to the brokers in ZooKeeper mode; a
+    leader of Kafka's may be some seconds late. ``images``: which controllers have the same metadata as the leader, by
+    its own status. ``behind_ms``: how long the oldest record that is not in ZooKeeper has waited; -1 unknown."""
 
     state: str = ""
     write_behind_lag: int = -1
@@ -210,9 +215,9 @@ class MigrationSeen:
 class Observation:
     """What the cluster says at one time. ``unknown``: what could not be looked at, one sentence each.
 
-    ``controller_broker``: the broker that is the ZooKeeper controller. ``quorum_claims``: ZooKeeper says that it is the
-    quorum. ``cluster_id``, and the ``metadata_version`` of the quorum, are "" while nobody says.
-    ``partitions`` is None while nobody can be asked.
+    ``controller_broker``: the broker that is the ZooKeeper controller. ``quorum_claims``: by ZooKeeper, the quorum is.
+    ``cluster_id`` and the quorum's ``metadata_version`` are "" while unknown. ``partitions`` is None while no part of
+    the cluster tells them.
     """
 
     cluster_id: str = ""
@@ -228,7 +233,7 @@ class Observation:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the migration is seen to be over: nobody writes to ZooKeeper any more."""
+        """Whether the migration is seen to be over: no part of the cluster writes to ZooKeeper any more."""
         return self.migration is not None and self.migration.state == PublicState.FINISHED.label
 
     @property
@@ -238,24 +243,24 @@ class Observation:
 
     @property
     def has_data(self) -> bool:
-        """Whether a quorum has committed something: a voter with an empty directory could vote that away."""
+        """Whether the quorum has committed records, which a voter with an empty directory could vote away."""
         return self.is_led or self.quorum_claims or (self.migration is not None and bool(self.migration.state))
 
     @property
     def may_be_dual_writing(self) -> bool:
-        """Whether both sides are written, or nobody can say that they are not: the quorum may have what ZooKeeper
-        lacks."""
+        """True while both sides are written, or while this is unknown: the quorum may have records that ZooKeeper does
+        not have."""
         if self.migration is not None and self.migration.state:
             return self.migration.state == PublicState.DUAL_WRITE.label
         unknown = self.quorum is not None or self.quorum_claims or not self.zookeeper_answers
         return unknown and self.controller_broker is None
 
     def broker(self, node: Node | None) -> BrokerSeen | None:
-        """What is seen of a broker; None of what is registered nowhere, or cannot be seen."""
+        """What is seen of a broker; None when it is not registered, or cannot be seen."""
         return None if node is None or self.brokers is None else self.brokers.get(node.node_id)
 
     def voter(self, node: Node | None) -> ControllerSeen | None:
-        """What is seen of a voter, if somebody names it one."""
+        """What is seen of a voter; None when no controller names it as one."""
         return None if node is None or self.quorum is None else self.quorum.voters.get(node.node_id)
 
     def serves(self, node: Node) -> bool:
@@ -266,12 +271,12 @@ class Observation:
         return voter is not None and voter.program is not None
 
     def is_down(self, node: Node | None) -> bool:
-        """Whether a broker is registered nowhere: then its restart harms nobody, and no gate holds it up."""
+        """Whether a broker is not registered at all. Then its restart harms nothing, and no gate delays it."""
         is_broker = node is not None and node.role is Role.BROKER
         return node is not None and is_broker and self.brokers is not None and not self.serves(node)
 
     def is_silent(self, node: Node | None) -> bool:
-        """Whether a node is seen not to serve: a broker that is registered nowhere, a voter without answer."""
+        """Whether a node is seen not to serve: a broker that is not registered, a voter that does not answer."""
         voter = self.voter(node)
         is_broker = node is not None and node.role is Role.BROKER
         return self.is_down(node) if is_broker else voter is not None and voter.program is None
@@ -281,17 +286,17 @@ class Observer(Protocol):
     """Looks at the cluster; changes nothing."""
 
     async def observe(self, *, partitions: bool = True) -> Observation:
-        """Everything that can be seen now. What cannot is named in it: this raises nothing, and is bounded in time.
+        """Everything that can be seen now. ``unknown`` names the rest: this raises nothing, and is bounded in time.
 
-        :param partitions: False: not how partitions are, which takes long on a large cluster.
+        :param partitions: False: without the state of partitions, which takes long on a large cluster.
         """
 
     async def close(self) -> None:
-        """End sessions and channels."""
+        """Close sessions and channels."""
 
 
 class GateKind(Enum):
-    """What a gate waits for, before and after a step. `gates.judge` says of each gate whether it is open."""
+    """What a gate waits for, before or after a step. `gates.judge` says whether a gate is open."""
 
     PARTITIONS_HEALTHY = "no partition is offline, under-replicated or being reassigned"
     MAY_STOP = "no partition gets worse by a stop of these brokers together than by one of them"
@@ -319,16 +324,15 @@ class GateKind(Enum):
 
 @value
 class Gate:
-    """A condition, for one node where it is about one: open or shut.
+    """A condition that is open or shut; some are about one node.
 
-    ``nodes``: the brokers of one group, of MAY_STOP, and of PARTITIONS_HEALTHY where only replicas elsewhere count; of
-    BROKERS_IN_MODE, those that have to be there.
-    ``mode`` of BROKER_BACK and BROKERS_IN_MODE. ``before``: what was seen of the broker before its restart.
-    ``file`` of BROKER_BACK: its property file, of the keys that a rollout changes; None where nobody has read it.
-    ``migration_on`` and ``program`` of CONTROLLER_BACK, None where they do not matter; ``program`` of
-    WRITE_BEHIND_IDLE, too, because Kafka's controllers do not say all, and of QUORUM_HEALTHY and OTHERS_CAUGHT_UP: what
-    the voters are until the migration is over. ``state``: the label of a `PublicState` that must be reached; a later
-    one is right, too.
+    ``nodes``: for MAY_STOP the brokers of one group; for PARTITIONS_HEALTHY the brokers whose own replicas do not
+    count; for BROKERS_IN_MODE the brokers that must be there. ``mode``: for BROKER_BACK and BROKERS_IN_MODE.
+    ``before``: what was seen of the broker before its restart. ``file``: for BROKER_BACK, the values in its property
+    file of the keys that a rollout changes; None when it was not read. ``migration_on``: for CONTROLLER_BACK; None when
+    it does not matter. ``program``: for CONTROLLER_BACK, None when it does not matter; for WRITE_BEHIND_IDLE, because
+    Kafka's controllers do not tell everything; for QUORUM_HEALTHY and OTHERS_CAUGHT_UP the program of the voters until
+    the migration is over. ``state``: the label of the `PublicState` that must be reached; a later state is right, too.
     """
 
     kind: GateKind
@@ -344,7 +348,7 @@ class Gate:
 
 @value
 class Shut:
-    """Why a gate is shut: who, what, and what to do about it. ``for_ever``: nothing that may still happen opens it."""
+    """Why a gate is shut: who, what, and the remedy. ``for_ever``: nothing that can still happen opens it."""
 
     who: str
     what: str
@@ -354,7 +358,7 @@ class Shut:
 
 @value
 class LockHolder:
-    """``rollout``: its id, which its journal has too. ``since_ms``: of the wall clock."""
+    """``rollout``: the id of the rollout, which its journal has, too. ``since_ms``: by the wall clock."""
 
     rollout: str
     owner: str
@@ -363,11 +367,12 @@ class LockHolder:
 
 
 class LockedError(OperatorError):
-    """Somebody else holds the lock; says who, where and since when."""
+    """Another rollout or process holds the lock; says who, where and since when."""
 
 
 class Lock(Protocol):
-    """One rollout a cluster. It outlives its holder: whoever has the same rollout id takes it up again."""
+    """The lock that allows one rollout for each cluster. It outlives the process that took it: a process with the same
+    rollout id takes it again."""
 
     async def acquire(self, rollout: str) -> None:
         """
@@ -375,44 +380,45 @@ class Lock(Protocol):
         """
 
     async def check(self, rollout: str) -> None:
-        """Before each action.
+        """Called before each action.
 
-        :raises OperatorError: it is no longer this rollout's, or nobody can tell.
+        :raises OperatorError: this rollout does not hold the lock any more, or that is unknown.
         """
 
     async def release(self, rollout: str) -> None:
-        """Give it back; nothing happens when it is another's."""
+        """Give it back; does nothing when another rollout holds it."""
 
     async def leave_quorum(self, rollout: str) -> None:
-        """Before Kafka's controllers take over: give it back in the quorum, which is no place for it any more.
+        """Give back the part in the quorum, before Kafka's controllers take over, which have no place for it.
 
         :raises OperatorError: it is there, and cannot be given back.
         """
 
     async def is_local(self) -> bool:
-        """Whether only this host knows of it.
+        """Whether only this host knows of the lock.
 
-        :raises OperatorError: nobody can tell.
+        :raises OperatorError: that is unknown.
         """
 
     async def holder(self) -> LockHolder | None:
-        """Who has it."""
+        """The holder; None without one."""
 
     async def break_open(self, rollout: str) -> LockHolder | None:
-        """Take it from this rollout, on purpose, wherever it has it; gives who has it still."""
+        """Take the lock from this rollout, in every place where it has it, because the operator wants it. Returns who
+        still holds the lock."""
 
 
 class Clock(Protocol):
-    """Time: of the day for the journal, and one that never jumps for time-outs."""
+    """The time: of day for the journal, and monotonic for time-outs."""
 
     def wall_ms(self) -> int:
-        """Since 1970."""
+        """Milliseconds since 1970."""
 
     def monotonic_ms(self) -> int:
-        """Means nothing to another process."""
+        """Milliseconds of a clock that never jumps; only this process can use it."""
 
     def since_boot_ms(self) -> int:
-        """Goes on while the machine sleeps: for how old something is. Means nothing to another process."""
+        """As `monotonic_ms`, but continues while the machine sleeps: for the age of something."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let that time pass."""
+        """Wait that long."""

@@ -1,4 +1,4 @@
-"""One inventory with all that a command needs of it: the parts of a rollout, and the directory of its journal."""
+"""One inventory with everything that a command needs: the parts of a rollout, and the directory of its journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_SUFFIX = ".rollout"
 
 @value
 class Site:
-    """``state``: the directory of the journal, the verdicts and the archive; it may not be there yet."""
+    """``state``: the directory of the journal, the verdicts and the archive; it need not exist yet."""
 
     path: Path
     inventory: Inventory
@@ -43,15 +43,16 @@ class Site:
 
 
 def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> Site:
-    """
-    :param gone: names of nodes that are gone for good, beside those that the journal has.
-    :param back: names of those that the journal has, and that are there again.
-    :raises OperatorError: the inventory cannot be read, or it is wrong; or the journal is damaged.
+    """Read the inventory, and apply what the journal says of nodes that are gone.
+
+    :param gone: names of nodes that are gone for good, beside those in the journal.
+    :param back: names of nodes that the journal has as gone, and that are there again.
+    :raises OperatorError: the inventory cannot be read or is wrong, or the journal is damaged.
     """
     try:
-        with path.open("rb") as file:  # no more of another file, or of a device, than it takes to refuse it
+        with path.open("rb") as file:  # of a wrong file, or a device, only enough to refuse it
             content = file.read(BYTES_MAX + 1)
-        refuse_large(content, str(path))  # before it is decoded: the last character may be cut
+        refuse_large(content, str(path))  # before decoding: the last character may be incomplete
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -70,7 +71,7 @@ def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> S
             where=str(state),
             remedy="Name another directory with 'state' in the inventory; or the name of the cluster as it was",
         )
-    known = {node.name for node in inventory.nodes}  # a node may have left the inventory, too
+    known = {node.name for node in inventory.nodes}  # the journal may name a node that is not in the inventory any more
     returned = {node.name for node in inventory.named(back, "--with-node")}
     for name in sorted(returned - left_out.keys()):
         raise OperatorError(f"{name} is not left out", where="--with-node", remedy="Leave the option out")

@@ -1,4 +1,5 @@
-"""The stock release that takes over: what it reads of ours, and what its property file may hold. Pure."""
+"""The release of Kafka that takes over: which of our data it can read, and which keys its property file may have.
+Pure."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ TOWARDS_BROKERS = frozenset(
 the others only if the file says more than ours needs: ``sasl.enabled.mechanisms`` of that listener, an entry in the map
 (``KafkaConfig.validateValues``)."""
 ZOOKEEPER_PREFIXES = ("zookeeper.", "password.encoder.")
-"""Of no use to a controller of a finished migration: 3.9 passes over them, 4.x does not know them."""
+"""Keys that a controller does not need after the migration: 3.9 ignores them, 4.x does not know them."""
 
 
 @value
 class TargetRelease:
-    """``lowest`` and ``highest`` are the levels of metadata.version that this release boots on; ``rolling`` says
-    whether its controllers may join a quorum of ours, one by one."""
+    """``lowest`` and ``highest``: the levels of metadata.version on which this release starts. ``rolling``: whether its
+    controllers may join a quorum of ours one by one. ``gone``: keys that the release does not have."""
 
     version: str
     lowest: int
@@ -48,14 +49,15 @@ class TargetRelease:
     gone: frozenset[str] = frozenset()
 
     def drops(self, key: str) -> bool:
-        """Whether a key has to go from the property file, or has no meaning any more."""
+        """Whether a key must not be in the property file, or has no meaning there any more."""
         return key.startswith(("migrator.", *ZOOKEEPER_PREFIXES)) or key in self.gone | TOWARDS_BROKERS
 
 
 def parse_target(text: str) -> TargetRelease:
-    """``3.9.1`` or ``4.1.0``. A quorum of ours is one of 3.9, so only 3.9 joins it; 4.x takes over the directories.
+    """Parse a release such as ``3.9.1`` or ``4.1.0``. Our quorum behaves as 3.9, so only 3.9 can join it; 4.x takes
+    over the directories.
 
-    :raises ValueError: for a release that cannot take over.
+    :raises ValueError: the release cannot take over.
     """
     match = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)?", text.strip())
     release = (int(match.group(1)), int(match.group(2))) if match else (0, 0)

@@ -1,4 +1,4 @@
-"""The parts of one rollout, put together from its inventory: executor, observer, lock and clock."""
+"""Makes the parts of one rollout from its inventory: executor, observer, lock and clock."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class SystemClock:
     """The clocks of this machine (`migrator.rollout.ports.Clock`)."""
 
     def wall_ms(self) -> int:
-        """Since 1970."""
+        """Milliseconds since 1970."""
         return wall_ms()
 
     def monotonic_ms(self) -> int:
-        """Means nothing to another process."""
+        """Milliseconds of a clock that never jumps; only this process can use it."""
         return monotonic_ms()
 
     def since_boot_ms(self) -> int:
-        """Goes on while the machine sleeps."""
+        """As `monotonic_ms`, but continues while the machine sleeps."""
         return since_boot_ms()
 
     async def sleep(self, seconds: float) -> None:
-        """Let that time pass."""
+        """Wait that long."""
         await asyncio.sleep(seconds)
 
 
@@ -55,12 +55,12 @@ class SystemClock:
 async def open_world(
     inventory: Inventory, inventory_path: Path, state: Path, tell: Callable[[str], None]
 ) -> AsyncIterator[tuple[RolloutParts, ZooKeeperSession | None]]:
-    """The parts, and a session, maybe not connected; None where 'access' names no ZooKeeper.
+    """The parts, and a ZooKeeper session that need not be connected; None where 'access' names no ZooKeeper.
 
-    :param inventory_path: where it was read from; ``access`` is relative to its directory.
+    :param inventory_path: the inventory's file; ``access`` is relative to its directory.
     :param state: the rollout's directory, which exists.
-    :param tell: hears what is done and waited for.
-    :raises OperatorError: the inventory or its access file cannot be used. Whatever does not answer is no error.
+    :param tell: is called with what is done and waited for.
+    :raises OperatorError: the inventory or its access file cannot be used. A node that does not answer is no error.
     """
     executor = _executor(inventory, tell)
     access = inventory_path.parent / inventory.access
@@ -94,7 +94,7 @@ async def open_world(
     if session is not None:
         session.start_in_background()
     try:
-        await quorum.catch_up(tell)  # commands that look only once have to see the brokers, too
+        await quorum.catch_up(tell)  # so that a command that looks only once sees the brokers
         keeps, connect = partial(keep, session), settings.zookeeper_connect or ""
         yield (
             RolloutParts(inventory, executor, observer, lock, clock, tell, keeps, quorum.unregister, connect),
@@ -107,9 +107,9 @@ async def open_world(
 
 
 def refuse_wrong_executors(inventory: Inventory) -> None:
-    """What a rollout of it would refuse before its first command, on whichever machine.
+    """Refuse an inventory that a rollout would refuse before its first command, on any machine.
 
-    :raises OperatorError: a preset is unknown, or a command or a variable is missing for one of the nodes.
+    :raises OperatorError: a preset is unknown, or a command or variable is missing for a node.
     """
     NodeExecutor(inventory.executors, _touched(inventory))
 
@@ -130,9 +130,7 @@ async def _ask_there(executor: Executor, inventory: Inventory, leader_id: int) -
 
 
 def _access(path: Path) -> Settings:
-    """
-    :raises OperatorError: it cannot be read, or names no controllers.
-    """
+    """:raises OperatorError: the file cannot be read, or names no controllers."""
     settings = typed_settings(read_properties(path), str(path))
     if not settings.controller_listeners:
         raise OperatorError(
@@ -148,7 +146,7 @@ def _access(path: Path) -> Settings:
 
 
 def _status_files(inventory: Inventory, access: Path) -> list[Path]:
-    """The access file, and the files of controllers of this machine, whose sockets are here."""
+    """The access file, and the files of the controllers of this machine, because their sockets are here."""
     if inventory.controllers.kind is ControllerKind.STOCK:
         return []
     here = [

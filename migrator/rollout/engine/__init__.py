@@ -1,1 +1,11 @@
-"""What comes next, what drives it, and how it is shown: the acts of each step, one after the other."""
+"""The engine of a rollout: decides which step comes next, and does its acts one after the other.
+
+`apply.RolloutRun.run` drives it. It looks at the cluster, takes the step that `order` says, and notes the end or the
+failure. `step_run` does one step: gates (`step_gates`, `which_gates`), files and processes (`acts`, `processes`), jobs
+(`job_acts`), the soak (`soak_act`). `decisions` says whether an act has to be done. `preview` and `standing` show what
+comes and what is.
+
+**What always holds.** Before an act changes anything, the lock is checked, and the journal on disk says that it begins.
+A new run decides from the journal and the cluster alone, so a run may be killed at any moment. The gates before a stop
+are asked as the last thing before it. No gate delays the start of a process that was stopped.
+"""

@@ -1,4 +1,4 @@
-"""The acts of a step, each done on the cluster: noted as begun, done, and noted as done."""
+"""The acts of a step: each is noted as begun, done on the cluster, and noted as done."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateKi
 
 
 class StepActs:
-    """Of one run."""
+    """The acts of one run."""
 
     def __init__(self, run: RunContext, gates: Gatekeeper, step_gates: StepGates) -> None:
         self._run = run
@@ -39,15 +39,15 @@ class StepActs:
         self._jobs = JobActs(run)
         self._soak = SoakAct(run, gates, self._jobs)
         self._started: set[str] = set()
-        """Names of the steps whose node was started, or restarted, in this run."""
+        """Names of the steps whose node was started or restarted in this run."""
 
     async def look(self, step: Step, seen: Observation) -> Sight:
         """What is seen of a step's node: what its file is for, and whether its process runs.
 
         :param seen: the look before.
-        :raises HiddenProcessError: it answers, and no process of it is found.
+        :raises HiddenProcessError: the node answers, but the executor finds no process.
         """
-        if step.node is None or step.job is Job.UNREGISTER:  # that one's host is gone
+        if step.node is None or step.job is Job.UNREGISTER:  # the broker's host is gone
             return Sight(seen, step.node)
         runs = await self._processes.incarnation(step.node, seen) is not None
         file = None
@@ -56,9 +56,9 @@ class StepActs:
         return Sight(seen, step.node, file, runs, step.node.name in self._run.progress.returned)
 
     async def see_files(self, nodes: Iterable[Node]) -> None:
-        """Before a person is asked: nobody else may have changed one of these files.
+        """Look at the files before the operator is asked to confirm: no file may have been changed by somebody else.
 
-        :raises FileChangedError: somebody has.
+        :raises FileChangedError: a file was changed.
         """
         for node in nodes:
             now = await self._digest(node)
@@ -66,14 +66,15 @@ class StepActs:
                 raise self._changed(node, now)
 
     async def take_as_mended(self, nodes: Iterable[Node]) -> None:
-        """Nodes that serve as they should, after a failure: the files that the operator has mended are the base now."""
+        """After a failure, accept the files of nodes that serve as they should: the operator has corrected them."""
         for node in nodes:
             now = await self._digest(node)
             if not self._run.progress.knows(node.name, now):
                 self._run.note(Event.FILE, node=node.name, file=now)
 
     async def take_other_settings(self, step: Step) -> None:
-        """A step under way whose file was made with other settings than the inventory has now: back to its file."""
+        """When the inventory's settings have changed since a step under way wrote its file, begin the step again at its
+        file."""
         known, settings = self._run.progress.of(step.name), self._parts.mode_settings("").digest
         if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or not known.has_other_settings(settings):
             return
@@ -84,7 +85,7 @@ class StepActs:
             self._run.note(Event.REOPENED, step.name, Act.EDIT)
 
     async def do(self, step: Step, act: Act) -> None:
-        """One act that changes something, or a job.
+        """Do one act that changes something, or a job.
 
         :raises OperatorError: it fails.
         """
@@ -106,13 +107,13 @@ class StepActs:
                 self._started.add(step.name)
 
     async def start_what_ended(self, own: Step, step: Step) -> None:
-        """What an earlier run has started, and a step waits for, may have ended since, mostly because of its file. No
-        gate holds up its start.
+        """Start a node again that an earlier run has started, that a step waits for, and that has ended since, mostly
+        because of its file. No gate delays this start.
 
-        :param own: the step that has started it.
-        :param step: that waits for it.
-        :raises FileChangedError: the file of the step's own node is not for the mode that is wanted.
-        :raises ExecutorError: it cannot be started.
+        :param own: the step that has started the node.
+        :param step: the step that waits for it.
+        :raises FileChangedError: the file of the step's own node is not for the wanted mode.
+        :raises ExecutorError: the node cannot be started.
         """
         node = own.node
         if node is None or own.name in self._started or await self._may_run(own, node):
@@ -130,7 +131,7 @@ class StepActs:
         self._run.note(Event.DONE, own.name, Act.START, node=target.name, file=await self._digest(target))
 
     async def _may_run(self, own: Step, node: Node) -> bool:
-        """Whether the node is seen to serve, or its process to run, or nobody can say."""
+        """Whether the node serves, or its process runs, or neither can be told."""
         if (await self._parts.observer.observe(partitions=False)).serves(node):
             return True
         try:
@@ -176,8 +177,8 @@ class StepActs:
 
     async def _refuse_ahead(self, step: Step, node: Node) -> None:
         """
-        :raises FileAheadError: the file is in KRaft mode, and it is seen that nothing is copied.
-        :raises GateTimeoutError: nobody says it.
+        :raises FileAheadError: the file is in KRaft mode, and the copy is seen not to be made.
+        :raises GateTimeoutError: whether the copy is made stays unknown.
         """
         gate = Gate(GateKind.BROKERS_SEEN)
         while not may_be_ahead(node, seen := await self._parts.observer.observe(partitions=False)):
@@ -190,7 +191,7 @@ class StepActs:
             await self._parts.executor.write(node, node.properties, content, expected=before, backup=kept)
         except FileChangedError as error:
             error.node, error.digest = node.name, await self._digest(node)
-            if error.digest != digest(content):  # else what a killed command had begun has ended just now
+            if error.digest != digest(content):  # when equal, a write of a killed command has just ended
                 raise
 
     async def _restart(self, step: Step, node: Node) -> None:
@@ -220,18 +221,18 @@ class StepActs:
         self._run.note(Event.DONE, step.name, Act.RESTART, node=node.name)
 
     async def _is_mended(self, step: Step, known: StepProgress, before: str | None) -> bool:
-        """Whether a node that a failure has left down may start with its file, as the operator has changed it since."""
+        """Whether a node that is down after a failure may start with its file as the operator has changed it since."""
         return known.failed and before is None and await self._is_for(step)
 
     async def _is_for(self, step: Step) -> bool:
-        """Whether the file of a step's node is for the mode that the step wants; where it wants none, too."""
+        """Whether the file of a step's node is for the mode that the step wants; True when it wants none."""
         if step.node is None or step.mode in (None, FileMode.STOCK):
             return True
         return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))) is step.mode
 
     async def _start(self, step: Step, node: Node) -> None:
         target = step.successor or node
-        decision = ActDecision.TOOK_EFFECT  # as Kafka's controller, which this run has started behind the stop of ours
+        decision = ActDecision.TOOK_EFFECT  # Kafka's controller, which this run started after it had stopped ours
         if step.successor is None or step.name not in self._started:
             look = self._processes.incarnation if step.successor is None else self._parts.executor.incarnation
             decision = decisions.decide_start(self._run.progress.of(step.name), await look(target))
@@ -242,7 +243,7 @@ class StepActs:
         if decision is ActDecision.FOUND:
             self._run.note(Event.FOUND, step.name, Act.START, node=target.name)
             return
-        now = await self._digest(target)  # a person may have mended it before: it runs with this file
+        now = await self._digest(target)  # the operator may have corrected it: the node runs with this file
         self._run.note(Event.DONE, step.name, Act.START, node=target.name, file=now)
 
     async def _stop(self, step: Step, node: Node) -> None:
@@ -255,7 +256,7 @@ class StepActs:
             self._run.note(Event.BEGUN, step.name, Act.STOP, node=node.name)
             self._parts.tell(f"{step.name}: stops {node.name}")
             await self._processes.stop(step, node, runs)
-            if step.successor is not None:  # it starts before anything else can fail: a line of the journal, the lock
+            if step.successor is not None:  # start it before the journal or the lock can fail
                 self._parts.tell(f"{step.name}: starts {step.successor.name}")
                 await self._processes.start_again(step, step.successor)
                 self._started.add(step.name)

@@ -1,7 +1,7 @@
-"""Drives a rollout: decisions, executor, observer, journal and lock, one act after the other.
+"""Drives a rollout: takes step after step, with decisions, executor, observer, journal and lock.
 
-Before an act the lock is looked at, and what is to be done stands in the journal on disk. Whoever runs the same journal
-again goes on where it ended, however it ended.
+Before each act, the lock is checked, and the journal on disk says what is to be done. A run with the same journal
+continues where the run before ended, however that ended.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ OTHER_REMEDY = "Read the reason in that file, and mend it; then 'migrator rollou
 
 
 class Ending(Enum):
-    """Why a run came to its end, without a failure."""
+    """Why a run ended without a failure."""
 
     COMPLETE = "the rollout is complete"
     ALREADY = "already complete: nothing is to be done"
@@ -78,7 +78,7 @@ class Ending(Enum):
 
 @value
 class StopAt:
-    """Where a run ends before the plan does: after a phase, or after a step."""
+    """Where a run ends before the end of the plan: after a phase, or after a step."""
 
     phase: Phase | None = None
     step: str = ""
@@ -99,14 +99,14 @@ class RolloutRun:
         self._parts = parts
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
-        """To the end of the plan, or as far as was asked for. May be called again after any failure.
+        """Run to the end of the plan, or to ``stop``. May be called again after any failure.
 
         :raises OperatorError: something is not as it has to be; the journal and the message say what.
         """
         refuse_step(self._run.steps, stop.step)
         if stop.step and self._run.progress.of(stop.step).finished:
             return Ending.PAUSED
-        # Whether the migration is over, and so where the lock is.
+        # This look says whether the migration is over, and so which places have the lock.
         seen = await self._parts.observer.observe(partitions=False)
         self._refuse_other_cluster(seen)
         await self._parts.lock.acquire(self._run.progress.rollout)
@@ -122,7 +122,8 @@ class RolloutRun:
 
     def _refuse_other_cluster(self, seen: Observation) -> None:
         """
-        :raises OperatorError: the journal is of another cluster, as that of a copied inventory is.
+        :raises OperatorError: the journal belongs to another cluster, as after copying an inventory with its
+            directory.
         """
         known = self._run.progress.cluster_id
         if known and seen.cluster_id and seen.cluster_id != known:
@@ -163,12 +164,12 @@ class RolloutRun:
         except (AbortedError, UnansweredError):
             raise
         except OperatorError as error:
-            with suppress(OperatorError):  # the disk may be full; the error that counts is the first one
+            with suppress(OperatorError):  # the disk may be full; the first error is the one to report
                 self._fail(step, taking, error)
             raise
 
     def _fail(self, step: Step, taking: StepRun, error: OperatorError) -> None:
-        """Our own words only: what a command or a host said may hold anything."""
+        """Note a failure, in our own words only: the output of a command or a host may contain secrets."""
         act = taking.act
         details: dict[str, Detail] = {"error": type(error).__name__, "where": error.where}
         if isinstance(error, OWN_WORDS):
@@ -184,7 +185,7 @@ class RolloutRun:
             details |= {"output": error.output} if error.output else {}
             if step.rules.again:
                 details["reopens"] = " ".join(step.rules.again)
-        if step.job is Job.LEAVE_OUT and act is Act.CHECK_AFTER:  # another leader knows nothing of the order
+        if step.job is Job.LEAVE_OUT and act is Act.CHECK_AFTER:  # a new leader does not know the order
             details["again"] = Act.RUN.value
         if isinstance(error, FileChangedError):
             details |= {"again": Act.EDIT.value, "node": error.node, "file": error.digest}
@@ -196,7 +197,7 @@ class RolloutRun:
         return str(kept)
 
     def _canary_done(self) -> str:
-        """The canary's step that was done, and after which the rollout has not waited for the operator yet; or ""."""
+        """The step of the canary that is done, if the rollout has not yet waited for the operator after it; else ""."""
         steps = canary_steps(self._run.steps, self._run.progress.canary) - self._run.progress.paused_after
         return next((name for name in sorted(steps) if self._was_done(name)), "")
 
@@ -205,7 +206,7 @@ class RolloutRun:
         return known.finished and bool(known.done)
 
     async def _aborted(self, taking: StepRun) -> Ending:
-        """Of a rack that is left half-way, the operator is told who is not back."""
+        """End a run on request. If it leaves a rack half-way, the operator is told which brokers are not back."""
         if left := open_rack(self._run.steps, self._run.progress):
             try:
                 await taking.gates.wait_after(left, stays=True)
@@ -221,7 +222,7 @@ class RolloutRun:
 def until_phase(name: str) -> Phase:
     """
     :param name: of a state or a phase, in upper or lower case.
-    :raises OperatorError: there is no such state.
+    :raises OperatorError: there is no such state or phase.
     """
     states = {"MigrationIneligible": Phase.START, "DualWrite": Phase.COPY, "Finished": Phase.FINISH}
     forward = ORDER[: ORDER.index(Phase.ARCHIVE) + 1]

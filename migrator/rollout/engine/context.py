@@ -1,4 +1,4 @@
-"""What all parts of one run share: its journal and its end among them."""
+"""What all parts of one run share, such as the journal and where the run ends."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ ABORT_FILE = "abort"
 
 @value
 class RunContext:
-    """``state``: the directory of the journal; verdicts and outputs are kept there, and `ABORT_FILE` in it asks for an
-    end. ``confirm``: whether the operator wants what cannot be undone, told the names of the controllers still to be
-    restarted without the migration. Asked once in a run, as long as the last one was not. ``steps``: of the whole way.
-    ``stop``: name of the step behind which the run ends; "" for the end of the way."""
+    """``state``: the directory of the journal, for verdicts and outputs too; the file `ABORT_FILE` in it asks the run
+    to end. ``confirm``: asks the operator to confirm the end of the migration, which cannot be undone; it is given the
+    names of the controllers that still have to be restarted without the migration. It is asked once in a run, while the
+    last controller is not restarted. ``steps``: of the whole way. ``stop``: the name of the step after which the run
+    ends; "" for the end of the way."""
 
     parts: RolloutParts
     journal: RolloutJournal
@@ -31,7 +32,7 @@ class RunContext:
 
     @property
     def progress(self) -> Progress:
-        """As the journal says."""
+        """How far the rollout is by its journal."""
         return self.journal.progress
 
     def note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
@@ -40,9 +41,9 @@ class RunContext:
 
     @property
     def abort_file(self) -> Path:
-        """There while the operator asks for an end."""
+        """The file that asks the run to end."""
         return self.state / ABORT_FILE
 
     def is_aborted(self) -> bool:
-        """Whether the operator asks for an end."""
+        """Whether the operator has asked for an end."""
         return self.abort_file.exists()

@@ -1,7 +1,7 @@
-"""Whether an act of a step has to be done at all: decisions on the journal and what is seen. Pure.
+"""Decides whether an act of a step has to be done, from the journal and what is seen. Pure.
 
-Every action that changes something is noted as begun, done, and noted as done. An action that was begun and not noted
-as done is looked at first: the digest of the file, or the process that runs, says whether it took effect.
+Every act that changes something is noted as begun, done, and noted as done. When an act is noted as begun only, the
+digest of the file or the running process tells whether it took effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from migrator.rollout.ports import BrokerMode, Observation
 
 BEHIND_COPY = (PublicState.DUAL_WRITE.label, PublicState.FINISHED.label)
 UNKNOWN_INCARNATION = ""
-"""Of an executor that cannot tell: the registration of the broker tells then."""
+"""From an executor that cannot tell incarnations; then the registration of the broker tells a restart."""
 
 
 class ActDecision(Enum):
@@ -26,27 +26,28 @@ class ActDecision(Enum):
 
     DO = auto()
     START = auto()
-    """Of a restart: only the second half, nothing runs."""
+    """The second half of a restart: no process runs."""
     FOUND = auto()
-    """Nothing is to be done, and nothing was begun."""
+    """Nothing has to be done, and nothing was begun."""
     TOOK_EFFECT = auto()
-    """It was begun, and its effect is there."""
+    """The act was begun, and its effect is there."""
     FILE_CHANGED = auto()
-    """Somebody else has changed the file: nothing is done before a person has looked."""
+    """Somebody else has changed the file: nothing is done before the operator has looked at it."""
 
 
 def is_ahead(step: Step, here: FileMode | None) -> bool:
-    """Whether a broker's file is beyond what the step wants."""
+    """Whether a broker's file is in a later mode than the step wants."""
     return step.rules.first_of_brokers and here is FileMode.BROKER_KRAFT
 
 
 class FileAheadError(OperatorError):
-    """A broker's file is in KRaft mode before the copy. Nothing is copied while the broker's process is in ZooKeeper
-    mode, and no quorum takes a broker in KRaft mode before the copy."""
+    """A broker's file is in KRaft mode before the copy. The copy does not begin while the broker's process is in
+    ZooKeeper mode, and before the copy the quorum refuses a broker in KRaft mode."""
 
 
 def may_be_ahead(node: Node, seen: Observation) -> bool:
-    """Whether the file of a broker may be in KRaft mode: the copy was made, and somebody has taken it further."""
+    """Whether a broker's file may rightly be in KRaft mode: the copy was made, and the operator has changed the file
+    already."""
     broker = seen.broker(node)
     if broker is not None and (broker.mode is BrokerMode.KRAFT or broker.kraft_in_log):
         return True
@@ -54,7 +55,7 @@ def may_be_ahead(node: Node, seen: Observation) -> bool:
 
 
 def ahead_of_copy(*nodes: Node) -> FileAheadError:
-    """Names brokers and files."""
+    """The error, with the names of brokers and files."""
     return FileAheadError(
         "the property file is in KRaft mode, and nothing is copied yet; nothing was done",
         where=", ".join(f"{node.name} on {node.host}: {node.properties}" for node in nodes),
@@ -64,9 +65,10 @@ def ahead_of_copy(*nodes: Node) -> FileAheadError:
 
 
 def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
-    """Whether the process of a step was stopped already: no gate holds up what brings it back, or waits for it.
+    """Whether the process of a step was already stopped. Then no gate delays its start, and the step only waits for its
+    return.
 
-    :param incarnation: of the process that runs now; None: none does.
+    :param incarnation: of the process that runs now; None when none runs.
     """
     if incarnation is None:
         return True
@@ -79,10 +81,10 @@ def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation:
 
 
 def comparable(known: StepProgress, incarnation: str | None, words: str) -> str | None:
-    """The incarnation, if it can be compared with the one that was noted before a restart: the operator may have worded
-    the executor's commands otherwise since. Then the broker's registration tells.
+    """The incarnation, if it can be compared with the one noted before a restart. It cannot when the operator has
+    changed the executor's commands since; then the broker's registration tells a restart.
 
-    :param words: digest of what words the commands now.
+    :param words: the digest of today's commands.
     """
     if incarnation is None or known.begun is not Act.RESTART:
         return incarnation
@@ -90,10 +92,11 @@ def comparable(known: StepProgress, incarnation: str | None, words: str) -> str 
 
 
 def decide_edit(step: StepProgress, now: str | None, wanted: str | None, *, file_is_known: bool) -> ActDecision:
-    """
-    :param now: digest of the file as it is.
-    :param wanted: as it has to be.
-    :param file_is_known: whether the file is as this rollout has seen it or left it.
+    """What to do about a property file.
+
+    :param now: the digest of the file as it is.
+    :param wanted: the digest of the file as it has to be.
+    :param file_is_known: whether the file is as this rollout has last seen or written it.
     """
     if step.begun is Act.EDIT:
         if now == step.expected["after"]:
@@ -107,9 +110,10 @@ def decide_edit(step: StepProgress, now: str | None, wanted: str | None, *, file
 def decide_restart(
     step: Step, known: StepProgress, seen: Observation, incarnation: str | None, *, file_is_known: bool
 ) -> ActDecision:
-    """
-    :param incarnation: of the process that runs now; None: none does.
-    :param file_is_known: whether the file is as this rollout has left it.
+    """What to do about a restart.
+
+    :param incarnation: of the process that runs now; None when none runs.
+    :param file_is_known: whether the file is as this rollout has last written it.
     """
     decision = _decide_restart(step, known, seen, incarnation)
     touches = decision in (ActDecision.DO, ActDecision.START)
@@ -132,26 +136,27 @@ def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnat
     if as_wanted and (known.restored or not known.wrote):
         return ActDecision.FOUND
     if not known.wrote and as_wanted is None and seen.is_down(step.node) and step.mode is not FileMode.BROKER_ZOOKEEPER:
-        return ActDecision.FOUND  # it starts just now, with this file, and the gate behind sees its mode
+        return ActDecision.FOUND  # it is starting with this file, and the gate after it checks its mode
     return ActDecision.DO
 
 
 def decide_start(known: StepProgress, incarnation: str | None) -> ActDecision:
-    """Of a process that has to run. The stop of a step that stops another one before starts it as well."""
+    """What to do about a process that has to run. In a step that first stops another process, the act STOP starts this
+    one, too."""
     if incarnation is None:
         return ActDecision.DO
     return ActDecision.TOOK_EFFECT if known.begun is Act.START or Act.STOP in known.done else ActDecision.FOUND
 
 
 def decide_stop(known: StepProgress, incarnation: str | None) -> ActDecision:
-    """Of a process that must not run."""
+    """What to do about a process that must not run."""
     if incarnation is not None:
         return ActDecision.DO
     return ActDecision.TOOK_EFFECT if known.begun is Act.STOP else ActDecision.FOUND
 
 
 def runs_as_wanted(step: Step, seen: Observation) -> bool | None:
-    """Whether the node is seen in the step's mode; None while it is not seen, or cannot be told from another mode."""
+    """Whether the node runs in the step's mode; None while it is not seen, or its mode cannot be told."""
     if step.node is None or step.mode is None:
         return None
     if step.node.role is Role.BROKER:
@@ -166,7 +171,7 @@ def runs_as_wanted(step: Step, seen: Observation) -> bool | None:
 
 
 def registered_anew(step: Step, known: StepProgress, seen: Observation) -> bool:
-    """Whether the broker of a step is seen with another registration than before its restart."""
+    """Whether the broker of a step has another registration than before its restart."""
     broker = seen.broker(step.node)
     if known.before is None or broker is None:
         return False

@@ -1,4 +1,4 @@
-"""The jobs of a step: commands on the machines of controllers, and whether their answer is yes."""
+"""The jobs of a step: commands on the machines of controllers, and what their results mean."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from migrator.rollout.plan.steps import Act, Job, Step
 from migrator.rollout.ports import Observation, Output
 
 VERDICT_MS = 900_000
-"""How long a comparison of both sides counts, before a controller is restarted without the migration."""
+"""How long a comparison of both sides counts. A controller is restarted without the migration only after a recent
+one."""
 
 
 class JobFailedError(OperatorError):
-    """A command of a step failed, or its answer is no.
+    """A command of a step failed, or its result is a no.
 
-    :param output: the file on this machine that has what the command printed; "" without one.
+    :param output: the file on this machine with what the command printed; "" without one.
     """
 
     def __init__(self, what: str, *, where: str, remedy: str, output: str = "") -> None:
@@ -37,9 +38,9 @@ class JobFailedError(OperatorError):
 
 
 def refuse_old_log(node: Node, progress: Progress) -> None:
-    """Before a controller starts.
+    """Called before a controller starts.
 
-    :raises JobFailedError: it was left out of a rollback, and its directory was not formatted since.
+    :raises JobFailedError: the controller was left out of a rollback, and its directory was not formatted since.
     """
     if node.role is not Role.CONTROLLER or node.name not in progress.rolled_back:
         return
@@ -53,18 +54,18 @@ def refuse_old_log(node: Node, progress: Progress) -> None:
 
 
 class JobActs:
-    """Of one run."""
+    """The jobs of one run."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._parts = run.parts
         self._verified_ms: int | None = None
-        """When both sides were found equal last in this run, by the clock that goes on while the machine sleeps."""
+        """When both sides were last found equal in this run, by the clock that continues while the machine sleeps."""
 
     async def run(self, step: Step) -> None:
-        """The job of a step.
+        """Run the job of a step.
 
-        :raises JobFailedError: its command fails, or its answer is no.
+        :raises JobFailedError: its command fails, or its result is a no.
         """
         job, node = step.job, step.node
         if job is Job.LEAVE_OUT:
@@ -90,13 +91,13 @@ class JobActs:
             await self._unregister(node, seen)
         else:
             details |= await self._command(step, job, self._runner(job, node, seen), seen)
-        if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
+        if job is Job.FORMAT:  # the operator may have corrected it since it was written: the node starts with this file
             details |= {"node": node.name, "file": await digest_of(self._parts.executor, node)}
         self._run.note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
 
     async def prove(self, step: Step) -> None:
-        """Nothing that this step has begun is forgotten: what is noted here says when both sides were equal, no more.
-        After the end of the migration, as one of Kafka's controllers brings it, they differ.
+        """Compare both sides before the end. What this step has begun stays noted; this notes only when both sides were
+        equal. After one of Kafka's controllers has ended the migration, the sides differ.
 
         :raises JobFailedError: the sides differ, or the comparison fails.
         """
@@ -109,7 +110,7 @@ class JobActs:
     async def verify(self, step: Step, seen: Observation) -> None:
         """Compare both sides now, and note the figures.
 
-        :raises JobFailedError: they differ, or the comparison fails.
+        :raises JobFailedError: the sides differ, or the comparison fails.
         """
         if step.node is not None:
             runner = self._runner(Job.VERIFY, step.node, seen)
@@ -125,7 +126,8 @@ class JobActs:
         return not 0 <= clock.wall_ms() - self._run.progress.verified_ms <= VERDICT_MS
 
     async def _leave_out(self, step: Step) -> None:
-        """The leader gets the order again whenever it is not finished: each order is for one leader only."""
+        """Order the leader to finish without controllers that are gone. An order is for one leader, so it is given
+        again until it has worked."""
         seen = await self._parts.observer.observe(partitions=False)
         gone = jobs.silent_gone(self._parts.inventory.gone, seen)
         if seen.is_finished or not gone:
@@ -141,9 +143,9 @@ class JobActs:
         self._run.note(Event.DONE, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
 
     async def _is_formatted(self, step: Step, node: Node, seen: Observation) -> bool:
-        """Whether the controller goes on with the directory that it has.
+        """Whether the controller can use its directory as it is.
 
-        :raises JobFailedError: it may not, and may not be formatted.
+        :raises JobFailedError: it can neither use it nor may it be formatted.
         """
         if node.name in self._run.progress.rolled_back:
             if self._run.progress.of(step.name).begun is not Act.RUN:
@@ -167,11 +169,11 @@ class JobActs:
                 )
 
     async def _leave_old_quorum(self, step: Step, node: Node, rollout: str, seen: Observation) -> None:
-        """A controller that was left out of a rollback has the log of that quorum, whose epochs may be higher than
-        those of this one. It is a new voter, and is formatted anew. Once this quorum has data, a person has to move
-        the directory away: somebody may have started the controller meanwhile, and a voter must not forget.
+        """Format anew a controller that was left out of a rollback: it has the log of that quorum, whose epochs may be
+        higher than those of this quorum. When this quorum has data, only the operator may move the directory away: the
+        controller may have been started meanwhile, and a voter must not forget what it has voted.
 
-        :param rollout: that went back without it.
+        :param rollout: the id of the rollback without this controller.
         """
         for directory in jobs.directories_of(node, parsed(node, await text_of(self._parts.executor, node))):
             words = jobs.move_aside(directory, rollout)
@@ -202,7 +204,7 @@ class JobActs:
             )
 
     def _runner(self, job: Job, node: Node, seen: Observation) -> Node:
-        """The controller on whose machine a job runs: its log has to be the newest."""
+        """The controller on whose machine a job runs. Its log must be the newest."""
         controllers = self._parts.inventory.controllers.nodes
         if job is Job.GIVE_BACK:
             return next((each for each in controllers if each.name == self._run.progress.last_stopped), node)
@@ -253,7 +255,8 @@ class JobActs:
             ) from error
 
     def _take_as_examined(self, step: Step, digests: Mapping[str, str]) -> None:
-        """What preflight finds good is the base from now on: the operator has mended it since the rollout began.
+        """After preflight has passed, accept the files that it examined: the operator has corrected them since the
+        rollout began.
 
         :param digests: of property files, by node.
         """
@@ -263,7 +266,8 @@ class JobActs:
                 self._run.note(Event.FILE, node=name, file=now)
 
     async def _with_zookeeper(self, node: Node, rollout: str) -> Node:
-        """A controller by a file that names ZooKeeper: its own, or what that was before the step that is under way."""
+        """A controller with a file that names ZooKeeper: its present file, or the one from before the step under
+        way."""
         mode = file_mode(node.role, parsed(node, await text_of(self._parts.executor, node)))
         kept = backup_of(node, FileMode.CONTROLLER_MIGRATING, rollout)
         if mode is FileMode.CONTROLLER_MIGRATING or await self._parts.executor.read(node, kept) is None:
@@ -271,7 +275,8 @@ class JobActs:
         return replace(node, properties=kept)
 
     def _raise_if_failed(self, step: Step, job: Job, node: Node, output: Output) -> None:
-        """What the command said may hold anything: it goes to the terminal, and to a file that only this user reads."""
+        """The command's output may contain secrets: it goes to the terminal, and to a file that only this user can
+        read."""
         what = jobs.meaning(job, output)
         if what:
             kept = keep_output(self._run.state, step.name, output)
@@ -294,9 +299,10 @@ class JobActs:
                 await self._move_aside(step, node, directory, rollout)
 
     async def _move_aside(self, step: Step, node: Node, directory: str, rollout: str) -> None:
-        """
-        :param rollout: whose id the directory gets as a part of its name.
-        :raises JobFailedError: it is still there, or the controller runs.
+        """Rename a directory on the controller's host.
+
+        :param rollout: the id that becomes part of the new name.
+        :raises JobFailedError: the directory is still there, or the controller runs.
         """
         where = f"{node.name} on {node.host}: {directory}"
         if await self._parts.executor.incarnation(node) is not None:
@@ -305,6 +311,6 @@ class JobActs:
         words = jobs.move_aside(directory, rollout)
         output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
         self._raise_if_failed(step, Job.SET_ASIDE, node, output)
-        if await self._has_identity(node, directory):  # some releases of mv say nothing of it
+        if await self._has_identity(node, directory):  # some releases of mv fail without saying so
             what = f"the directory is still there: something has the name {words[-1]} already"
             raise JobFailedError(what, where=where, remedy=jobs.REMEDIES[Job.SET_ASIDE])

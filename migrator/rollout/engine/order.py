@@ -1,4 +1,4 @@
-"""Which step comes next: who is down before who serves, and who leads last. Pure."""
+"""Decides which step comes next: nodes that are down before nodes that serve, and the leader last. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from migrator.rollout.ports import Observation
 
 
 def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> Step | None:
-    """The step under way; else the first open one, but who is down before who serves, and who leads last.
+    """The step under way, else the first open step: of nodes that are down before nodes that serve, the leader's last.
 
     :returns: None at the end of the plan.
     """
@@ -25,8 +25,8 @@ def is_under_way(known: StepProgress) -> bool:
 
 
 def in_order(steps: Sequence[Step], progress: Progress, seen: Observation) -> list[Step]:
-    """The steps as they are taken, as it looks now: within a phase, those that are done, as they were; then who is down
-    before who serves, or who leads last; then what is about no node."""
+    """The steps in the order in which they are taken, as it looks now. Within a phase: the steps that are done, as they
+    were done; then nodes that are down, nodes that serve, and the leader last; then the steps about no node."""
     phases = {phase: number for number, phase in enumerate(dict.fromkeys(step.phase for step in steps))}
     taken = {name: number for number, name in enumerate(progress.steps)}
     leader = None if seen.quorum is None else seen.quorum.leader_id
@@ -52,7 +52,7 @@ def refuse_pause_at_end(stop: str, steps: Sequence[Step], progress: Progress) ->
     """
     :param stop: the step after which the operator wants a pause.
     :param steps: in the order in which they are taken.
-    :raises OperatorError: it is the last controller's: after it the migration has ended, and others come first.
+    :raises OperatorError: it is the last controller's step. It ends the migration, and then other steps have to follow.
     """
     left = [
         step

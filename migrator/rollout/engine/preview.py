@@ -1,6 +1,6 @@
-"""What a rollout is going to do: each step of the plan with what it finds, changes, waits for, and how it is undone.
+"""Shows what a rollout is going to do: each step, what it finds, changes and waits for, and how it is undone.
 
-Nothing is changed. The property files are taken through all modes of the plan, as they stand now.
+A preview changes nothing. It takes the property files, as they are now, through all modes of the plan.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class StepState(Enum):
 
 @value
 class StepPreview:
-    """``changes``: lines ``- key=value`` and ``+ key=value`` of ``file``. ``command``: what a job runs.
-    ``is_new``: there is no such file yet. ``left``: acts that are left out, because they are done already or nothing is
-    to be done."""
+    """``changes``: lines ``- key=value`` and ``+ key=value`` of ``file``. ``command``: what a job runs. ``is_new``: the
+    file does not exist yet. ``left``: acts that are left out, because they are done or not needed."""
 
     step: Step
     state: StepState
@@ -53,12 +52,12 @@ class StepPreview:
 
     @property
     def changes_a_node(self) -> bool:
-        """Whether a file or a process is still to be touched."""
+        """Whether the step still has to touch a file or a process."""
         acts = {Act.EDIT, *TOUCH_NODE} & {*self.step.acts}
         return self.state in (StepState.OPEN, StepState.UNDER_WAY) and bool(acts - self.left)
 
     def as_json(self) -> dict[str, object]:
-        """For scripts."""
+        """The preview for scripts."""
         step = self.step
         return {
             "step": step.name,
@@ -80,9 +79,9 @@ class StepPreview:
 
 @value
 class Facts:
-    """What the preview is made from. ``texts``: property files by node; ``running``: incarnations by node.
-    ``earlier``: by node and mode, the file as this rollout found it in that mode. ``stock``: files of Kafka's
-    controllers by node, those that are there already."""
+    """What a preview is made from. ``texts``: property files by node. ``running``: incarnations by node. ``earlier``:
+    by node and mode, the file as this rollout found it in that mode. ``stock``: files of Kafka's controllers by node,
+    those that exist already."""
 
     seen: Observation
     texts: Mapping[str, str]
@@ -92,7 +91,7 @@ class Facts:
 
 
 async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress) -> Facts:
-    """Look at everything that the steps are about.
+    """Look at everything that the steps need.
 
     :raises OperatorError: a host cannot be reached, or a file cannot be read.
     """
@@ -121,8 +120,8 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
 
 @value
 class _Later:
-    """What the steps before have changed by then. ``texts``: property files by node; ``running``: incarnations, also of
-    what was started by then; ``touched``: nodes whose process is not the one of now."""
+    """What earlier steps of the plan will have changed. ``texts``: property files by node. ``running``: incarnations,
+    also of processes that will have been started. ``touched``: nodes that will have another process than now."""
 
     texts: dict[str, str]
     running: dict[str, str]
@@ -164,7 +163,7 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
 def _found(
     parts: RolloutParts, step: Step, node: Node, known: StepProgress, facts: Facts, later: _Later
 ) -> frozenset[Act]:
-    """What the process that runs by then, or the missing one, makes needless."""
+    """The acts that will not be needed, because of the process that will be running, or not running, by then."""
     runs = decisions.comparable(known, later.running.get(node.name), parts.inventory.words_for(node))
     restart = decisions.decide_restart(step, known, facts.seen, runs, file_is_known=True)
     found = {
@@ -176,7 +175,7 @@ def _found(
 
 
 def _take_along(node: Node, acts: AbstractSet[Act], later: _Later) -> None:
-    """What these acts make of the node's process."""
+    """Note in ``later`` what these acts change of the node's process."""
     if acts:
         later.touched.add(node.name)
     if Act.STOP in acts:
@@ -194,7 +193,7 @@ def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:
 def _edited(
     parts: RolloutParts, step: Step, node: Node, facts: Facts, texts: dict[str, str], release_version: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Path and changes of the step's file; ``texts`` is taken along."""
+    """Path and changes of the step's file; ``texts`` gets the new text."""
     before, release = texts[node.name], parts.inventory.handover
     if step.successor is not None and release is not None:
         there = facts.stock.get(step.successor.name, "")

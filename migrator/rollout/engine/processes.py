@@ -1,5 +1,5 @@
-"""Stops and starts the processes of nodes. What this rollout has stopped does not stay down because something fails
-between the two."""
+"""Stops and starts the processes of nodes. When a failure comes between stop and start, the node is started all the
+same."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ IN_ZOOKEEPER = (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER)
 
 
 class UntrueRestartError(OperatorError):
-    """A command to stop or restart succeeded, and the same process runs."""
+    """A command to stop or restart succeeded, but the same process still runs."""
 
 
 class HiddenProcessError(OperatorError):
-    """The executor says that nothing runs, and the node answers: what it would start, runs already."""
+    """The executor finds no process, but the node answers: a start would start it a second time."""
 
 
 class Processes:
-    """Of one run."""
+    """The processes of one run."""
 
     def __init__(self, parts: RolloutParts, gates: Gatekeeper) -> None:
         self._parts = parts
         self._gates = gates
 
     async def incarnation(self, node: Node, seen: Observation | None = None) -> str | None:
-        """Of the process that runs; None: none does, and none answers. A process may have just begun, or just ended.
+        """The incarnation of the node's process; None when none runs and none answers. The process may have just begun
+        or ended.
 
-        :param seen: a look just now, if there was one.
-        :raises HiddenProcessError: it answers, and is not found: then nothing tells whether it was stopped.
+        :param seen: a look of just now, if there was one.
+        :raises HiddenProcessError: the node answers, but no process is found, so a stop could not be verified.
         """
         found = await self._parts.executor.incarnation(node)
         program = program_of(self._parts.inventory)
@@ -59,9 +60,10 @@ class Processes:
         )
 
     async def restart(self, step: Step, node: Node, before: str | None) -> None:
-        """
-        :param before: the incarnation of the process that runs; None: none does, and it is only started.
-        :raises UntrueRestartError: the same process runs as before.
+        """Restart a process, or start it if none runs.
+
+        :param before: the incarnation of the process that runs; None when none runs.
+        :raises UntrueRestartError: the same process still runs.
         :raises ExecutorError: a command fails, and the process has not ended; or it cannot be started.
         """
         if before is None:
@@ -76,11 +78,11 @@ class Processes:
         await self._believe(node, before)
 
     async def stop(self, step: Step, node: Node, before: str) -> None:
-        """It has ended when this returns. A command that fails, or does not end in time, may have begun it: Kafka takes
-        minutes to hand over its partitions.
+        """Stop a process; it has ended when this returns. A command that fails or times out may have begun the stop:
+        Kafka takes minutes to hand over its partitions. So the process is watched as long as a gate may stay shut.
 
-        :raises ExecutorError: the command fails, and the process still runs as long after it as a gate may stay shut.
-        :raises UntrueRestartError: the command succeeds, and it still runs as long after it.
+        :raises ExecutorError: the command failed, and the process still runs after that time.
+        :raises UntrueRestartError: the command succeeded, and the process still runs after that time.
         """
         failed: ExecutorError | None = None
         try:
@@ -97,20 +99,21 @@ class Processes:
             raise _untrue(node, "stop")
 
     async def start_again(self, step: Step, node: Node) -> None:
-        """A broker that could not close its session leaves a znode, and would end at its start because of it."""
+        """Start a node after its stop. If a broker could not close its ZooKeeper session, wait until its znode is gone,
+        because it would not start beside it."""
         if step.mode in IN_ZOOKEEPER:
             await self._gates.until_gone(node, step.name)
         self._gates.lifelines.starts(node.name)
         if self._parts.executor.stops_and_starts(node):
             await self._start(step, node)
-        elif await self._parts.executor.incarnation(node) is None:  # else somebody has started it meanwhile
+        elif await self._parts.executor.incarnation(node) is None:  # otherwise somebody else has started it meanwhile
             await self._parts.executor.restart(node)
-        with suppress(ExecutorError):  # the gate behind looks again
+        with suppress(ExecutorError):  # the gate after this step looks again
             if await self._parts.executor.incarnation(node) is not None:
                 self._gates.lifelines.shows(node.name)
 
     async def _start(self, step: Step, node: Node) -> None:
-        """A host that is not reached just now is tried again: who starts what runs does nothing."""
+        """Start a node; try again while its host is unreachable. To start a running node does nothing."""
         clock, times = self._parts.clock, self._parts.inventory.times
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
         while True:
@@ -125,7 +128,7 @@ class Processes:
                 return
 
     async def _ends(self, node: Node, before: str, step: str) -> bool | None:
-        """None: nobody can say."""
+        """Whether the process ends; None when this stays unknown."""
         clock, times = self._parts.clock, self._parts.inventory.times
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
         patience = self._gates.patience(step)
@@ -147,9 +150,9 @@ class Processes:
 
 
 def _answers(node: Node, seen: Observation, program: ControllerProgram) -> bool:
-    """Whether the process of a node has answered at this look.
+    """Whether the node's process has answered at this look.
 
-    :param program: what the node's own process is, if it is a controller: another one takes over from it.
+    :param program: for a controller, its program: during a hand-over another program may answer under the same id.
     """
     if node.role is Role.BROKER:
         broker = seen.broker(node)

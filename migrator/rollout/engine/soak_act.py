@@ -1,4 +1,4 @@
-"""The soak: both sides are watched while they are written, for as long as the operator wants."""
+"""The soak: watches both sides while both are written, for as long as the inventory says."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.steps import Act, Step
 
 NOTE_MS = 60_000
-"""How much of a soak a crash may cost."""
+"""Time between two notes in the journal; a crash loses at most that much of a soak."""
 
 
 class SoakAct:
-    """Of one run."""
+    """The soak of one run."""
 
     def __init__(self, run: RunContext, gates: Gatekeeper, jobs: JobActs) -> None:
         self._run = run
@@ -25,7 +25,7 @@ class SoakAct:
         self._soak = Soak()
 
     async def run(self, step: Step) -> None:
-        """Until enough was watched. An outage is named when it begins and when it is over.
+        """Watch until the time is full. The operator is told when an outage begins and ends.
 
         :raises GateTimeoutError: an outage lasts longer than a gate may stay shut.
         :raises AbortedError: the operator asks for an end.
@@ -49,7 +49,7 @@ class SoakAct:
             if verify and watched - verified >= verify and watched < wanted:
                 await self._jobs.verify(step, await self._parts.observer.observe(partitions=False))
                 verified = watched
-                self._soak = Soak(watched)  # nobody watched meanwhile
+                self._soak = Soak(watched)  # the time of a comparison was not watched
             if self._run.is_aborted():
                 self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
                 raise AbortedError("the soak was stopped")

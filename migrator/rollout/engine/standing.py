@@ -1,4 +1,4 @@
-"""How a rollout stands: its journal, its lock and what the cluster says, in one value for `status`. Pure."""
+"""The state of a rollout for `status`: its journal, its lock and the cluster, in one value. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from migrator.values import value
 @value
 class Standing:
     """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
-    or its lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of the brokers, by id."""
+    or the lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of brokers, by id."""
 
     cluster: str
     state: str
@@ -41,17 +41,17 @@ class Standing:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last rollout has come to its end."""
+        """Whether the last rollout is complete."""
         return self.state == "complete"
 
     @property
     def is_blind(self) -> bool:
-        """Whether nothing of the cluster could be seen: it may be well, or not be there."""
+        """Whether nothing of the cluster could be seen, so nothing can be said about it."""
         seen = self.seen
         return seen is None or (not seen.zookeeper_answers and seen.quorum is None and seen.brokers is None)
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The state for scripts."""
         holder, step = self.holder, self.step
         return {
             "cluster": self.cluster,
@@ -84,7 +84,8 @@ def standing_of(
     holder: LockHolder | None = None,
     trouble: str = "",
 ) -> Standing:
-    """
+    """Put the state together.
+
     :param running: whether a command of the rollout runs on this host.
     """
     progress, last = progress_of(entries), of_last(entries)
@@ -118,9 +119,9 @@ def standing_of(
 
 
 def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
-    """What the cluster says, a sentence each.
+    """What is seen of the cluster, a sentence each.
 
-    :param names: of the brokers, by id.
+    :param names: of brokers, by id.
     """
     lines = []
     migration, quorum, partitions = seen.migration, seen.quorum, seen.partitions
@@ -147,7 +148,8 @@ def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
 
 
 def _by_mode(brokers: Mapping[int, BrokerSeen], names: Mapping[int, str]) -> Iterator[str]:
-    """How many are in which mode; with their names, unless all are in one. Those that are down are named always."""
+    """How many brokers are in which mode, with names unless all are in one mode. Brokers that are down always have
+    names."""
     modes: dict[str, list[str]] = {}
     for broker_id, broker in brokers.items():
         mode = "no mode (down)" if broker.mode is None else f"{broker.mode.value} mode"

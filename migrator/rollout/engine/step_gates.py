@@ -1,4 +1,4 @@
-"""The gates before and after a step: waited for, noted, and asked again where the answer is not fresh any more."""
+"""The gates before and after a step: waits for them, notes them, and asks them again when the answer is old."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from migrator.rollout.plan.steps import TOUCH_NODE, Act, Step
 from migrator.rollout.ports import Gate, Observation
 
 FRESH_MS = 30_000
-"""How long an open gate counts, until the file is changed behind it."""
+"""How long an open gate counts before the first change of the step."""
 
 
 class StepGates:
-    """Of one run. Whatever waits here ends with a `GateTimeoutError` if a gate stays shut."""
+    """The gates of one run. Every wait ends with a `GateTimeoutError` when a gate stays shut."""
 
     def __init__(self, run: RunContext, gates: Gatekeeper) -> None:
         self._run = run
         self._gates = gates
         self._looked = "", 0
-        """The step whose gate before it was open last in this run, and when."""
+        """The step whose gate before it was last found open in this run, and when."""
 
     def _before(self, step: Step) -> GatesNow:
         return partial(gates_before, step, self._run.steps, self._run.progress)
@@ -35,30 +35,31 @@ class StepGates:
         return partial(gates_after, step, self._run.steps, self._run.progress, stays=stays)
 
     async def check_before(self, step: Step, seen: Observation | None) -> None:
-        """
+        """Wait for the gates before a step, and note them.
+
         :param seen: the first look, if there was one just now.
         """
         await self._gates.wait(self._before(step), step.name, seen=seen)
         self._passed(step, Act.CHECK_BEFORE)
 
     async def check_after(self, step: Step) -> None:
-        """The last act of a step."""
+        """Wait for the gates after a step, and note them: the step's last act."""
         await self.wait_after(step)
         self._passed(step, Act.CHECK_AFTER)
 
     async def wait_after(self, step: Step, *, stays: bool = False) -> None:
-        """The same, and nothing is noted.
+        """As `check_after`, without a note.
 
-        :param stays: whether the run ends behind the step.
+        :param stays: whether the run ends after the step.
         """
         await self._gates.wait(self._after(step, stays=stays), step.name, started=self._started(step))
 
     async def wait_for(self, step: Step, gate: Gate) -> None:
-        """One gate, whatever is seen."""
+        """Wait for one gate."""
         await self._gates.wait(lambda _: (gate,), step.name)
 
     def _started(self, step: Step) -> Sequence[Node]:
-        """Nodes that the check after a step waits for, and that this rollout has started."""
+        """The nodes that the check after a step waits for, and that this rollout has started."""
         nodes = [node.name for node in self.waited_for(step)]
         own = [each for each in self._run.steps if each.phase is step.phase and each.node is not None]
         return [
@@ -70,16 +71,17 @@ class StepGates:
         ]
 
     def waited_for(self, step: Step) -> Sequence[Node]:
-        """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
+        """The nodes that serve when the check after a step has passed: the step's node, its rack, or all voters."""
         if step.rules.waits_for_all:
             return self._run.parts.inventory.controllers.nodes
         asked = self._after(step)(Observation())
         return [gate.node for gate in asked if gate.node is not None and step.successor is None]
 
     async def check_again(self, step: Step, act: Act) -> None:
-        """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.
+        """Ask a gate before a step again: when another run has passed it, or some time ago, and no act has been done
+        since.
 
-        :param act: that comes next.
+        :param act: the act that comes next.
         """
         if not asks_again(step, self._run.progress.of(step.name), act):
             return
@@ -90,8 +92,8 @@ class StepGates:
             self._passed(step, Act.CHECK_BEFORE)
 
     async def is_open_now(self, step: Step, seen: Observation | None = None) -> bool:
-        """The gate before a node is stopped, as the last thing before that. Where it was waited for, whoever asks looks
-        again at all the rest.
+        """Ask the gate before a node is stopped, as the last thing before the stop. Returns False when this had to
+        wait: then the caller looks again at everything else.
 
         :param seen: the first look, if there was one just now.
         """
@@ -103,15 +105,15 @@ class StepGates:
         return looks == 1
 
     async def was_restarted(self, step: Step) -> bool:
-        """Whether the restart of a step has come to its end, or has stopped the process at least: what was begun may
-        have failed, or been killed, before the stop. Then all that counts before the restart counts still."""
+        """Whether the restart of a step is done, or has at least stopped the process. A restart that failed or was
+        killed before the stop changes nothing: all gates before it still count."""
         known = self._run.progress.of(step.name)
         if known.begun is not Act.RESTART:
             return Act.RESTART in known.done
         return await self._is_over(step, await self._run.parts.observer.observe(partitions=False))
 
     async def _is_over(self, step: Step, seen: Observation) -> bool:
-        """Whether the process of a step was stopped meanwhile: no gate holds up what brings it back."""
+        """Whether the process of a step was stopped meanwhile: then no gate delays its start."""
         if step.node is None or TOUCH_NODE.isdisjoint(step.acts):
             return False
         runs = await self._run.parts.executor.incarnation(step.node)

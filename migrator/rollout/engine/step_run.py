@@ -1,5 +1,5 @@
-"""One step of a rollout, from the question whether it is needed to its end. Each act is done by the file of its kind:
-gates in `step_gates`, files and processes in `acts`, commands in `job_acts`."""
+"""One step of a rollout, from the question whether it is needed to its end. Each kind of act has its file: gates
+`step_gates`, files and processes `acts`, commands `job_acts`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from migrator.rollout.ports import Observation
 
 
 class UnansweredError(OperatorError):
-    """The question before the end of the migration found no answer: nothing has failed."""
+    """The operator did not answer the question before the end of the migration. This is no failure."""
 
 
 class StepRun:
@@ -34,10 +34,10 @@ class StepRun:
         self.gates = StepGates(run, gates)
         self._acts = StepActs(run, gates, self.gates)
         self.act: Act | None = None
-        """Of the step under way, the act under way."""
+        """The act under way."""
 
     async def take(self, step: Step, seen: Observation) -> bool:
-        """One step to its end; False: the operator does not want it.
+        """Take one step to its end. Returns False when the operator does not want it.
 
         :raises OperatorError: an act fails.
         """
@@ -86,14 +86,15 @@ class StepRun:
         return False
 
     async def _must_do_again(self, step: Step, act: Act) -> bool:
-        """What counts in one run only, or for a while, before a controller is touched."""
+        """Whether an act that was done must be done again before a controller is touched, because it counts in one run
+        only, or for a limited time."""
         if act not in (Act.CONFIRM, Act.PROVE) or (act is Act.CONFIRM and self._confirmed):
             return False
         return not await self.gates.was_restarted(step)
 
     async def _is_wanted(self, step: Step, seen: Observation) -> bool:
-        """Ask, unless the answer was yes in this run, or the migration has ended already. Files are compared before:
-        what is found later comes too late."""
+        """Ask the operator, unless the answer was yes in this run, or the migration has already ended. The files are
+        compared first, because a change that is found later would come too late."""
         left = [
             each.node
             for each in in_order(self._run.steps, self._run.progress, seen)
@@ -109,7 +110,8 @@ class StepRun:
         return True
 
     async def _agrees(self, left: Sequence[Node]) -> bool:
-        """Without a yes, the rollout waits before the question: what a command before this one found is over."""
+        """Ask the operator. Unless the answer is yes, the rollout stays before this question, and what was checked so
+        far is checked again later."""
         try:
             agreed = await self._run.confirm([node.name for node in left])
         except OperatorError as error:

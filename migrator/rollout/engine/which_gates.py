@@ -1,4 +1,4 @@
-"""Which gates a step has, by what is seen: before it, behind it, and once more. Pure."""
+"""Decides which gates a step has, from what is seen: before it, after it, and asked again. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from migrator.rollout.plan.steps import STOPS, TOUCH_NODE, Act, Phase, Step
 from migrator.rollout.ports import Gate, GateKind, Observation
 
 GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
-"""Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
+"""Acts that the gate before a step protects: after one of them is done, this gate is not asked again."""
 
 
 def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
-    """Whether the gate before a step still counts at this act of it: it was passed, and nothing behind it has touched
-    the cluster for certain. What is begun may not have happened: whoever asks looks at the process. Who stops a process
-    asks by itself."""
+    """Whether the gate before a step still counts at this act: it was passed, and no act since has certainly touched
+    the cluster. An act that was begun may not have happened, so the process is looked at. An act that stops a process
+    asks the gate by itself."""
     if act in STOPS:
         return False
     later = step.acts[step.acts.index(Act.CHECK_BEFORE) + 1 :] if Act.CHECK_BEFORE in step.acts else ()
@@ -25,9 +25,9 @@ def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
 
 
 def gates_before(step: Step, steps: Sequence[Step], progress: Progress, seen: Observation) -> tuple[Gate, ...]:
-    """What the check before a step asks. Of a controller to be stopped nothing, if nothing is written, or if this
-    rollout has stopped so many that nobody can commit anything any more. What makes a step wrong for ever is asked
-    always."""
+    """The gates of the check before a step. A controller to be stopped has none when nothing is written, or when this
+    rollout has stopped so many that nothing can be committed any more. Gates that make a step wrong for ever are always
+    asked."""
     always = tuple(gate for gate in step.before if gate.kind is GateKind.NOT_FINISHED)
     if seen.is_down(step.node) or _starts_voter(step, progress, seen):
         return always
@@ -40,16 +40,16 @@ def gates_before(step: Step, steps: Sequence[Step], progress: Progress, seen: Ob
 
 
 def _starts_voter(step: Step, progress: Progress, seen: Observation) -> bool:
-    """Whether a step gives a voter that does not answer its file back, and starts it: what others lack does not hold
-    that up. If its process runs nevertheless, all is asked before it is stopped."""
+    """Whether a step restores the file of a voter that does not answer, and starts it. Then it does not matter which
+    records other voters lack. If the voter's process runs nevertheless, all gates are asked before it is stopped."""
     if not step.rules.starts_silent or step.node is None or Act.EDIT in progress.of(step.name).done:
         return False
     return not seen.serves(step.node)
 
 
 def _lacks_majority(step: Step, seen: Observation) -> bool:
-    """Whether, on the way back, a voter that was started has to wait for others that do not answer, and are started
-    next: nobody can say that it has every record while nobody leads."""
+    """Whether, on the way back, a voter that was started would have to wait for voters that are down and started next:
+    without a leader it is unknown whether the voter has every record."""
     if not step.rules.starts_silent or seen.quorum is None or seen.is_led:
         return False
     own = -1 if step.node is None else step.node.node_id
@@ -59,11 +59,12 @@ def _lacks_majority(step: Step, seen: Observation) -> bool:
 def gates_after(
     step: Step, steps: Sequence[Step], progress: Progress, seen: Observation, *, stays: bool = False
 ) -> tuple[Gate, ...]:
-    """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out.
-    Partitions cannot be well while another broker is down that this roll has still to start: its step is the next one,
-    and whoever stops a broker asks for them before. So it is with voters that are down, on the way back.
+    """The gates of the check after a step, with what was seen before each restart; none about nodes that were left out.
+    While another broker is down that this roll has still to start, partitions cannot be well: that broker's step is
+    next, and each stop of a broker asks for healthy partitions before. The same holds for voters that are down on the
+    way back.
 
-    :param stays: whether the run ends behind the step.
+    :param stays: whether the run ends after the step.
     """
     others = [each for each in steps if each.phase is step.phase and not progress.of(each.name).finished]
     waits_for_others = any(seen.is_down(each.node) for each in others if each is not step)
@@ -84,9 +85,9 @@ def gates_after(
 
 
 def _after(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> tuple[Gate, ...]:
-    """Of a rack: the first member is waited for, so that a mistake in the settings takes one broker away and not all;
-    then, behind the last one, all. Nobody leaves, or goes on after a failure, before those are back that were restarted
-    so far."""
+    """The gates after a step of a rack. The rollout waits for the first broker, so that a mistake in the settings takes
+    down one broker and not the rack; after the last one, it waits for all. A run that ends, or continues after a
+    failure, first waits for the brokers that were restarted so far."""
     if not step.together:
         return step.after
     group = [_step_of(node, step.phase, steps) for node in step.together]
@@ -102,7 +103,8 @@ def _after(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool
 
 
 def open_rack(steps: Sequence[Step], progress: Progress) -> Step | None:
-    """A step that was done, of a rack in which others are not: nobody may have waited for all that were restarted."""
+    """A step that is done, in a rack where others are open: the rollout may not have waited for all restarted brokers
+    yet."""
     for step in steps:
         members = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together]
         known = progress.of(step.name)
@@ -112,10 +114,10 @@ def open_rack(steps: Sequence[Step], progress: Progress) -> Step | None:
 
 
 def leaves_rack(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> bool:
-    """Whether a step is the last open one of a rack in which brokers were restarted, or the run ends behind it: they
-    are waited for, even if its own broker has nothing to do.
+    """Whether a step is the last open one of a rack in which brokers were restarted, or the run ends after it. Then the
+    rollout waits for these brokers, even if the step's own broker has nothing to do.
 
-    :param stays: whether the run ends behind the step.
+    :param stays: whether the run ends after the step.
     """
     others = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together if node is not step.node]
     return (stays or all(known.finished for known in others)) and any(known.done for known in others)

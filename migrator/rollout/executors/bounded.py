@@ -1,4 +1,4 @@
-"""Runs one command to its end: bounded in time and in output, in a process group of its own."""
+"""Runs one command to its end, bounded in time and output, in a process group of its own."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from migrator.values import value
 
 CHUNK_BYTES = 1 << 16
 DRAIN_SECONDS = 2.0
-"""How long output is waited for once the command has ended: what it left running may hold the pipe for ever."""
+"""How long to wait for output after the command has ended. A process that it left running may hold the pipe for
+ever."""
 END_SECONDS = 5.0
 POLL_SECONDS = 0.01
 ERRORS_MAX = 1 << 16
 
 
 class CommandTimeoutError(Exception):
-    """It still ran, and was killed with its process group."""
+    """The command was still running, and was killed with its process group."""
 
 
 class Sink(Protocol):
-    """Takes the output piece by piece, without waiting for anything but a disk. What it raises ends the command."""
+    """Takes the output piece by piece; it may wait for a disk, but for nothing else. An exception from it ends the
+    command."""
 
     def begin(self) -> None:
-        """A command begins."""
+        """A command begins; forget the output of an earlier one."""
 
     def add(self, chunk: bytes) -> None: ...
 
 
 @value
 class Ended:
-    """``output`` and ``errors`` are the last bytes of the two streams; ``whole``: all of ``output`` is there."""
+    """``output`` and ``errors``: the last bytes of the two streams. ``whole``: ``output`` is complete."""
 
     exit_code: int
     output: bytes
@@ -71,9 +73,12 @@ class _Tail:
 async def run_bounded(
     words: Sequence[str], *, stdin: bytes | None, seconds: float, output_max: int, sink: Sink | None = None
 ) -> Ended:
-    """
-    :param stdin: what it reads; None: nothing.
-    :param sink: takes the output, all of it; ``output`` is empty then.
+    """Run a command.
+
+    :param stdin: its standard input; None: empty.
+    :param seconds: the time limit.
+    :param output_max: the most bytes of each stream that are kept.
+    :param sink: takes all the output; ``output`` is empty then.
     :raises OSError: it cannot be started.
     :raises CommandTimeoutError: it did not end in time.
     """
@@ -105,7 +110,7 @@ async def run_bounded(
 
 
 async def _ended(process: asyncio.subprocess.Process, reading: asyncio.Task[None] | None = None) -> int:
-    """Its exit code. asyncio's own ``wait`` also waits for the pipes, which others may hold open."""
+    """The exit code. asyncio's own ``wait`` also waits for the pipes, which another process may hold open."""
     while process.returncode is None:
         _raise_what_failed(reading)
         await asyncio.sleep(POLL_SECONDS)
@@ -123,7 +128,8 @@ async def _read(stream: asyncio.StreamReader | None, sink: Sink | _Tail) -> None
 
 
 async def _write(stream: asyncio.StreamWriter | None, content: bytes | None) -> None:
-    """A command that does not read all of it says why by its exit code."""
+    """Write standard input. A command that does not read all of it gives the reason by its exit code, so that is no
+    error."""
     if stream is None:
         return
     with contextlib.suppress(ConnectionError):
@@ -133,7 +139,8 @@ async def _write(stream: asyncio.StreamWriter | None, content: bytes | None) -> 
 
 
 async def _end(process: asyncio.subprocess.Process, streams: Sequence[asyncio.Task[None]]) -> None:
-    """Nothing of a command that did not end is left; what one that ended has started goes on."""
+    """Clean up. A command that did not end is killed with its group; what a command that has ended left running goes
+    on."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,8 +1,7 @@
 """Touches the nodes of an inventory: each by the command templates of its executor, bounded in time and output.
 
-A node's commands are those of the preset that its executor names, unless the inventory words them otherwise. No value
-and no content of a file ever becomes part of a program: values are whole arguments, contents go by standard input and
-output.
+A node's commands are those of its executor's preset, unless the inventory words them. No value and no file content ever
+becomes part of a program: values are whole arguments, contents travel by standard input and output.
 """
 
 from __future__ import annotations
@@ -50,37 +49,39 @@ from migrator.rollout.ports import (
 )
 
 READ_MAX = 1 << 20
-"""Bytes of a file that is held in memory. Property files have some thousand; one of many hosts must not take the memory
-and the time that the others need."""
+"""Bytes of a file that is held in memory. Property files have some thousand bytes. A larger file on one of many hosts
+must not take the memory and time of the others."""
 FETCH_MAX = 1 << 36
-"""Of a file that goes to the disk: many times ``metadata.log.segment.bytes`` (1 GiB by default)."""
+"""Bytes of a file that goes to the disk: many times ``metadata.log.segment.bytes`` (1 GiB by default)."""
 OUTPUT_MAX = 1 << 22
 INCARNATION_MAX = 200
-"""Characters: it is kept in the journal."""
+"""Characters of an incarnation, because the journal keeps it."""
 SHOWN_LINES, SHOWN_CHARS = 3, 300
 READ_TRIES = 3
 ABSENT = "absent"
-"""In place of the digest of a file that is not there."""
+"""Stands for the digest of a file that does not exist."""
 OWN = ("host", "name", "node_id", "path", "words", "expected", "wanted", "backup", "python", *SCRIPTS)
 """Names that no variable of an inventory may take."""
 ACTIONS = ("read", "write", "run", "incarnation")
 PROCESS = ("stop", "start", "restart")
-"""Actions whose command may print anything of a node, such as its settings: if the inventory words it, that is not
-shown."""
+"""Actions whose command may print secrets of a node, such as its settings. The output of the inventory's own command is
+not shown."""
 IN_PLACE = ("read", "write", "copy", "run")
-"""Actions that need the place of a node, such as a pod; each may be repeated."""
+"""Actions that run in the place of a node, such as its pod. Each may be repeated."""
 NO_PLACE = 1
-"""Exit code of kubectl without the pod; of a command in it, too."""
+"""kubectl's exit code when the pod is not there; a command in the pod may also end with it."""
 TAKE_DIGESTS = ("write", "copy")
-"""Actions whose scripts read digests before the content."""
+"""Actions whose scripts read digests from standard input before the content."""
 POLL_SECONDS = 0.5
 SAY_SECONDS = 30.0
-"""Nobody waits longer for a command without a line."""
+"""The longest time that the operator waits for a command without a line about it."""
 LOOK = "look at"
 OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
-"""Actions whose words must differ between two nodes: with the same ones, one node would be touched for the other."""
+"""Actions whose words must differ between two nodes. With the same words, one node would be touched instead of the
+other."""
 OWN_WORDS_OF_SUCCESSOR = ("read", "start")
-"""The same between a controller and Kafka's own that takes over: they may share a place, and never run together."""
+"""The same between our controller and Kafka's that takes over. The two may share a place, because they never run
+together."""
 SAID = {
     NOT_KEPT: (
         "mode, owner, access list (ACL) or SELinux context of the file cannot be kept",
@@ -103,9 +104,7 @@ WORDED = "See 'commands' of the executor in the inventory"
 
 
 def refuse_elsewhere(choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node]) -> None:
-    """
-    :raises OperatorError: an executor works on this machine only, and its node is on another one.
-    """
+    """:raises OperatorError: an executor works on this machine only, but its node is on another one."""
     this_machine = ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn())
     for node in nodes:
         choice = choices[node.executor]
@@ -121,9 +120,9 @@ def refuse_elsewhere(choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node
 class NodeExecutor:
     """All nodes of an inventory behind one interface (`migrator.rollout.ports.Executor`).
 
-    :param tell: hears every `SAY_SECONDS` which command is waited for.
-    :raises OperatorError: a preset is unknown, a command or a variable is missing for one of the nodes, or two nodes
-        would be touched by the same words.
+    :param tell: is called every `SAY_SECONDS` with the command that is waited for.
+    :raises OperatorError: a preset is unknown, a node lacks a command or a variable, or two nodes would be touched by
+        the same words.
     """
 
     def __init__(
@@ -141,12 +140,12 @@ class NodeExecutor:
                     self._refuse_same(action, touched.setdefault((action, *words), node), node)
 
     async def read(self, node: Node, path: str) -> bytes | None:
-        """A file of the node's host; None: there is no such file."""
+        """See `Executor.read`."""
         memory = Memory()
         return bytes(memory.content) if await self._receive(node, path, Incoming(memory, READ_MAX)) else None
 
     async def fetch(self, node: Node, path: str, file: Path, *, seconds: float) -> bool:
-        """Bring a large file of the node's host here (see `Executor`)."""
+        """See `Executor.fetch`."""
         with NewFile(file) as new:
             found = await self._receive(
                 node, path, Incoming(new, FETCH_MAX), seconds=seconds, more={"read_script": READ_GROWING}
@@ -158,7 +157,7 @@ class NodeExecutor:
     async def _receive(
         self, node: Node, path: str, incoming: Incoming, *, seconds: float = 0, more: Values | None = None
     ) -> bool:
-        """Whether there is such a file; all of it has arrived then."""
+        """Returns whether the file exists; then it has arrived completely."""
         for _ in range(READ_TRIES):
             ended = await self._run(node, "read", path, seconds=seconds, sink=incoming, more=more)
             if ended.exit_code == NO_SUCH_FILE:
@@ -172,7 +171,7 @@ class NodeExecutor:
         raise ExecutorError(what, where=_where(node, path), remedy="Somebody writes it, or the way there cuts it off")
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
-        """Replace a file, whole or not at all (see `Executor`)."""
+        """See `Executor.write`."""
         ended = await self._send(node, "write", path, content, expected=expected or ABSENT, backup=backup)
         if ended.exit_code == OTHER_DIGEST:
             raise FileChangedError(
@@ -183,44 +182,44 @@ class NodeExecutor:
         self._raise_unless_done(node, "write", ended, path)
 
     async def copy(self, node: Node, path: str, content: bytes) -> None:
-        """A new file of the service's user (see `Executor`)."""
+        """See `Executor.copy`."""
         ended = await self._send(node, "copy", path, content, expected=ABSENT)
         if ended.exit_code == OTHER_DIGEST:
             raise ExecutorError("something is there already", where=_where(node, path), remedy="Look at it; remove it")
         self._raise_unless_done(node, "copy", ended, path)
 
     async def _send(self, node: Node, action: str, path: str, content: bytes, *, expected: str, **more: str) -> Ended:
-        """Our scripts take the digests by standard input. Only a command that the inventory words gets them as words,
-        where it asks for them."""
+        """Our scripts read the digests from standard input. A command of the inventory gets them as arguments, if its
+        template names them."""
         wanted = digest(content)
         values = {"expected": expected, "wanted": wanted, **more}
         head = head_of(expected, wanted) if self._has_script(node, action, path, values) else b""
         return await self._run(node, action, path, stdin=head + content, more=values)
 
     def _has_script(self, node: Node, action: str, path: str, values: Values) -> bool:
-        """Whether the command is our script, or brings it somewhere."""
+        """Whether the command is our script, or carries it to the node."""
         template, script = self._commands(node).get(action), SCRIPTS[f"{action}_script"]
         words = () if template is None else self._words(node, template, path, values)
         return any(script in word or shlex.quote(script) in word for word in words)
 
     async def stop(self, node: Node) -> None:
-        """Stop its process in good order; it has ended when this returns."""
+        """See `Executor.stop`."""
         await self._do(node, "stop")
 
     async def start(self, node: Node) -> None:
-        """Start its process."""
+        """See `Executor.start`."""
         await self._do(node, "start")
 
     async def restart(self, node: Node) -> None:
-        """One command that does both."""
+        """See `Executor.restart`."""
         await self._do(node, "restart")
 
     def stops_and_starts(self, node: Node) -> bool:
-        """Whether `stop` and `start` exist apart from one another for this node."""
+        """See `Executor.stops_and_starts`."""
         return {"stop", "start"} <= self._commands(node).keys()
 
     async def incarnation(self, node: Node) -> str | None:
-        """What its command prints; None: it prints nothing, so nothing runs."""
+        """The output of the node's command; None when it prints nothing, because nothing runs."""
         ended = await self._run(node, "incarnation", node.properties)
         self._raise_unless_done(node, "incarnation", ended, "")
         found = ended.output.decode("utf-8", "replace").split()
@@ -233,7 +232,7 @@ class NodeExecutor:
         return found[0] if found else None
 
     async def log_of(self, node: Node) -> Output | None:
-        """The last lines that its process has printed."""
+        """See `Executor.log_of`."""
         if "log" not in self._commands(node):
             return None
         ended = await self._run(node, "log", node.properties)
@@ -241,7 +240,7 @@ class NodeExecutor:
         return _output(ended)
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
-        """Run a command on the node's host to its end."""
+        """See `Executor.run`."""
         ended = await self._run(node, "run", node.properties, seconds=seconds, more={"words": tuple(words)})
         return _output(ended)
 
@@ -281,10 +280,10 @@ class NodeExecutor:
             raise ExecutorError(str(error), where=_where(node, path), remedy=WORDED) from error
 
     async def _is_there_again(self, node: Node, action: str) -> bool:
-        """Waits for a pod that was deleted: it comes back by itself.
+        """Wait for a pod that was deleted, and comes back by itself.
 
-        :returns: whether the action is worth another try.
-        :raises PlaceAwayError: it stays away.
+        :returns: whether the action should be tried again.
+        :raises PlaceAwayError: the pod does not come back.
         """
         choice = self._choices[node.executor]
         preset, seconds = PRESETS[choice.preset], choice.seconds
@@ -363,7 +362,7 @@ class NodeExecutor:
         own = {"host": node.host, "name": node.name, "node_id": str(node.node_id), "path": path}
         for name, text in {**given, **own, **more}.items():
             if name in SCRIPTS:
-                continue  # ours, and no name or path
+                continue  # a value of ours that is no name and no path
             for each in (text,) if isinstance(text, str) else text:
                 check_value(name, each)
         if not path.startswith("/"):
@@ -371,7 +370,7 @@ class NodeExecutor:
         return {**given, **own, **SCRIPTS, "python": sys.executable, **more}
 
     def _check(self, node: Node) -> Mapping[str, Sequence[str]]:
-        """The words of each action, with stand-ins for what differs from call to call.
+        """The words of each action, with placeholders for values that differ from call to call.
 
         :raises OperatorError: a command of this node cannot be made.
         """
@@ -411,9 +410,7 @@ class NodeExecutor:
         return words
 
     def _refuse_same(self, action: str, other: Node, node: Node) -> None:
-        """
-        :raises OperatorError: what touches one of two nodes would touch the other one.
-        """
+        """:raises OperatorError: a command for one of the two nodes would touch the other."""
         succeeds = node.node_id == other.node_id and action not in OWN_WORDS_OF_SUCCESSOR
         if node is other or succeeds:
             return
@@ -435,6 +432,7 @@ def _output(ended: Ended) -> Output:
 
 
 def _said(ended: Ended) -> str:
-    """The end of what a command said about its failure. Its output may be a file's content, and is not shown."""
+    """The end of the error output of a failed command. Its standard output is not shown, because it may be a file's
+    content."""
     lines = [line.strip() for line in ended.errors.decode("utf-8", "replace").splitlines() if line.strip()]
     return printable(" / ".join(lines[-SHOWN_LINES:]))[:SHOWN_CHARS]

@@ -1,4 +1,4 @@
-"""A file of a host as it arrives, piece by piece: bounded, and compared with the digest in the line before it."""
+"""A file of a host as it arrives, piece by piece: bounded, and checked against the digest in its first line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 from migrator.rollout.executors.scripts import DIGEST_LINE
 
 HEAD_MAX = 128
-"""Of the line with the digest."""
+"""Bytes of the line with the digest."""
 
 
 class Out(Protocol):
-    """Takes the content."""
+    """Where the content goes."""
 
     def restart(self) -> None:
         """Forget what was written."""
@@ -21,11 +21,11 @@ class Out(Protocol):
 
 
 class TooLargeError(Exception):
-    """More has come than is taken of a file."""
+    """More bytes arrived than a file may have."""
 
 
 class Memory:
-    """`Out` for small files."""
+    """An `Out` in memory, for small files."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -39,10 +39,10 @@ class Memory:
 
 
 class Incoming:
-    """What a command prints (`migrator.rollout.executors.bounded.Sink`): the line with the digest, and the content. A
-    plain ``cat`` has no such line.
+    """What a command prints (`migrator.rollout.executors.bounded.Sink`): the line with the digest, then the content.
+    The output of a plain ``cat`` has no such line.
 
-    :param limit: bytes of content.
+    :param limit: the most bytes of content.
     """
 
     def __init__(self, out: Out, limit: int) -> None:
@@ -51,18 +51,16 @@ class Incoming:
         self.begin()
 
     def begin(self) -> None:
-        """From the beginning, if another command printed before."""
+        """Begin anew, after the output of an earlier command."""
         self._out.restart()
         self._digest = hashlib.sha256()
         self._size = 0
         self._wanted = ""
         self._head: bytes | None = b""
-        """What came before it was clear whether there is a digest; None afterwards."""
+        """The bytes so far, while it is not clear whether the first line has a digest; None afterwards."""
 
     def add(self, chunk: bytes) -> None:
-        """
-        :raises TooLargeError: this is too much.
-        """
+        """:raises TooLargeError: the content is longer than the limit."""
         if self._head is None:
             self._take(chunk)
             return
@@ -74,7 +72,7 @@ class Incoming:
             self._begin_content(line.removeprefix(DIGEST_LINE).decode("ascii", "replace") or "none", content)
 
     def is_whole(self) -> bool:
-        """Whether the content has the digest, now that nothing more comes."""
+        """Whether the content has the digest, after the last byte."""
         if self._head is not None and not self._head.startswith(DIGEST_LINE):
             self._begin_content("", self._head)
         return self._head is None and self._wanted in ("", self._digest.hexdigest())

@@ -1,13 +1,13 @@
-"""Stops, starts and names a process of this machine that no service manager looks after (`python -m`).
+"""Finds, stops and starts a process of this machine that no service manager looks after (`python -m`).
 
-A process is found by its command line: one of its arguments is the property file, and one is a mark, such as Java's
-main class. Every user of this machine can start one with such a command line, so it only counts if its user could start
-or stop the server anyway: who asks, the owner of the property file or of its directory, or one whom the inventory
-names. A program that changes its user (``sudo``) is none of them, although root runs it.
+A process is found by its command line: one argument is the property file, and one is a mark, such as Java's main class.
+Any user can start a process with such a command line, so a process counts only if its user could start or stop the
+server anyway: the caller, the owner of the property file or of its directory, or a user whom the inventory names. A
+program that changes its user (``sudo``) does not count, although root runs it.
 
-A starting script thinks before the process shows, and goes on if whoever asked for the start is killed. So each
-property file has a lock, which the script inherits. Until the process shows, nobody starts a second one, and nobody
-takes the server for stopped.
+A start script may run for a while before the server process shows, and goes on when the caller is killed. So each
+property file has a lock that the script inherits. Until the process shows, no second one is started, and the server
+does not count as stopped.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ import psutil
 
 POLL_SECONDS = 0.05
 SHOWS_SECONDS = 60.0
-"""How long the command of a start may take until the process shows; starting scripts think first."""
+"""How long it may take from the command until the process shows; start scripts take their time."""
 MODULE = "migrator.rollout.executors.local_process"
-"""In the command line of whoever brings these words here, such as sudo or ssh: that is not the process."""
+"""A process with this module in its command line, such as sudo or ssh, only carries our command; it is not the
+server."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 APPENDS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-"""To the file for what the process prints. Beside the property file, its owner may have put a link or a pipe: then
-nothing is started, because the caller may be root."""
+"""How the file for the output is opened. The owner of the directory may have put a link or a pipe there: then nothing
+is started, because the caller may be root."""
 LOCK_SUFFIX, OUTPUT_SUFFIX = ".starting", ".out"
 LOG_BYTES = 1 << 13
-"""Of the end of what the process has printed."""
+"""Bytes from the end of what the process has printed."""
 USERS = "--users="
 NAMED_MAX = 3
 
 
 def find(path: str, marks: Sequence[str], users: Collection[int] = ()) -> list[psutil.Process]:
-    """Those that run with this property file, without their own children; one that has ended and waits for its parent
-    does not run.
+    """The processes that run with this property file, without their own children. A process that has ended and waits
+    for its parent does not count.
 
-    :param users: ids of those whose processes count, too.
+    :param users: ids of users whose processes count, too.
     """
     wanted, counted = os.path.realpath(path), {*_users_of(path), *users}
     found: dict[int, psutil.Process] = {}
@@ -59,8 +60,8 @@ def find(path: str, marks: Sequence[str], users: Collection[int] = ()) -> list[p
 
 
 def others(path: str, marks: Sequence[str], users: Collection[int] = ()) -> str:
-    """Names those with such a command line that do not count; "" if there are none. Their files are not looked at: a
-    look at what is somebody else's may have no end."""
+    """Names processes with such a command line that do not count; "" without any. Their files are not opened, because a
+    look at a file of another user may never return."""
     same, counted = {path, os.path.realpath(path)}, {*_users_of(path), *users}
     named = []
     for process, words in _marked(marks):
@@ -74,7 +75,7 @@ def others(path: str, marks: Sequence[str], users: Collection[int] = ()) -> str:
 
 
 def incarnation(process: psutil.Process) -> str:
-    """Changes with each start, also across a restart of the machine."""
+    """A name that changes with each start, also across a restart of the machine."""
     with contextlib.suppress(OSError, IndexError):
         ticks = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         return f"{process.pid}-{ticks}-{BOOT.read_text(encoding='ascii').strip()[:8]}"
@@ -82,9 +83,9 @@ def incarnation(process: psutil.Process) -> str:
 
 
 def stop(path: str, marks: Sequence[str], users: Collection[int] = ()) -> None:
-    """Ask it to end, and wait until it has; whoever runs this bounds the time.
+    """Ask the process to end, and wait until it has ended. The caller bounds the time.
 
-    :raises StartUnderWayError: what a start that is under way will become, nobody can end yet.
+    :raises StartUnderWayError: a start is under way, and its process cannot be ended yet.
     """
     running = _settled(path, marks, users)
     for process in running:
@@ -95,9 +96,9 @@ def stop(path: str, marks: Sequence[str], users: Collection[int] = ()) -> None:
 
 
 def start(path: str, marks: Sequence[str], output: str, command: Sequence[str], users: Collection[int] = ()) -> str:
-    """Start it, apart from this process, unless it runs.
+    """Start the process, independent of this one, unless it runs.
 
-    :returns: what went wrong; "" if nothing did.
+    :returns: what went wrong; "" for nothing.
     """
     with _lock(path, marks, users, create=True) as lock:
         if lock is None:
@@ -140,13 +141,13 @@ def _start(
 
 
 class StartUnderWayError(Exception):
-    """An earlier start has neither become a process that shows, nor ended."""
+    """An earlier start has neither ended nor become a visible process."""
 
 
 def _settled(path: str, marks: Sequence[str], users: Collection[int] = ()) -> list[psutil.Process]:
-    """As `find`, once no start is under way: what it will become, nobody can say.
+    """As `find`, after any start that is under way has ended, because its result is not known before.
 
-    :raises StartUnderWayError: it is under way for too long.
+    :raises StartUnderWayError: that takes too long.
     """
     found = find(path, marks, users)
     if not found:
@@ -159,8 +160,8 @@ def _settled(path: str, marks: Sequence[str], users: Collection[int] = ()) -> li
 def _lock(path: str, marks: Sequence[str], users: Collection[int], *, create: bool) -> Iterator[int | None]:
     """The lock of a start, taken; None once the process shows, whoever has started it.
 
-    :raises FileNotFoundError: nobody has ever taken it, and it is not to be created.
-    :raises StartUnderWayError: another start has it for too long.
+    :raises FileNotFoundError: no start has ever taken the lock, and ``create`` is False.
+    :raises StartUnderWayError: another start holds it for too long.
     """
     deadline = time.monotonic() + SHOWS_SECONDS
     while not find(path, marks, users):
@@ -181,8 +182,8 @@ def _lock(path: str, marks: Sequence[str], users: Collection[int], *, create: bo
 
 
 def _open_lock(path: str, *, create: bool) -> int:
-    """A file beside the property file, which itself is replaced by each change. Where this user may write none, the
-    property file has to do."""
+    """The lock is a file beside the property file, because every change replaces the property file itself. Where this
+    user may not write a file, the property file is the lock."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     own, real = _lock_files(path)
     if os.path.lexists(own) or (create and os.access(own.parent, os.W_OK)):
@@ -196,7 +197,7 @@ def _lock_files(path: str) -> tuple[Path, Path]:
 
 
 def _takes(path: str, lock: int) -> bool:
-    """A file that is not there any more is that of a start whose process has shown since."""
+    """Whether the lock file still exists. If not, it was the file of a start whose process has shown since."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -205,7 +206,7 @@ def _takes(path: str, lock: int) -> bool:
 
 
 def _give_up(path: str, lock: int) -> None:
-    """For the process, too, which has inherited the lock."""
+    """Give the lock up, also for the process, which has inherited it."""
     with contextlib.suppress(OSError):
         _lock_files(path)[0].unlink()
     fcntl.flock(lock, fcntl.LOCK_UN)
@@ -232,7 +233,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _act(action: str, path: str, marks: Sequence[str], more: Sequence[str], users: Collection[int]) -> str:
-    """
+    """Do what `main` was asked for.
+
     :returns: what went wrong.
     """
     if action == "stop":
@@ -260,9 +262,9 @@ def _act(action: str, path: str, marks: Sequence[str], more: Sequence[str], user
 
 
 def _users_of(path: str) -> set[int]:
-    """Who could start or stop the server anyway.
+    """The users who could start or stop the server anyway.
 
-    :raises PermissionError: the caller may not look at the file. Not to know its owner is not to know what runs.
+    :raises PermissionError: the caller may not look at the file. Without its owner, it is unknown what runs.
     """
     real = Path(os.path.realpath(path))
     found = {os.geteuid()}
@@ -273,8 +275,8 @@ def _users_of(path: str) -> set[int]:
 
 
 def _is_of(process: psutil.Process, users: Collection[int]) -> bool:
-    """Whether one of them started it. A program that runs as root for everybody is nobody's: its user may be root's in
-    every respect by then."""
+    """Whether one of these users started it. A setuid program such as sudo counts for none of them: by then it may be
+    root's in every respect, although another user has started it."""
     user = process.uids().real
     return user in users and (user != 0 or not _changes_user(process.pid))
 
@@ -282,14 +284,12 @@ def _is_of(process: psutil.Process, users: Collection[int]) -> bool:
 def _changes_user(pid: int) -> bool:
     try:
         return bool(Path(f"/proc/{pid}/exe").stat().st_mode & stat.S_ISUID)
-    except OSError:  # only root may look; who else asks may not end it, and is told so
+    except OSError:  # only root may look; another caller cannot end it either, and is told so
         return False
 
 
 def _id(name: str) -> int:
-    """
-    :raises KeyError: there is no such user.
-    """
+    """:raises KeyError: there is no such user."""
     if name.isdecimal():
         return int(name)
     try:
@@ -306,7 +306,7 @@ def _name(user: int) -> str:
 
 
 def _marked(marks: Sequence[str]) -> Iterator[tuple[psutil.Process, list[str]]]:
-    """Processes with one of the marks, with their words."""
+    """Processes with one of the marks, and their arguments."""
     own = os.getpid()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -316,7 +316,7 @@ def _marked(marks: Sequence[str]) -> Iterator[tuple[psutil.Process, list[str]]]:
 
 
 def _files(process: psutil.Process, words: Sequence[str], name: str) -> Iterator[str]:
-    """The arguments that may be that file, as absolute paths."""
+    """The arguments that may be the file, as absolute paths."""
     for word in words:
         if not word.endswith(name):
             continue

@@ -1,4 +1,4 @@
-"""Ready-made executors as data: the command templates of each. What they run on a node's host is in `scripts`."""
+"""The presets: command templates by action, as data. The scripts that they run on a node's host are in `scripts`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from migrator.values import value
 
 @value
 class Preset:
-    """``commands``: templates by action. ``variables``: defaults of what they name; what has no default must be given.
-    ``here``: it touches this machine, so a node with another host is a mistake. ``there``: a command that prints
-    `RUNNING` while the place where commands run is there; it comes back by itself. ``place``: what messages call it."""
+    """``commands``: templates by action. ``variables``: defaults; a variable without a default must be given. ``here``:
+    it touches this machine, so a node on another host is a mistake. ``there``: a command that prints `RUNNING` while
+    the place where commands run is there; such a place comes back by itself. ``place``: its name in messages."""
 
     commands: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -22,18 +22,18 @@ class Preset:
 
 
 PHASES = (RUNNING, *_) = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
-"""Of a pod."""
+"""Phases of a pod."""
 
 UNREACHABLE: Mapping[str, int] = {"ssh": 255, "ansible": 4}
-"""By program, the exit code that says that the host was not reached or the connection broke."""
+"""By program, the exit code for a host that was not reached, or a connection that broke."""
 
 _OVER_SSH = "{*ssh} -- {host} "
 _SSH = (
     "ssh -T -a -k -x -o ClearAllForwardings=yes -o PermitLocalCommand=no -o Tunnel=no -o BatchMode=yes"
     " -o LogLevel=ERROR -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 )
-"""Whatever ``~/.ssh/config`` says, it lends a host no agent, no Kerberos ticket, no screen and no way back here: root
-of one host could reach all others with them."""
+"""Whatever ``~/.ssh/config`` says, the host gets no agent, no Kerberos ticket, no display and no tunnel back here. With
+them, root of one host could reach all others."""
 _FILES = {
     "read": "{*sudo} sh -c {read_script} migrator {path}",
     "write": "{*sudo} sh -c {write_script} migrator {path} {backup}",
@@ -46,7 +46,8 @@ _FILES_OVER_SSH = {
 }
 _PROCESS = "{python} -m migrator.rollout.executors.local_process --users={users} "
 _JOURNAL = "journalctl --no-pager --output=cat --lines=20 --unit "
-"""Who may not look is told so, and looks by other means: no other step needs the right."""
+"""A user without the right to read the journal is told so, and reads it by other means: no other step needs this
+right."""
 _IN_POD = " -n {namespace} {*exec_options} {pod} -- "
 _AS_SERVICE = {"sudo": "sudo -n", "run_as": "sudo -n -u kafka", "unit": "kafka.service"}
 
@@ -103,14 +104,14 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "template": Preset({}),
 }
-"""By name.
+"""The presets by name.
 
 * ``local``: processes of this machine that were not started by a service manager, found by the property file and one of
   ``marks`` in their command line, and by their user. ``command`` starts one.
-* ``systemd``, ``ssh-systemd``: a unit of this machine, or of one that ssh reaches.
-* ``ssh``: files and commands over ssh; how to stop, to start and to tell an incarnation is worded in the inventory.
-* ``statefulset``: a pod. Its property file has to be on a volume that outlives the pod, and that the pod may write: a
-  file of a ConfigMap can't be changed from inside, and is one for all pods. What is deleted comes back by itself, so
-  nothing can be stopped for good, unless the inventory says how.
-* ``template``: everything is worded in the inventory.
+* ``systemd``, ``ssh-systemd``: a unit of this machine, or of a host that ssh reaches.
+* ``ssh``: files and commands over ssh; the inventory says how to stop, start and tell an incarnation.
+* ``statefulset``: a pod. Its property file has to be on a volume that outlives the pod and that the pod may write: a
+  file of a ConfigMap can't be changed from inside, and all pods share it. A deleted pod comes back by itself, so a node
+  cannot be stopped for good, unless the inventory says how.
+* ``template``: the inventory words everything.
 """

@@ -1,12 +1,12 @@
-"""The scripts that the ready-made executors run on a node's host.
+"""The scripts that the presets run on a node's host.
 
-They are fixed texts for ``sh -c``; what they are about comes as arguments, contents of files by standard input and
-output. Digests of files go there, too: everybody on a host sees the arguments of a process, sudo's log keeps them, and
-with the digest of a file whoever knows the rest of it can try passwords. They need a POSIX shell, coreutils or busybox.
+They are fixed texts for ``sh -c``; they need a POSIX shell, and coreutils or busybox. Names and paths are arguments.
+Contents and digests of files travel by standard input and output: every user of a host sees the arguments of a process,
+sudo's log keeps them, and the digest of a file helps to guess a password in it.
 
-Whoever may write to a directory can put a link in the place of any name in it, at any time, also between a look at the
-name and its use. So root reads and writes a file only where nobody else can change a name on the way to it. Otherwise
-the owner of the first directory that is not safe does it: he can do no more than he could anyway.
+A user who may write to a directory can replace any name in it by a link, at any time, also between a check of the name
+and its use. So root reads and writes a file only where no other user can change a name on the way to it. Otherwise the
+script acts as the owner of the first directory that is not safe, who can then do no more than he could anyway.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from collections.abc import Mapping
 """Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
 
 DIGEST_LINE = b"migrator-sha256 "
-"""How the line before a content begins. From a host, its digest follows: some ways end too early without saying so. To
-a host, two follow: see `head_of`."""
+"""How the line before a content begins. From a host, the digest of the content follows, because some transports cut a
+content short without an error. To a host, two digests follow: see `head_of`."""
 
 
 def head_of(expected: str, wanted: str) -> bytes:
-    """The line before what `WRITE` and `COPY` are given by standard input.
+    """The first line of the standard input of `WRITE` and `COPY`.
 
     :param expected: SHA-256 (hex) of the old file, or ``absent``.
     :param wanted: SHA-256 (hex) of the content.
@@ -88,9 +88,9 @@ as() {
   return 88
 }
 """
-"""``owner_of_way PATH``: ``owner`` becomes id and name of who can change a name on the way to it, links and all; only
-the id of nobody where more than one can; empty where root alone can, or somebody else than root asks. ``as OWNER SCRIPT
-ARGUMENT...``: with his rights, and nothing of root's but the open input and output."""
+"""``owner_of_way PATH`` sets ``owner`` to id and name of the user who can change a name on the way to PATH, links
+included; to the id of nobody where more than one user can; to "" where root alone can, or the caller is not root. ``as
+OWNER SCRIPT ARGUMENT...`` runs SCRIPT with the rights of OWNER; of root's it has only the open input and output."""
 
 _SHARED = r"""set -eu
 umask 077
@@ -112,9 +112,10 @@ check_kept() {
   done
 }
 """
-"""``copy_of FILE NEW`` with all that can be kept; busybox has ``-p`` alone, which loses access lists (ACL).
-``check_kept`` ends if who may read the file would change. The user of a context is that of whoever writes. It stands in
-`WRITE` once: an API server takes all of a command in one line of a request, and a proxy before it may take 8 KiB."""
+"""``copy_of FILE NEW`` copies with all attributes that can be kept; busybox has ``-p`` alone, which loses access lists
+(ACL). ``check_kept`` ends the script if other users could read the new file; the user of an SELinux context is always
+that of the writer. It stands in `WRITE` once: an API server takes the whole command in one line of a request, and a
+proxy before it may take 8 KiB only."""
 
 _LOOK = r"""set -eu
 path=$1
@@ -138,7 +139,7 @@ digest=$(head -c "$size" "$path" | sha256sum)
 printf 'migrator-sha256 %s\n' "${{digest%% *}}"
 exec head -c "$size" "$path"
 """
-"""A log goes on while it is read: up to where it ended before."""
+"""A log grows while it is read: it is shown up to the end that it had first."""
 
 _MAKE = r"""path=$(behind_links "$1")
 read -r expected wanted || exit 83
@@ -153,7 +154,7 @@ sync "$new"
 trap - EXIT
 echo "$new"
 """
-"""The new file beside the old one; prints its name. The digests are the first line of the input."""
+"""Writes the new file beside the old one, and prints its name. The digests are the first line of the input."""
 
 _KEEP = r"""backup=$1 path=$(behind_links "${2-}")
 read -r expected || exit 82
@@ -166,7 +167,7 @@ if [ -n "$path" ]; then check_kept "$path" "$old"; fi
 sync "$old"
 mv "$old" "$backup"
 """
-"""The backup: of a file, or of what comes by standard input, where the file's place is another user's. The digest comes
+"""Writes the backup: of a file, or of standard input where the file's place belongs to another user. The digest comes
 first there."""
 
 _PUT = r"""path=$(behind_links "$1") new=$2
@@ -183,12 +184,12 @@ as "$owner" {shlex.quote(_SHOW)} "$1"
 READ_GROWING = rf"""{_AS_OWNER}owner_of_way "$1"
 as "$owner" {shlex.quote(_SHOW_GROWING)} "$1"
 """
-"""In the place of `READ`, for a file that others only write behind."""
+"""Replaces `READ` for a file to which others only append."""
 
 _HEAD = """read -r mark expected wanted || exit 83
 [ "$mark" = migrator-sha256 ] || exit 83
 """
-"""A shell takes no more than this line, so the content stays for who comes next."""
+"""A shell reads no more than this line, so the content stays for the next command."""
 
 WRITE = rf"""{_AS_OWNER}path=$1 backup=${{2-}}
 shared={shlex.quote(_SHARED)}
@@ -223,8 +224,8 @@ cat >"$path"
 found=$(sha256sum <"$path")
 [ "${{found%% *}}" = "$wanted" ] || exit 83
 """
-"""Run as the user of the service, whose directory it is: whoever has this account could put a link there, and a
-program with more rights would follow it."""
+"""Runs as the user of the service, who owns the directory. This user could put a link there, and a program with more
+rights would follow it."""
 
 INVOCATION = """\
 set -eu
@@ -250,7 +251,8 @@ if [ -z "$id" ] && [ "${pid:-0}" != 0 ] && [ "${since:-0}" != 0 ]; then id=$pid-
 if [ -z "$id" ]; then echo "the unit $1 is $state" >&2; exit 87; fi
 echo "$id"
 """
-"""systemd before 232 has no InvocationID, and says nothing of what it does not know: the main process tells then."""
+"""systemd before 232 has no InvocationID, and does not mention what it does not know; then the main process is the
+incarnation."""
 
 SCRIPTS: Mapping[str, str] = {
     "read_script": READ,
@@ -258,4 +260,4 @@ SCRIPTS: Mapping[str, str] = {
     "copy_script": COPY,
     "invocation_script": INVOCATION,
 }
-"""What templates may name beside the node's own values."""
+"""The names that templates may use beside the node's own values."""

@@ -1,10 +1,10 @@
 """Command templates -> argument lists. Pure; no shell ever sees a template.
 
-A template is taken apart like a shell does it, and then each word is filled in:
+A template is split into words as a shell splits it. Then each word is filled in:
 
-* ``{name}``: the value as it is, whatever characters it has.
-* ``{name!q}``: the value quoted for a POSIX shell, for words that another shell takes apart again (that of ssh).
-* ``{*name}``, ``{*name!q}``: a word of its own, becomes as many words as the value has.
+* ``{name}``: the value as it is, with all its characters.
+* ``{name!q}``: the value quoted for a POSIX shell, for words that another shell splits again (as over ssh).
+* ``{*name}``, ``{*name!q}``: must be a whole word, and becomes as many words as the value has.
 
 All other braces stay as they are.
 """
@@ -24,14 +24,14 @@ Values = Mapping[str, str | Sequence[str]]
 
 
 class TemplateError(ValueError):
-    """A template or a value cannot be used; the message is a sentence without its end."""
+    """A template or a value cannot be used. The message is a sentence without a full stop."""
 
 
 def render(template: str, values: Values) -> list[str]:
     """The words of a command.
 
-    :param values: a text that is asked for with a star is a template, too.
-    :raises TemplateError: a placeholder has no value, the template cannot be taken apart, or is empty.
+    :param values: a text that is used with a star is a template, too.
+    :raises TemplateError: a placeholder has no value, or the template cannot be split, or it is empty.
     """
     words = [word for raw in _split(template) for word in _filled(raw, values, depth=0)]
     if not words:
@@ -40,9 +40,9 @@ def render(template: str, values: Values) -> list[str]:
 
 
 def check_value(name: str, text: str) -> str:
-    """The text itself.
+    """Returns the text.
 
-    :raises TemplateError: it has a line break or another control character: no program means such a name.
+    :raises TemplateError: it has a line break or another control character, which no real name has.
     """
     if CONTROL.search(text):
         raise TemplateError(f"{name} has a line break or another control character: {printable(repr(text))}")

@@ -1,4 +1,4 @@
-"""What is kept of a rollout: verdicts as they come, and in the end one directory with checksums."""
+"""What is kept of a rollout: verdicts when they come, and at the end one directory with checksums."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ VERDICTS, OUTPUTS, SUMS = "verdicts", "outputs", "SHA256SUMS"
 ZOOKEEPER = "zookeeper.jsonl"
 TRIES = 3
 SEGMENTS_MAX = 1000
-"""Of one log: the newest ones."""
+"""The most segments of one log; the newest ones are kept."""
 SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
 FILE_OF_LOG = re.compile(r"[0-9]{20}(-[0-9]{10}\.checkpoint|\.log)")
 
 
 def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
-    """Of `migrator verify` or `migrator rehearse`; a later one of the same step takes its place.
+    """Keep the report of `migrator verify` or `migrator rehearse`. A later report of the same step replaces it.
 
     :raises StorageError: the disk refuses.
     """
@@ -40,8 +40,8 @@ def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
 
 
 def keep_output(state: Path, step: str, output: Output) -> Path:
-    """What a command of a step said when it failed, readable for this user only; a later one takes its place. It has
-    nothing that a terminal obeys.
+    """Keep what a command of a step printed when it failed, without terminal control characters. Only this user can
+    read the file; a later output of the step replaces it.
 
     :raises StorageError: the disk refuses.
     """
@@ -52,18 +52,18 @@ def keep_output(state: Path, step: str, output: Output) -> Path:
 
 
 async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: str) -> Path:
-    """The journal, the verdicts, the metadata that the controller ``node`` has, and what Kafka has in ZooKeeper.
+    """Archive the journal, the verdicts, the metadata log of the controller ``node``, and Kafka's znodes.
 
     :raises StorageError: the disk refuses.
     """
     directory = _directory(state / f"archive-{rollout}")
     for source in (state / COMMAND_FILE, *sorted((state / VERDICTS).glob("*.json"))):
         write_durably(directory / source.name, source.read_bytes())
-    for left in directory.glob(f"*{TEMPORARY_SUFFIX}"):  # of a command that was killed
+    for left in directory.glob(f"*{TEMPORARY_SUFFIX}"):  # left by a command that was killed
         left.unlink()
     await _keep_metadata(parts, node, directory)
     kept = directory / ZOOKEEPER
-    # One of an earlier try has at least as much: nobody writes there any more, and somebody may have removed all since.
+    # A copy of an earlier try has at least as much: nobody writes to ZooKeeper any more, but its znodes may be removed.
     why_not = "" if kept.exists() else await parts.keep_zookeeper(kept)
     if why_not:
         parts.tell(f"archive: ZooKeeper's znodes are not in it: {why_not}")
@@ -78,10 +78,9 @@ def _write_sums(directory: Path) -> None:
 
 
 async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> None:
-    """Files of the metadata log, one after the other: the newest snapshot, and the segments. What cannot be brought
-    here is said, and does not hold up the others. The node's host names them, and may be anybody's by now: a name is no
-    path.
-    """
+    """Keep the files of the metadata log one after the other: the newest snapshot, and the segments. A file that cannot
+    be fetched is reported, and does not stop the others. The node's host names the files and may be under other control
+    by now, so a name is not used as a path."""
     try:
         where = directories_of(node, parsed(node, await text_of(parts.executor, node)))
         log = PurePosixPath(where[0] if where else "/") / DIRECTORY_NAME
@@ -112,7 +111,7 @@ async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> No
 
 
 async def _fetch(parts: RolloutParts, node: Node, path: str, file: Path) -> bool:
-    """A large file takes its time, and a connection may break in it."""
+    """Fetch a file, which may take long; try again when the connection breaks."""
     for _ in range(TRIES - 1):
         with suppress(UnreachableError):
             return await parts.executor.fetch(node, path, file, seconds=parts.inventory.times.command)

@@ -1,7 +1,8 @@
-"""The property files that preflight is given: of all controllers and brokers, as they will be in the migration.
+"""The property files for preflight: of all controllers and brokers, as they will be in the migration.
 
-They are copied to a directory on the host where preflight runs, which only the user of the service may enter, because
-they hold secrets. It is removed afterwards, however preflight ends; what a killed command has left is removed first.
+They are copied to a directory on the host where preflight runs. Only the user of the service may enter it, because the
+files hold secrets. It is removed afterwards, however preflight ends; a directory that a killed command has left is
+removed first.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from migrator.values import value
 
 DIRECTORY = str(PurePosixPath("/tmp", "migrator-preflight-"))  # noqa: S108 - mkdir refuses what is there already
 DIRECTORIES = ("metadata.log.dir", "log.dir", "log.dirs")
-"""Keys with directories of a node's own host."""
+"""Keys that name directories of a node's own host."""
 SECONDS = 60.0
 
 
 @value
 class Examined:
-    """``controllers`` and ``brokers``: paths of the copies. The first controller is that of the host where preflight
-    runs, which looks up the placeholders of no other file. ``names``: by a text in what preflight prints, what an
-    operator knows in its place. ``digests``: by node, of the file itself."""
+    """``controllers`` and ``brokers``: paths of the copies. The first controller is the one on the host where preflight
+    runs, the only one whose placeholders are looked up there. ``names``: by a text in preflight's output, the name that
+    the operator knows. ``digests``: by node, of the original file."""
 
     controllers: tuple[str, ...]
     brokers: tuple[str, ...]
@@ -42,7 +43,7 @@ class Examined:
     digests: Mapping[str, str]
 
     def known(self, output: Output) -> Output:
-        """What preflight printed, with the operator's own names."""
+        """Preflight's output, with the names that the operator knows."""
         text, errors = output.text, output.errors
         for ours, theirs in self.names.items():
             text, errors = text.replace(ours, theirs), errors.replace(ours, theirs)
@@ -51,9 +52,9 @@ class Examined:
 
 @asynccontextmanager
 async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator[Examined]:
-    """Copy the files to the host of a node, and remove them in the end.
+    """Copy the files to a node's host, and remove them at the end.
 
-    :raises OperatorError: a host cannot be reached, a file cannot be read or written, or cannot be changed as needed.
+    :raises OperatorError: a host cannot be reached, or a file cannot be read, changed as needed, or written.
     """
     inventory, directory = parts.inventory, f"{DIRECTORY}{rollout}"
     settings = parts.mode_settings("")  # no broker comes back from KRaft mode here
@@ -83,8 +84,8 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
 
 
 async def remove_left_copies(parts: RolloutParts, progress: Progress) -> None:
-    """What a command that was killed in preflight has left: on the host where it ran, which may be another one now.
-    Where that fails, the operator is told."""
+    """Remove what a command that was killed in preflight has left, on the host where it ran. The operator is told if
+    that fails."""
     known = progress.of(Phase.PREFLIGHT.value)
     if known.begun is not Act.RUN:
         return
@@ -102,7 +103,7 @@ async def remove_left_copies(parts: RolloutParts, progress: Progress) -> None:
 
 
 async def remove_copies(parts: RolloutParts, host: Node, rollout: str) -> None:
-    """Where that fails, the operator is told."""
+    """Remove the copies. The operator is told if that fails."""
     directory = f"{DIRECTORY}{rollout}"
     try:
         await _do(parts, host, "rm", "-rf", "--", directory)
@@ -111,7 +112,7 @@ async def remove_copies(parts: RolloutParts, host: Node, rollout: str) -> None:
 
 
 def wanted(node: Node, text: str, settings: ModeSettings) -> str:
-    """The file in the migration; what a broker in KRaft mode has stays as it is."""
+    """The file as it is in the migration. The file of a broker in KRaft mode stays as it is."""
     if node.role is Role.CONTROLLER:
         return rewritten(node, text, FileMode.CONTROLLER_MIGRATING, settings)
     if file_mode(node.role, parsed(node, text)) is FileMode.BROKER_KRAFT:
@@ -120,7 +121,8 @@ def wanted(node: Node, text: str, settings: ModeSettings) -> str:
 
 
 def elsewhere(text: str, below: str) -> str:
-    """The file of a node on another host: a directory of the same name here is not the node's."""
+    """The file of a node on another host, with its directories below ``below``: a directory of the same name here is
+    not the node's."""
     properties = parse_properties(text)
     found = {key: entries_of(properties[key]) for key in DIRECTORIES if properties.get(key)}
     moved = {

@@ -22,11 +22,11 @@ DEFAULT_DIRECTORY = "/tmp/kafka-logs"  # noqa: S108 - Kafka's default of log.dir
 
 
 class IdentityError(OperatorError):
-    """A broker's directory has an identity with which it does not start in ZooKeeper mode."""
+    """A directory of a broker has an identity with which the broker does not start in ZooKeeper mode."""
 
 
 async def refuse_new_identity(parts: RolloutParts, node: Node, properties: Mapping[str, str]) -> None:
-    """Before the broker is stopped. What cannot be read is said, and holds nothing up.
+    """Called before the broker is stopped. A file that cannot be read is reported, and delays nothing.
 
     :raises IdentityError: a directory has version 1.
     """
@@ -49,15 +49,16 @@ async def refuse_new_identity(parts: RolloutParts, node: Node, properties: Mappi
 
 
 def broker_directories(node: Node, properties: Mapping[str, str]) -> list[str]:
-    """Where a broker keeps partitions, and its identity: one directory at least.
+    """The directories where a broker keeps partitions and its identity: at least one.
 
-    :raises OperatorError: no broker has so many.
+    :raises OperatorError: there are more than any broker has.
     """
     return named_directories(node, log_directories(properties)) or [DEFAULT_DIRECTORY]
 
 
 def version_of(content: bytes) -> str:
-    """As the file says; without a word it is 0, and so is what nobody can read: the broker itself judges that."""
+    """The version in the file. It is 0 when the file does not say one, or cannot be parsed; the broker itself judges
+    that."""
     try:
         return parse_properties(decoded(content)).get("version", "0").strip()
     except ValueError:

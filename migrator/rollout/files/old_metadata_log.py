@@ -1,9 +1,9 @@
-"""The copy of the metadata log that an earlier attempt left on a broker.
+"""Removes the copy of the metadata log that an earlier attempt left on a broker.
 
-A broker in migration mode goes on with the log that it finds. One of another quorum is wrong: where its epochs are
-higher, the broker never registers; where they are the same, old records may pass for new ones
-(``ReplicatedLog.validateOffsetAndEpoch`` compares no more). Kafka deletes it itself from 3.7.1 on, as it starts in
-migration mode (``KafkaRaftManager.maybeDeleteMetadataLogDir``, KAFKA-16463). It cannot be kept beside: a broker does
+A broker in migration mode continues with the log that it finds. The log of another quorum is wrong: if its epochs are
+higher, the broker never registers; if they are the same, old records may pass for new ones
+(``ReplicatedLog.validateOffsetAndEpoch`` compares no more). From 3.7.1 on, Kafka deletes the log itself when it starts
+in migration mode (``KafkaRaftManager.maybeDeleteMetadataLogDir``, KAFKA-16463). It cannot be kept beside: a broker does
 not start with a directory in ``log.dirs`` that is no partition.
 """
 
@@ -25,9 +25,9 @@ from migrator.rollout.ports import BrokerMode, ExecutorError, NotRegularError
 
 SECONDS = 300.0
 OWNER_MAX = 20
-"""Characters of what should be an id."""
+"""Characters of a user id in a command's output."""
 DELETE_IT = ("3.8", "3.9")
-"""Releases of which every patch deletes the log itself."""
+"""Minor releases of Kafka of which every patch release deletes the log itself."""
 
 
 class OldLogError(OperatorError):
@@ -37,12 +37,12 @@ class OldLogError(OperatorError):
 async def remove_old_log(
     parts: RolloutParts, node: Node, properties: Mapping[str, str], note: Callable[[str], None]
 ) -> None:
-    """Before a broker is restarted into migration mode. In ZooKeeper mode it does not open this log.
+    """Called before a broker is restarted into migration mode. In ZooKeeper mode it does not open this log.
 
-    :param note: puts the path on disk before it is deleted.
-    :raises OldLogError: there is one, and it stays; or nobody can say whether there is one, and the broker's release
-        does not delete it itself.
-    :raises ExecutorError: there is one, and the node cannot be asked further.
+    :param note: puts the path on disk before the log is deleted.
+    :raises OldLogError: there is a log that cannot be removed; or it is unknown whether there is one, and the broker's
+        release does not delete it itself.
+    :raises ExecutorError: there is a log, and the node cannot be asked further.
     """
     directory = text_of(properties, "metadata.log.dir") or broker_directories(node, properties)[0]
     path = str(PurePosixPath(directory) / DIRECTORY_NAME)
@@ -70,15 +70,15 @@ async def remove_old_log(
 
 
 async def _is_there(parts: RolloutParts, node: Node, path: str) -> bool:
-    """Whether there is such a directory. That a command fails proves nothing: it may be refused, or not be there.
+    """Whether the directory exists. A command that fails proves nothing: it may be forbidden, or not exist.
 
-    :raises ExecutorError: nobody can say.
+    :raises ExecutorError: this cannot be told.
     """
     try:
         return await parts.executor.read(node, path) is not None
     except NotRegularError:
         return True
-    except ExecutorError:  # the service's user may see more
+    except ExecutorError:  # the user of the service may be allowed to look
         if await _lists(parts, node, path):
             return True
         if await _lists(parts, node, f"{PurePosixPath(path).parent}/."):
@@ -91,13 +91,13 @@ async def _lists(parts: RolloutParts, node: Node, path: str) -> bool:
 
 
 async def _pass_unseen(parts: RolloutParts, node: Node, path: str, error: ExecutorError) -> None:
-    """Go on where the log, if there is one, does no harm.
+    """Go on when a log, if there is one, does no harm.
 
-    :raises OldLogError: it may.
+    :raises OldLogError: it may do harm.
     """
     broker = (await parts.observer.observe(partitions=False)).broker(node)
     if broker is not None and broker.mode in (BrokerMode.MIGRATING, BrokerMode.KRAFT):
-        return  # the log is its own
+        return  # the log is that of this quorum
     if broker is not None and broker.release.startswith(DELETE_IT):
         parts.tell(
             f"{node.name}: {path} could not be looked at: {error}. Release {broker.release} deletes such a log itself"
@@ -115,7 +115,7 @@ async def _pass_unseen(parts: RolloutParts, node: Node, path: str, error: Execut
 async def _leaves_it_alone(parts: RolloutParts, node: Node, path: str) -> bool:
     """Whether the broker runs in ZooKeeper mode, or does not run.
 
-    :raises OldLogError: nobody can say, and its release does not delete the log itself.
+    :raises OldLogError: this is unknown, and the broker's release does not delete the log itself.
     """
     broker = (await parts.observer.observe(partitions=False)).broker(node)
     if broker is None or broker.mode is None:

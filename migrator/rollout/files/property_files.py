@@ -1,4 +1,4 @@
-"""The property files of nodes: how they are read, and where a rollout keeps what they were."""
+"""The property files of nodes: reads them, and names the backups of a rollout."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LEAVES = {
     FileMode.BROKER_MIGRATING: Phase.KRAFT,
     FileMode.CONTROLLER_MIGRATING: Phase.FINISH,
 }
-"""By mode of a file, the phase that takes the file out of this mode, and keeps the file as it was."""
+"""By mode of a file, the phase that takes the file out of this mode, and makes the backup of it."""
 
 
 async def at_once(ask: Callable[[S], Awaitable[T]], of: Iterable[S]) -> list[T]:
-    """What is asked of many hosts: not one after the other, and not all at the same time.
+    """Ask many hosts, `HOSTS_AT_ONCE` at a time.
 
-    :raises OperatorError: the first error; what was not asked yet is not asked then.
+    :raises OperatorError: the first error; then no further host is asked.
     """
     turns = asyncio.Semaphore(HOSTS_AT_ONCE)
 
@@ -51,7 +51,7 @@ async def at_once(ask: Callable[[S], Awaitable[T]], of: Iterable[S]) -> list[T]:
 
 
 async def texts_of(executor: Executor, nodes: Sequence[Node]) -> dict[str, str]:
-    """Their property files, by name of the node; errors as `text_of`."""
+    """The property files, by name of the node; errors as `text_of`."""
     found = await at_once(partial(text_of, executor), nodes)
     return {node.name: text for node, text in zip(nodes, found, strict=True)}
 
@@ -69,17 +69,17 @@ async def text_of(executor: Executor, node: Node) -> str:
 
 
 async def digest_of(executor: Executor, node: Node) -> str | None:
-    """Of a node's property file; None: there is none."""
+    """The digest of a node's property file; None when there is none."""
     return digest(await executor.read(node, node.properties))
 
 
 async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: str, text: str) -> bytes | None:
-    """The file as it was in this mode: this rollout's backup, unless it found the file in another mode already; or,
-    where the file names no ZooKeeper, or leaves the migration for ZooKeeper, the newest backup of another one. None
-    without any.
+    """The file as it was in this mode; None when no backup has it. It is this rollout's backup, unless this rollout
+    found the file already in another mode. When the file names no ZooKeeper, or leaves the migration for ZooKeeper, it
+    may be the newest backup of another rollout.
 
     :param text: the file as it is now.
-    :raises ExecutorError: nobody can say whether there is one.
+    :raises ExecutorError: it is unknown whether there is a backup.
     """
     kept = backup_of(node, mode, rollout)
     own = await executor.read(node, kept) if kept and rollout else None
@@ -107,7 +107,8 @@ async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: st
 
 
 def _backups(name: str, listed: Iterable[str]) -> list[str]:
-    """The first names of backups of a file. A host may list anything; only what can be a name counts."""
+    """The names of a file's backups, from its host's listing. A host may list anything; only what can be such a name
+    counts."""
     kept = (each for each in listed if each.startswith(f"{name}{BEFORE}"))
     return list(islice((each for each in kept if "/" not in each and each.isprintable()), BACKUPS_MAX))
 
@@ -120,11 +121,11 @@ def _mode_of(node: Node, content: bytes) -> FileMode | None:
 
 
 def backup(node: Node, phase: Phase, rollout: str) -> str:
-    """Where the file stays as it was before a phase."""
+    """The path of the backup from before a phase."""
     return f"{node.properties}{BEFORE}{phase.value}.{rollout}"
 
 
 def backup_of(node: Node, mode: FileMode, rollout: str) -> str:
-    """Where the file is as it was in this mode, if this rollout has found it so; "" for a mode that is never left."""
+    """The path of the backup in this mode, if this rollout found the file so; "" for a mode that is never left."""
     phase = LEAVES.get(mode)
     return "" if phase is None else backup(node, phase, rollout)

@@ -28,10 +28,10 @@ from migrator.rollout.plan.steps import Step
 async def wanted_file(
     parts: RolloutParts, step: Step, node: Node, text: str, progress: Progress
 ) -> tuple[bytes, bytes | None]:
-    """The file as it has to be, and as it was in this mode before, where that is known.
+    """The file as it has to be; and the file as it was in this mode before, None when that is unknown.
 
     :param text: the file as it is.
-    :raises OperatorError: it cannot be made, or a host cannot be reached.
+    :raises OperatorError: the file cannot be made, or a host cannot be reached.
     """
     if step.mode is None:
         raise ValueError(step.name)
@@ -57,12 +57,12 @@ async def wanted_file(
 
 
 def not_kept(node: Node, text: str, new: str, settings: ModeSettings, earlier: str | None) -> Iterator[str]:
-    """What somebody has changed in a broker's file since the migration began, and the way back does not keep: a
+    """Changes that somebody has made in a broker's file since the migration began, and that the way back loses: a
     sentence for each.
 
     :param text: the file as it is.
-    :param new: as the way back makes it.
-    :param earlier: as it was in this mode before the migration, or while it was under way; None where nobody knows.
+    :param new: the file as the way back makes it.
+    :param earlier: the file as it was in this mode, before or during the migration; None when that is unknown.
     """
     here, then = parsed(node, text), parsed(node, new)
     target, mode = file_mode(node.role, then), file_mode(node.role, here)

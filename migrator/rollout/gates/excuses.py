@@ -1,4 +1,4 @@
-"""What a gate does not wait for: nodes that are gone for good, and partitions that were not well before. Pure."""
+"""What gates do not wait for: nodes that are gone for good, and partitions that were unhealthy before. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from migrator.rollout.nodes import Node, Role
 from migrator.rollout.ports import GateKind, Observation, PartitionsSeen, Placement
 
 Baseline = Mapping[str, frozenset[int]]
-"""By partition, the brokers whose replicas were not in sync before the rollout."""
+"""By partition, the brokers whose replicas were out of sync before the rollout."""
 BASELINE_MAX = 100
-"""More partitions are no old trouble: a broker is catching up."""
+"""The most partitions of a baseline. More mean that a broker is catching up, which will pass."""
 TAKE_IN = "Take it in with 'migrator rollout resume --with-node {}'"
 
 
 def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
-    """What is seen without nodes that are gone for good, as if partitions had no replicas on them; and without replicas
-    that were not in sync before, for as long as their broker serves: if it does not, that is another trouble."""
+    """A look without the nodes that are gone for good, as if partitions had no replicas on them; and without the
+    replicas of the baseline, while their broker serves. A replica on a broker that does not serve is a new problem."""
     if not gone and not baseline:
         return seen
-    away = [node for node in gone if not seen.serves(node)]  # who comes back counts as anybody
+    away = [node for node in gone if not seen.serves(node)]  # a node that serves again counts like any other
     brokers = frozenset(node.node_id for node in away if node.role is Role.BROKER)
     voters = frozenset(node.node_id for node in away if node.role is Role.CONTROLLER)
     quorum, partitions, migration = seen.quorum, seen.partitions, seen.migration
@@ -44,13 +44,13 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
 
 
 def as_judged(gate: GateKind, seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
-    """What a gate counts. A replica that is out of sync, or on a node that is gone, cannot take over: whether a broker
-    may stop is judged without excuses."""
+    """The look by which a gate is judged. A replica that is out of sync, or on a node that is gone, cannot take over;
+    so the gate whether a broker may stop gets no excuses."""
     return seen if gate is GateKind.MAY_STOP else excused(seen, gone, baseline)
 
 
 def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
-    """Partitions with replicas out of sync on brokers that serve, if they are few."""
+    """The partitions with replicas out of sync on brokers that serve; empty if there are too many."""
     if seen.partitions is None or seen.brokers is None:
         return {}
     serving = frozenset(broker for broker, each in seen.brokers.items() if each.serving)
@@ -64,8 +64,8 @@ def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
 
 
 def healed(baseline: Baseline, seen: Observation) -> dict[str, frozenset[int]]:
-    """By partition of a baseline, the brokers whose replicas are in sync again. Nothing while nobody knows all that are
-    not."""
+    """By partition of a baseline, the brokers whose replicas are in sync again. Empty while the look does not show all
+    partitions."""
     short = [each for each in (() if seen.partitions is None else seen.partitions.placements) if _missing(each)]
     if seen.partitions is None or any(each.count > len(each.names) for each in short):
         return {}
@@ -75,7 +75,7 @@ def healed(baseline: Baseline, seen: Observation) -> dict[str, frozenset[int]]:
 
 
 def by_brokers(replicas: Baseline) -> dict[frozenset[int], list[str]]:
-    """Partitions whose replicas are on the same brokers, together: a line of the journal each."""
+    """The partitions grouped by brokers: each group becomes one line of the journal."""
     found: dict[frozenset[int], list[str]] = {}
     for name, brokers in replicas.items():
         found.setdefault(brokers, []).append(name)
@@ -87,10 +87,10 @@ def _missing(placement: Placement) -> frozenset[int]:
 
 
 def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
-    """
-    A controller was asked itself: if none answers, this one does not either. Of brokers, others tell.
+    """Refuse to leave out a node that serves. A controller is asked itself: if no controller answers, this one does not
+    either. Brokers are seen through others.
 
-    :raises OperatorError: one of these nodes serves, or nobody can say.
+    :raises OperatorError: one of these nodes serves, or this is unknown.
     """
     for node in gone:
         if node.role is Role.BROKER and seen.brokers is None:
@@ -108,18 +108,16 @@ def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
 
 
 class BackAgainError(OperatorError):
-    """A controller that was left out answers, and the end of the migration is not sure with it."""
+    """A controller that was left out answers, and with it the migration may not end safely."""
 
 
 def back_again(gone: Sequence[Node], seen: Observation) -> tuple[str, ...]:
-    """Names of nodes that were left out, and serve."""
+    """Names of nodes that were left out, and serve again."""
     return tuple(node.name for node in gone if seen.serves(node))
 
 
 def refuse_end_with(gone: Sequence[Node], seen: Observation) -> None:
-    """
-    :raises BackAgainError: a controller that was left out answers, and nobody says that its migration is off.
-    """
+    """:raises BackAgainError: a controller that was left out answers, and its migration is not known to be off."""
     for node in gone:
         voter = seen.voter(node)
         is_controller = node.role is Role.CONTROLLER
@@ -142,7 +140,7 @@ def _placements(placements: Sequence[Placement], gone: frozenset[int], old: Base
     for each in placements:
         left = each.replicas - gone
         if not left:
-            continue  # nothing brings it back
+            continue  # all its replicas were on nodes that are gone
         missing = left - each.in_sync
         known = tuple(name for name in each.names if missing and missing <= old.get(name, frozenset()))
         if known:

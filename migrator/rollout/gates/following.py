@@ -1,4 +1,4 @@
-"""Whether ZooKeeper follows the log, and only the quorum writes there: the gates about it. Pure."""
+"""The gates about ZooKeeper: whether it follows the log, and whether only the quorum writes there. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SEE_WRITER = (
 )
 NOT_SEEN_TO_WRITE = "the leader was not yet seen to write what is committed"
 OF_ZOOKEEPER = "ZooKeeper: "
-"""So begins a problem of the leader's status that is about ZooKeeper."""
+"""How a problem about ZooKeeper begins in the leader's status."""
 SEE_ENSEMBLE = "See that ZooKeeper runs, and that the controllers reach it"
 BEHIND_MS = 10_000
-"""Of a record that is not in ZooKeeper yet. A leader that writes needs some milliseconds for each."""
+"""The longest age of a record that is not in ZooKeeper yet. A leader that writes needs some milliseconds for each."""
 
 
 def write_behind_idle(gate: Gate, seen: Observation) -> Found:
@@ -37,9 +37,9 @@ def write_behind_idle(gate: Gate, seen: Observation) -> Found:
 
 
 def leader_keeps_up(_: Gate, seen: Observation) -> Found:
-    """Before the copy the quorum writes nothing, and whether it leads is another question. In dual-write, a new leader
-    first compares all of ZooKeeper with the log. Until that is over, one of Kafka's tells a broker in ZooKeeper mode of
-    no new partition leader: no broker may stop."""
+    """In dual-write, a new leader first compares all of ZooKeeper with the log. Until that is over, a leader of Kafka's
+    tells brokers in ZooKeeper mode of no new partition leader, so no broker may stop. Before the copy the quorum writes
+    nothing, and another gate asks whether it leads."""
     migration = seen.migration
     if migration is None or migration.state != PublicState.DUAL_WRITE.label or migration.keeps_up:
         return
@@ -56,8 +56,8 @@ def leader_keeps_up(_: Gate, seen: Observation) -> Found:
 
 
 def both_written(gate: Gate, seen: Observation) -> Found:
-    """While it soaks: the leader has its session with ZooKeeper, and no record waits for long. A cluster where nothing
-    changes writes nothing; then the session says it alone."""
+    """For the soak: the leader has its session with ZooKeeper, and no record waits for long. In a cluster where nothing
+    changes, nothing is written, and the session alone must do."""
     migration = seen.migration
     if migration is None or not migration.state:
         yield Shut("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)

@@ -1,4 +1,4 @@
-"""Waits until gates are open: looks again and again, and says for whom it waits."""
+"""Waits until gates are open: looks again and again, and tells whom it waits for."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ SHOWN_MAX = 5
 
 
 GatesNow = Callable[[Observation], Sequence[Gate]]
-"""The gates of a check, by what is seen at each look: a broker that was down may serve at the next one."""
+"""The gates of a check, made at each look, because a broker that was down may serve at the next look."""
 
 
 class GateTimeoutError(OperatorError):
-    """A gate stayed shut; says for whom or what it waits."""
+    """A gate stayed shut for too long; says for whom or what it waits."""
 
 
 class GateShutError(OperatorError):
-    """A gate that nothing opens any more; says why."""
+    """A gate is shut, and nothing can open it any more; says why."""
 
 
 class ProcessEndedError(OperatorError):
     """A process that this rollout has started has ended, and a gate waits for it.
 
-    :param output: the last lines of its log; None where no command tells them.
+    :param output: the last lines of its log; None where no command gives them.
     """
 
     def __init__(self, node: Node, step: str, output: Output | None) -> None:
@@ -52,7 +52,7 @@ class ProcessEndedError(OperatorError):
 
 
 class AbortedError(OperatorError):
-    """The operator wants no more of what is waited for: a gate that is shut, or a soak, which may last for days."""
+    """The operator has asked for an end, during a wait for a gate or a soak."""
 
 
 async def _never(_: Observation) -> bool:
@@ -60,16 +60,16 @@ async def _never(_: Observation) -> bool:
 
 
 class Steadiness:
-    """Since when the brokers of ZooKeeper's time have the registrations that they have. Pure.
+    """Since when the brokers have their registrations in ZooKeeper. Pure.
 
-    Who has ended without a word stays registered for a session time-out, and its partitions look well for as long. So
-    one good look is enough only if every registration is as old as that, or was renewed by this rollout.
+    A broker that dies stays registered until its session times out, and its partitions look healthy so long. So one
+    good look is enough only if every registration is older than that time, or this rollout has renewed it.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
         self._steady_ms: int | None = None
-        """When every registration is old enough."""
+        """When every registration will be old enough."""
         self._renewed: set[int] = set()
 
     def renews(self, broker_id: int) -> None:
@@ -77,9 +77,9 @@ class Steadiness:
         self._renewed.add(broker_id)
 
     def look(self, seen: Observation, now_ms: int) -> Iterator[Shut]:
-        """One more look; yields why it is not enough."""
+        """Take in one more look; yields why it is not enough."""
         if seen.brokers is None or seen.controller_broker is None:
-            return  # the quorum's leader hears of each broker, and a broker that does not answer opens no gate
+            return  # the quorum's leader gets heartbeats, and a broker that does not answer opens no gate
         found = {broker: each.registration for broker, each in seen.brokers.items() if each.mode is not None}
         changed = {broker for broker in {*found, *self._known} if found.get(broker) != self._known.get(broker)}
         session = _session_ms(seen)
@@ -99,11 +99,11 @@ def _session_ms(seen: Observation) -> int:
 
 
 class Gatekeeper:
-    """Of one run.
+    """The waits of one run.
 
-    :param baseline: gives partitions that were not well before.
-    :param note: of the journal, that some of them are well again.
-    :param is_aborted: whether the operator asks for an end.
+    :param baseline: gives the partitions that were unhealthy before.
+    :param note: writes to the journal which of them are healthy again.
+    :param is_aborted: whether the operator has asked for an end.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Gatekeeper:
         self.steadiness = Steadiness()
         self.lifelines = Lifelines()
         self._session_ms = 0
-        """The longest one of the brokers that was seen: for a broker whose file cannot be read."""
+        """The longest session time-out seen of any broker, for a broker whose file cannot be read."""
 
     async def wait(
         self,
@@ -131,16 +131,19 @@ class Gatekeeper:
         is_shut: Callable[[str], None] = lambda _: None,
         started: Sequence[Node] = (),
     ) -> int:
-        """
+        """Wait until the gates are open.
+
+        :param asked: makes the gates from a look.
+        :param step: its name, for messages.
         :param is_over: whether the gates do not matter any more.
         :param seen: the first look, if there was one just now.
-        :param is_shut: hears after each look that finds it shut for whom it waits, and why.
-        :param started: nodes that this rollout has started: the gate stays shut if one of them ends.
-        :returns: how many looks it took until the gate was open; 0: it is over.
-        :raises GateTimeoutError: it stays shut.
-        :raises GateShutError: it is shut for ever; nobody waits then.
-        :raises ProcessEndedError: it is shut, and one of the nodes that were started has ended.
-        :raises AbortedError: it is shut, and the operator asks for an end.
+        :param is_shut: is called after each look that finds a gate shut, with who is waited for, and why.
+        :param started: nodes that this rollout has started; the wait ends if one of them has ended.
+        :returns: the number of looks until the gates were open; 0 when ``is_over``.
+        :raises GateTimeoutError: a gate stays shut.
+        :raises GateShutError: a gate is shut for ever; raised without a wait.
+        :raises ProcessEndedError: a gate is shut, and a node of ``started`` has ended.
+        :raises AbortedError: a gate is shut, and the operator has asked for an end.
         """
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
@@ -177,12 +180,12 @@ class Gatekeeper:
             seen = None
 
     def patience(self, step: str) -> Patience:
-        """For a wait that begins now, and may last as long as a gate may be shut."""
+        """For a wait that begins now, and may last as long as a gate may stay shut."""
         limit_ms = int(self._parts.inventory.times.gate * 1000)
         return Patience(lambda line: self._parts.tell(f"{step}: {line}"), self._parts.clock.monotonic_ms(), limit_ms)
 
     async def sleep(self, patience: Patience) -> None:
-        """Until the next look; says meanwhile that it waits."""
+        """Wait for the next look, and tell meanwhile that this waits."""
         clock = self._parts.clock
         end_ms = clock.monotonic_ms() + self._parts.inventory.times.poll * 1000
         while (now_ms := clock.monotonic_ms()) < end_ms:
@@ -190,7 +193,7 @@ class Gatekeeper:
             patience.goes_on(clock.monotonic_ms())
 
     async def _refuse_ended(self, started: Sequence[Node], step: str) -> None:
-        """What comes back by itself, such as a pod, is waited for."""
+        """Raise if a started node has ended. A place that comes back by itself, such as a pod, is waited for."""
         executor = self._parts.executor
         for node in started:
             if not executor.stops_and_starts(node):
@@ -198,14 +201,14 @@ class Gatekeeper:
             try:
                 runs = await executor.incarnation(node)
             except ExecutorError:
-                continue  # nobody can say
+                continue  # the executor cannot tell
             if runs is not None:
                 self.lifelines.shows(node.name)
             elif self.lifelines.is_missing(node.name, self._parts.clock.monotonic_ms()):
                 raise ProcessEndedError(node, step, await self._last_lines(node, step))
 
     async def _last_lines(self, node: Node, step: str) -> Output | None:
-        """Shown, and returned."""
+        """Show and return the last lines of the node's log."""
         try:
             output = await self._parts.executor.log_of(node)
         except ExecutorError as error:
@@ -218,16 +221,16 @@ class Gatekeeper:
         return output
 
     async def _look(self, step: str) -> Observation:
-        """At everything; says so if that takes long."""
+        """Look at everything; the operator is told when that takes long."""
         async with Meanwhile(
             lambda sentence: self._parts.tell(f"{step}: {sentence}"), "looks at brokers, partitions and controllers"
         ):
             return await self._parts.observer.observe()
 
     async def until_gone(self, node: Node, step: str) -> None:
-        """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
-        over after the time-out of its session, and a registration that stays is waited for as long as any gate. Once
-        its process runs, somebody else has started it."""
+        """Wait until a stopped broker is not registered any more; but it must not stay down. When its registration
+        cannot be seen, the time-out of its session is waited for; when it stays, as long as for any gate. When the
+        broker's process runs again, somebody else has started it, and the wait ends."""
         clock, times, patience = self._parts.clock, self._parts.inventory.times, self.patience(step)
         began_ms = clock.monotonic_ms()
         own_ms = await self._own_session_ms(node)
@@ -245,7 +248,8 @@ class Gatekeeper:
             await self.sleep(patience)
 
     async def _own_session_ms(self, node: Node) -> int:
-        """As its file says; not longer than a gate may stay shut, or Kafka's default. 0: the file cannot be read."""
+        """The session time-out in the broker's file, but no longer than a gate may stay shut, or than Kafka's default.
+        0: the file cannot be read."""
         try:
             told = session_ms(parsed(node, await text_of(self._parts.executor, node)))
         except OperatorError:
@@ -256,16 +260,16 @@ class Gatekeeper:
         try:
             return await self._parts.executor.incarnation(node) is not None
         except ExecutorError:
-            return False  # it is to be started, and who starts what runs does nothing
+            return False  # it is started next, and to start a running broker does nothing
 
     def _shrink(self, seen: Observation) -> None:
-        """Whoever was in sync once is old trouble no more."""
+        """Note replicas of the baseline that are in sync again: they are no old problem any more."""
         for brokers, names in by_brokers(healed(self._baseline(), seen)).items():
             self._note(Event.HEALED, brokers=" ".join(map(str, sorted(brokers))), partitions=" ".join(names))
 
     async def _with_file(self, gate: Gate, seen: Observation, files: dict[str, tuple[str, Mapping[str, str]]]) -> Gate:
-        """With the property file as it was found at the first look at this start of the broker: whoever mends it
-        meanwhile restarts the broker.
+        """The gate with the broker's property file as it was at the first look after this start. The file that somebody
+        changes later needs another restart.
 
         :param files: by broker, its registration, and its file then, of the keys that a rollout changes.
         """
@@ -298,7 +302,7 @@ class Gatekeeper:
 
 
 def _with_resume(waiting: Shut, started: Sequence[Node]) -> str:
-    """The remedy; of a node that this rollout has started, what `resume` does about it."""
+    """The remedy; for a node that this rollout has started, it says what `resume` does."""
     for node in started:
         if waiting.who in (node.name, f"controller {node.node_id}") and waiting.remedy in (SEE_BROKER, SEE_CONTROLLER):
             return f"See the log of {node.name}. If it has ended, mend it; 'migrator rollout resume' starts it"
@@ -306,7 +310,7 @@ def _with_resume(waiting: Shut, started: Sequence[Node]) -> str:
 
 
 def said_of(waiting: Sequence[Shut]) -> str:
-    """Who is waited for, and why; a reason that is the same as before is not said again."""
+    """Who is waited for, and why. A reason is not repeated when it is the same as before."""
     said: list[str] = []
     for each in waiting:
         what, _, why = each.what.partition(": ")

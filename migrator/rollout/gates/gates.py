@@ -1,7 +1,7 @@
-"""Whether a gate is open: the gate and what was seen -> who is waited for, and what to do about it. Pure.
+"""Judges gates: a gate and a look at the cluster -> who is waited for, and what to do about it. Pure.
 
-What nobody could look at keeps a gate shut: no answer is no health. The one exception is foreign writes, which stock
-controllers do not look for.
+What could not be looked at keeps a gate shut: no answer is not a good answer. The one exception is foreign writes,
+which Kafka's controllers do not look for.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ONLY_REOPEN = "'migrator reopen' alone leads back, and only while this program's
 
 
 def judge(gate: Gate, seen: Observation) -> tuple[Shut, ...]:
-    """Empty when the gate is open."""
+    """Why the gate is shut; empty when it is open."""
     return tuple(_JUDGES[gate.kind](gate, seen))
 
 
@@ -78,7 +78,7 @@ def _partitions_healthy(gate: Gate, seen: Observation) -> Found:
         return
     if seen.brokers is None:
         yield Shut("brokers", unknown("nobody says which are registered", seen), _reach(seen))
-    for broker in (seen.brokers or {}).values():  # who has ended without a word is registered for a while
+    for broker in (seen.brokers or {}).values():  # a broker that died stays registered for a while
         if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(gate):
             yield Shut(f"broker {broker.broker_id}", NOT_SERVING, SEE_BROKER)
     if gate.nodes:
@@ -120,7 +120,7 @@ def _may_stop(gate: Gate, seen: Observation) -> Found:
 
 
 def _move_away(found: Sequence[Placement], gate: Gate, seen: Observation) -> str:
-    """What helps where replicas are on brokers that are down; "" if none is."""
+    """The remedy where replicas are on brokers that are down; "" where none is."""
     down = [broker for broker in _missing(found, seen) if broker not in _ids(gate)]
     if not down:
         return ""
@@ -132,7 +132,7 @@ def _move_away(found: Sequence[Placement], gate: Gate, seen: Observation) -> str
 
 
 def _missing(placements: Sequence[Placement], seen: Observation) -> list[int]:
-    """Brokers that are seen to be down, and whose replicas here are not in sync, or were the last ones."""
+    """Brokers that are down, and whose replicas here are out of sync, or were the last in-sync ones."""
     if seen.brokers is None:
         return []
     out = {broker for each in placements for broker in each.replicas - each.in_sync}
@@ -141,7 +141,8 @@ def _missing(placements: Sequence[Placement], seen: Observation) -> list[int]:
 
 
 def _down(partitions: PartitionsSeen, seen: Observation) -> list[int]:
-    """Who makes partitions unwell. Where nobody says whose replicas these are, every broker that is down may be it."""
+    """The brokers that make partitions unhealthy. When it is unknown whose replicas these are, every broker that is
+    down may be one of them."""
     if not any(some.count for some, *_ in _troubles(partitions)):
         return []
     if partitions.placements:
@@ -172,7 +173,8 @@ def _ids(gate: Gate) -> list[int]:
 
 
 def _caught_up(gate: Gate, seen: Observation) -> Found:
-    """Every voter, but the one that is about to stop, has what is committed: the quorum goes on without that one."""
+    """Every voter except the one that is about to stop has every committed record: the quorum continues without that
+    one."""
     quorum = seen.quorum
     if quorum is None:
         yield Shut("quorum", unknown("no controller answers", seen), REACH_CONTROLLERS)
@@ -180,7 +182,7 @@ def _caught_up(gate: Gate, seen: Observation) -> Found:
     if quorum.leader_id is None:
         yield Shut("quorum", "no controller leads", SEE_STATUS)
     for voter in quorum.voters.values():
-        if (other := _other_program(voter, gate)) and not seen.is_finished:  # behind the end, Kafka's may take over
+        if (other := _other_program(voter, gate)) and not seen.is_finished:  # after the end, Kafka's may take over
             yield Shut(f"controller {voter.node_id}", other, SEE_PROGRAM, for_ever=True)
         elif voter.node_id != _node_id(gate):
             yield from _behind(voter)
@@ -202,7 +204,7 @@ def _behind(voter: ControllerSeen) -> Found:
 
 
 def _voters_settled(_: Gate, seen: Observation) -> Found:
-    """Kafka's controllers carry no reassignment out: half of it would stay."""
+    """Kafka's controllers carry no reassignment out, so it would stay half done."""
     target = None if seen.quorum is None else seen.quorum.target
     if target is None:
         yield Shut("voters", unknown("nobody says whether they are being reassigned", seen), REACH_CONTROLLERS)
@@ -242,7 +244,8 @@ def _broker_back(gate: Gate, seen: Observation) -> Found:
 
 
 def _old_settings(gate: Gate, broker: BrokerSeen) -> Found:
-    """Keys of which the broker has read something else than its property file says; values go into no journal."""
+    """Keys whose value in the broker differs from its property file. The values are left out, because the journal keeps
+    this."""
     file, read = gate.file, broker.file
     if file is None or read is None:
         return
@@ -255,7 +258,7 @@ def _old_settings(gate: Gate, broker: BrokerSeen) -> Found:
 
 
 def unseen(gate: Gate, seen: Observation) -> Iterator[str]:
-    """What an open gate could not look at: a sentence each. Pure."""
+    """What an open gate could not look at, a sentence each."""
     if gate.kind is GateKind.IMAGES_AGREE:
         yield from _not_compared(seen)
         return
@@ -285,14 +288,14 @@ def _not_compared(seen: Observation) -> Iterator[str]:
 
 
 def _is_shown(key: str, known: str, read: str | None) -> bool:
-    """Not a secret, and nothing that a provider of settings fills in."""
+    """Whether Kafka shows the value: it is no secret, and no configuration provider fills it in."""
     return read is not None and not is_sensitive(broker_type(key)) and "${" not in known
 
 
 def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
     if broker.mode is None:
         yield Shut(who, "is not registered, or fenced", SEE_BROKER)
-    elif (broker.mode, mode) == (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):  # so it is for a second, too
+    elif (broker.mode, mode) == (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):  # normal for a second after a start
         yield Shut(who, "is registered in ZooKeeper, and not yet with the quorum", JOINS_QUORUM)
     elif mode is not None and broker.mode is not mode:
         remedy = "See its property file, and whether it was restarted since that was changed"
@@ -329,7 +332,7 @@ def _brokers_in_mode(gate: Gate, seen: Observation) -> Found:
 
 
 def _none_in_kraft(gate: Gate, seen: Observation) -> Found:
-    """A ZooKeeper controller cannot lead such a broker: `migrator rollback` refuses a log that has one."""
+    """A ZooKeeper controller cannot lead a broker in KRaft mode; `migrator rollback` refuses a log that has one."""
     if seen.brokers is None:
         yield Shut("brokers", unknown("nobody says which are in KRaft mode", seen), _reach(seen))
         return
@@ -360,7 +363,8 @@ def _migration_state(gate: Gate, seen: Observation) -> Found:
 
 
 def _not_finished(_: Gate, seen: Observation) -> Found:
-    """What nobody can say does not hold up: only a quorum that runs says more, and a way back may have to start it."""
+    """An unknown state does not keep this gate shut: only a running quorum tells it, and a way back may have to start
+    one."""
     if seen.is_finished:
         yield Shut("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_REOPEN}", for_ever=True)
 
@@ -372,7 +376,7 @@ def _finishing(_: Gate, seen: Observation) -> Found:
 
 
 def _images_agree(_: Gate, seen: Observation) -> Found:
-    """A controller of Kafka does not say what its metadata come to, and holds nothing up."""
+    """A controller of Kafka does not tell a digest of its metadata, and keeps this gate open."""
     images = None if seen.migration is None else seen.migration.images
     if images is not None and images.different:
         yield Shut("quorum", images.disagreement, IMAGES_DIFFER)
@@ -386,7 +390,7 @@ def _zookeeper_controller(_: Gate, seen: Observation) -> Found:
 
 
 def _brokers_seen(_: Gate, seen: Observation) -> Found:
-    """While a broker is the ZooKeeper controller, no broker is in KRaft mode, whatever else is unknown."""
+    """While a broker is the ZooKeeper controller, no broker is in KRaft mode, even if brokers cannot be seen."""
     if seen.brokers is None and seen.controller_broker is None:
         yield Shut("brokers", unknown("nobody says which are registered", seen), _reach(seen))
 

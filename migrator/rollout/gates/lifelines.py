@@ -1,4 +1,4 @@
-"""Which processes have ended that were started, and since when a gate is shut: folds over looks. Pure."""
+"""Which started processes have ended, and since when a gate is shut: folds over looks. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 from migrator.values import value
 
 SHOWS_MS = 30_000
-"""How long a command that starts a process may take until the process shows; starting scripts think first."""
+"""How long it may take from a start command until the process shows; start scripts take their time."""
 SAY_MS = 30_000
-"""Nobody waits for longer without a line."""
+"""The longest time that the operator waits without a line."""
 
 
 @value
 class _Lifeline:
     shown: bool = False
     missing_ms: int | None = None
-    """Since when it is missed, look after look."""
+    """Since when the process is missing at every look."""
 
 
 class Lifelines:
-    """Of the processes that a run has started."""
+    """The processes that a run has started."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Lifeline] = {}
@@ -30,13 +30,14 @@ class Lifelines:
         self._known.pop(name, None)
 
     def shows(self, name: str) -> None:
-        """It runs just now."""
+        """The process was seen to run."""
         self._known[name] = _Lifeline(shown=True)
 
     def is_missing(self, name: str, now_ms: int) -> bool:
-        """At one more look it does not run.
+        """The process was not seen to run.
 
-        :returns: whether it has ended: it was there, and is missing at two looks; or it has never come.
+        :returns: whether it has ended: it had been seen, and is missing at two looks; or it has not come within
+            `SHOWS_MS`.
         """
         known = self._known.get(name, _Lifeline())
         since_ms = now_ms if known.missing_ms is None else known.missing_ms
@@ -45,10 +46,10 @@ class Lifelines:
 
 
 class Patience:
-    """Says for whom a gate waits: when that changes, and else every `SAY_MS`.
+    """Tells for whom a gate waits: when that changes, and otherwise every `SAY_MS`.
 
     :param tell: shows a sentence.
-    :param limit_ms: how long it may be shut.
+    :param limit_ms: how long the gate may stay shut.
     """
 
     def __init__(self, tell: Callable[[str], None], began_ms: int, limit_ms: int) -> None:
@@ -58,7 +59,7 @@ class Patience:
         self._said, self._said_ms = "", began_ms
 
     def waits(self, what: str, now_ms: int) -> None:
-        """At a look."""
+        """A look has found the gate shut."""
         if what != self._said:
             self._said, self._said_ms = what, now_ms
             self._tell(f"waits: {what}")
@@ -66,11 +67,11 @@ class Patience:
             self.goes_on(now_ms)
 
     def silence_ms(self, now_ms: int) -> int:
-        """Until the next line is due."""
+        """The time until the next line is due."""
         return max(0, self._said_ms + SAY_MS - now_ms)
 
     def goes_on(self, now_ms: int) -> None:
-        """Between two looks."""
+        """Called between two looks."""
         if now_ms - self._said_ms >= SAY_MS:
             self._said_ms = now_ms
             passed = now_ms - self._began_ms

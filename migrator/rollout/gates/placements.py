@@ -1,4 +1,4 @@
-"""Where replicas are: how many partitions are not well, and which ones a stop of brokers would harm. Pure."""
+"""Where replicas are: how many partitions are unhealthy, and which ones the stop of brokers would harm. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from migrator.rollout.ports import PartitionsSeen, Placement, Some
 
 EXAMPLES_MAX = 5
 NAMES_MAX = 1000
-"""Names that are kept of partitions that are alike, and not well."""
+"""The most names kept of partitions that are alike and unhealthy."""
 
 
 class Placements:
-    """Counts partitions, those that are alike together.
+    """Counts partitions; those that are alike are counted together.
 
-    :param placed: whether partitions that are well are kept, too.
+    :param placed: whether healthy partitions are kept, too.
     """
 
     def __init__(self, *, placed: bool) -> None:
@@ -27,7 +27,7 @@ class Placements:
     def add(
         self, topic: str, number: int, leader: int, replicas: tuple[int, ...], in_sync: tuple[int, ...], min_isr: int
     ) -> None:
-        """One partition; ``leader`` is below 0 when it has none."""
+        """Add one partition; ``leader`` is below 0 when it has none."""
         well = leader >= 0 and len(in_sync) >= len(replicas)
         if well and not self._placed:
             return
@@ -38,7 +38,7 @@ class Placements:
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def seen(self, reassigning: Some) -> PartitionsSeen:
-        """Of all that were added."""
+        """The counts of all partitions that were added."""
         alike: dict[tuple[frozenset[int], frozenset[int], int, bool], Placement] = {}
         for (replicas, in_sync, min_isr, led), names in self._found.items():
             key = (frozenset(replicas), frozenset(in_sync), min_isr, led)
@@ -50,7 +50,7 @@ class Placements:
 
 
 def counted(placements: tuple[Placement, ...], reassigning: Some, *, placed: bool = False) -> PartitionsSeen:
-    """Numbers, each with examples of its own."""
+    """The numbers of unhealthy partitions, each with examples."""
     offline = _some(each for each in placements if not each.led)
     short = _some(each for each in placements if each.in_sync < each.replicas)
     below = _some(each for each in placements if _is_below(each))
@@ -58,15 +58,16 @@ def counted(placements: tuple[Placement, ...], reassigning: Some, *, placed: boo
 
 
 def without_replicas_on(partitions: PartitionsSeen, brokers: Collection[int]) -> PartitionsSeen:
-    """The same, when replicas on these brokers need not be in sync. Who has no leader counts nevertheless."""
+    """The same, when replicas on these brokers need not be in sync. A partition without a leader counts
+    nevertheless."""
     counts = [each for each in partitions.placements if not each.led or not each.replicas - each.in_sync <= {*brokers}]
     return replace(counted(tuple(counts), partitions.reassigning), placements=())
 
 
 def harmed(partitions: PartitionsSeen, brokers: Collection[int]) -> Iterator[tuple[Placement, bool]]:
-    """What gets worse by a stop of all these brokers, as things are now, than by a stop of one of them when all is
-    well; and whether it goes offline. No order of restarts saves what one broker alone takes away, as the partition
-    with one replica."""
+    """The partitions that the stop of all these brokers makes worse now than the stop of one of them does in a healthy
+    cluster; and whether they go offline. What one stop alone takes away, as from a partition with one replica, no order
+    of restarts can save."""
     together = frozenset(brokers)
     for each in partitions.placements:
         if not each.led or not each.in_sync & together:

@@ -1,4 +1,4 @@
-"""How long both sides were watched while they were written: a fold over looks. Pure."""
+"""How long both sides were watched while both were written: a fold over looks. Pure."""
 
 from __future__ import annotations
 
@@ -30,5 +30,6 @@ class Soak:
         return Soak(self.watched_ms + (now_ms - (self.well_ms or 0) if counts else 0), now_ms)
 
     def saw_trouble(self, now_ms: int) -> Soak:
-        """One more look. The time since the look before does not count: nobody knows when it began."""
+        """Take in a bad look. The time since the look before does not count, because it is unknown when the outage
+        began."""
         return replace(self, well_ms=None, outage_ms=now_ms if self.outage_ms is None else self.outage_ms)

@@ -1,4 +1,4 @@
-"""What the sentences of several gates are made of. Pure."""
+"""Parts of sentences that several gates use. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Found = Iterator[Shut]
 
 
 def unknown(what: str, seen: Observation) -> str:
-    """With the reasons, which may say the same themselves."""
+    """The sentence with the reasons why something is unknown; a reason that is the sentence itself is not repeated."""
     if any(reason.startswith(what) for reason in seen.unknown):
         return named(seen.unknown)
     return f"{what}: {named(seen.unknown)}" if seen.unknown else what
 
 
 def named(names: tuple[str, ...]) -> str:
-    """The first ones, and how many more there are."""
+    """The first names, and how many more there are."""
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
 """The journal of rollouts: what was begun and what was done, one JSON object a line, on disk before the action.
 
-Each line has a number and a checksum (CRC-32C). An incomplete last line, as a crash leaves it, is cut off; a damaged
-line anywhere else is refused, because nobody knows what is missing. It never holds contents.
+Each line has a number and a checksum (CRC-32C). An incomplete last line, as a crash leaves it, is cut off. A damaged
+line anywhere else is refused, because it is unknown what is missing. A line never has the content of a file.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from migrator.rollout.plan.steps import Act
 from migrator.values import value
 
 FORMAT: Final = 4
-"""Of the journal; counts up with a kind of line that the release before cannot read. 1 had no number, 2
-no `RESUMED`, 3 no `REMOVES`."""
+"""The number of the format; it goes up with a kind of line that the release before cannot read. Format 1 had no number,
+2 no `RESUMED`, 3 no `REMOVES`."""
 LINE_MAX: Final = 1 << 20
-"""Bytes of a torn first line; more is no journal."""
+"""The most bytes of an incomplete first line; a file with more is no journal."""
 Detail = str | int | bool | None
 
 
@@ -32,48 +32,48 @@ class Event(StrEnum):
     """What a line says."""
 
     OPENED = "opened"
-    """A rollout begins; the digest of each node's file follows, one `FILE` each."""
+    """A rollout begins. The digest of each node's file follows, one `FILE` line each."""
     FILE = "file"
     TURNED = "turned"
-    """From here on it goes back."""
+    """From here on the rollout goes back."""
     RESUMED = "resumed"
-    """A command goes on from here, the first one too: how long nobody did is not the rollout's time."""
+    """A command begins or continues the rollout here. The time before is not counted as the rollout's."""
     FORWARD = "forward"
-    """From here on it goes forward again, and looks at every step anew: the way back was closed."""
+    """From here on the rollout goes forward again, because the way back is closed; it looks at every step anew."""
     BEGUN = "begun"
     DONE = "done"
     FOUND = "found"
-    """Nothing had to be done: it was so already."""
+    """The act was not needed: its effect was there already."""
     REMOVES = "removes"
-    """Before the metadata log that an earlier attempt has left on a broker is deleted."""
+    """Comes before the deletion of a metadata log that an earlier attempt has left on a broker."""
     SKIPPED = "skipped"
     """The whole step was not needed."""
     PASSED = "passed"
     """All gates of a check were open."""
     SOAKED = "soaked"
     VERIFIED = "verified"
-    """Both sides were equal, while they were watched."""
+    """Both sides were equal, during the soak."""
     CONFIRMED = "confirmed"
     FAILED = "failed"
     REOPENED = "reopened"
-    """The inventory says otherwise now: the step is done again from this act on."""
+    """The inventory has changed: the step is done again from this act on."""
     PAUSED = "paused"
     LEFT_OUT = "left-out"
     """A node is gone for good; the rollout goes on without it."""
     BACK_IN = "back-in"
-    """A node that was left out is there again: its steps are looked at anew."""
+    """A node that was left out is there again; its steps are looked at anew."""
     BASELINE = "baseline"
-    """Partitions that have replicas out of sync already: they do not hold the rollout up."""
+    """Partitions with replicas that are out of sync already; they do not delay the rollout."""
     HEALED = "healed"
-    """Replicas of the baseline that are in sync again: whoever falls out of sync now holds the rollout up."""
+    """Replicas of the baseline that are in sync again; if they fall out of sync now, the rollout waits for them."""
     LOCK_BROKEN = "lock-broken"
     CLOSED = "closed"
-    """It has come to its end."""
+    """The rollout is complete."""
 
 
 @value
 class Entry:
-    """``time_ms`` is for people: the clock may jump. ``step`` and ``act`` are "" where none is concerned."""
+    """``time_ms`` is for people: the clock may jump. ``step`` and ``act`` are "" where the line is about none."""
 
     number: int
     time_ms: int
@@ -95,7 +95,7 @@ class Entry:
 
 
 def read_journal(directory: Path) -> list[Entry]:
-    """Without changing anything.
+    """Read the journal without changing it.
 
     :raises OperatorError: as `RolloutJournal`.
     """
@@ -123,9 +123,9 @@ def _crc(content: Mapping[str, object]) -> str:
 
 
 def read_lines(data: bytes, path: Path) -> tuple[list[Entry], int]:
-    """The entries, and how many bytes they take: what follows is a torn line.
+    """The entries, and the bytes that they take; an incomplete line follows.
 
-    :raises OperatorError: a line is damaged, or of another release; or the file is no journal.
+    :raises OperatorError: a line is damaged or of a newer release, or the file is no journal.
     """
     if b"\n" not in data and len(data) > LINE_MAX:
         raise _damaged(path, 1)
@@ -157,13 +157,13 @@ def _damaged(path: Path, number: int) -> OperatorError:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether a last line did not reach the disk as a whole: it has no end, or a hole. Nobody was told that it was
-    written. One that is whole, and wrong, was changed later, and what it said counts."""
+    """Whether a last line is incomplete: it has no end, or zeros inside. Then no action was begun after it. A line that
+    is complete but wrong was changed later, and its content would count."""
     return not line.endswith(b"\n") or b"\0" in line
 
 
 def by_another_release(what: str, where: str) -> OperatorError:
-    """Of a line that is whole, and that this release does not know."""
+    """The error for a valid line that this release does not know."""
     return OperatorError(
         f"the journal was made by a newer release of this program: {what}",
         where=where,
@@ -172,9 +172,9 @@ def by_another_release(what: str, where: str) -> OperatorError:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """None for a line that is not as it was written.
+    """None when the checksum is wrong.
 
-    :raises ValueError: it is, and has something that this release does not know.
+    :raises ValueError: the checksum is right, but this release does not know the content.
     """
     try:
         content = orjson.loads(line)

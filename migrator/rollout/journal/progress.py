@@ -14,11 +14,11 @@ from migrator.values import value
 
 @value
 class StepProgress:
-    """``done``: acts that have come to their end. ``begun``: the one that was begun, with what was ``expected``.
-    ``wrote``: the file was changed in this step; ``restored``: to what it was before. ``past``: the node was found
-    beyond this step. ``before``: what was seen of the broker before its restart. ``failed``: an act of it did, and the
-    operator may have mended a file since. ``started``: its node was started, or restarted, by it. ``settings``: of the
-    inventory, which the file was made with; "" where the journal does not say."""
+    """``done``: acts that are done. ``begun``: the act that was begun, with the ``expected`` result. ``wrote``: this
+    step has changed the file; ``restored``: to its content before the rollout. ``past``: the node was found beyond this
+    step. ``before``: what was seen of the broker before its restart. ``failed``: an act has failed, and the operator
+    may have corrected a file since. ``started``: this step has started or restarted its node. ``settings``: the digest
+    of the inventory's settings when the file was made; "" where the journal does not say."""
 
     done: tuple[Act, ...] = ()
     begun: Act | None = None
@@ -33,23 +33,25 @@ class StepProgress:
     settings: str = ""
 
     def has_other_settings(self, settings: str) -> bool:
-        """Whether its file was written with another digest of settings, and is still to be written anew."""
+        """Whether the file was written with other settings, and has to be written anew."""
         return Act.EDIT in self.done and not self.past and self.settings not in ("", settings)
 
 
 @value
 class Progress:
-    """Of the rollout that was opened last; who is left out stays so in the next one. Only the fold changes its dicts.
+    """The rollout that was opened last. A node that is left out stays so in the next rollout. Only the fold changes the
+    dicts.
 
-    ``files``: by node, the digest of its property file as last seen or written; None for a file that was not there.
-    ``written``: by node, the digest of a write that was begun and whose end is not known. ``verified_ms``: when both
-    sides were found equal last, by the wall clock. ``last_stopped``: the controller that was stopped last.
-    ``left_out``: by node that is gone for good, the reason. ``returned``: nodes that were, and that the rollout starts.
-    ``cluster``: as the inventory called it, and its id; "" where the journal does not say.
-    ``baseline``: by partition, the brokers whose replicas were out of sync before, and have not been in sync
-    since. ``release_version``: the metadata.version of the controllers,
-    "" where nobody knows it. ``rolled_back``: by node that was left out as a rollback came to its end, the id of that
-    one; until its directory, which has the log of that quorum, is moved away."""
+    ``files``: by node, the digest of its property file as last seen or written; None for a file that did not exist.
+    ``written``: by node, the digest of a write that was begun and whose end is unknown. ``verified_ms``: when both
+    sides were last found equal, by the wall clock. ``last_stopped``: the controller that was stopped last.
+    ``left_out``: by node that is gone for good, the reason. ``returned``: nodes that were left out and are there again,
+    and that the rollout starts. ``cluster`` and ``cluster_id``: its name in the inventory, and its id; "" where the
+    journal does not say. ``baseline``: by partition, the brokers whose replicas were out of sync before, and have been
+    so since. ``release_version``: the metadata.version of the controllers; "" unknown. ``rolled_back``: by node that
+    was left out when a rollback was complete, the id of that rollback, until its directory with the log of that quorum
+    is moved away.
+    """
 
     rollout: str = ""
     cluster: str = ""
@@ -71,12 +73,12 @@ class Progress:
     rolled_back: Mapping[str, str] = field(default_factory=dict)
 
     def knows(self, node: str, digest: str | None) -> bool:
-        """Whether a property file is as this rollout has seen it or left it; of a file never seen, too."""
+        """Whether a property file is as this rollout has last seen or written it; True for a file never seen."""
         return node not in self.files or digest in (self.files[node], self.written.get(node, self.files[node]))
 
     @property
     def goes_back(self) -> bool:
-        """Whether a way back is under way."""
+        """Whether the rollout is on its way back."""
         return bool(self.rollout) and self.direction is Direction.BACK and not self.closed
 
     @property
@@ -85,17 +87,17 @@ class Progress:
         return "; ".join(dict.fromkeys(self.left_out.values()))
 
     def of(self, step: str) -> StepProgress:
-        """Of one step."""
+        """The progress of one step."""
         return self.steps.get(step, StepProgress())
 
 
 _OF_NEW_DIRECTORY = (Job.FORMAT.value, Job.SET_ASIDE.value)
-"""Jobs behind which a controller has no directory of an earlier quorum any more."""
+"""Jobs after which a controller has no directory of an earlier quorum any more."""
 
 
 def progress_of(entries: Iterable[Entry], before: Progress | None = None) -> Progress:
-    """The fold of a journal, from its beginning or on from ``before``. Each line costs the same, the last as the first:
-    the fold copies three dicts once, and changes its copies in place until it returns them."""
+    """Fold a journal, from its beginning or on from ``before``. Every line costs the same: the fold copies three dicts
+    once, and changes its copies in place until it returns them."""
     progress = before or Progress()
     progress = replace(progress, steps=dict(progress.steps), files=dict(progress.files), written=dict(progress.written))
     for entry in entries:
@@ -104,7 +106,7 @@ def progress_of(entries: Iterable[Entry], before: Progress | None = None) -> Pro
 
 
 def _after(progress: Progress, entry: Entry) -> Progress:
-    """One more line."""
+    """The progress after one more line."""
     details = entry.details
     if entry.event is Event.OPENED:
         return Progress(
@@ -187,7 +189,7 @@ def _healed(progress: Progress, details: Mapping[str, Detail], _: str) -> Progre
 
 
 def _replicas(details: Mapping[str, Detail]) -> tuple[list[str], frozenset[int]]:
-    """Partitions, and brokers that have replicas of each."""
+    """Names of partitions, and the brokers of their replicas."""
     return str(details["partitions"]).split(), frozenset(map(int, str(details["brokers"]).split()))
 
 
@@ -206,7 +208,7 @@ _OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress
 
 
 def _note_file(progress: Progress, entry: Entry) -> None:
-    """In place: what a line says of a property file."""
+    """Note in place what a line says of a property file."""
     details = entry.details
     if entry.event is Event.BEGUN and entry.act == Act.EDIT:
         progress.written[str(details["node"])] = _text(details["after"])
@@ -225,7 +227,7 @@ def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
     act = Act(entry.act)
     if entry.event is Event.BEGUN:
         return replace(step, begun=act, expected=details, before=_seen(details) or step.before)
-    if entry.event is Event.PASSED and act in step.done:  # a gate that was asked again: what was begun stays begun
+    if entry.event is Event.PASSED and act in step.done:  # a gate that was asked again ends no act that was begun
         return step
     if entry.event in (Event.DONE, Event.FOUND, Event.PASSED):
         started = step.started or (entry.event is Event.DONE and act in (Act.RESTART, Act.START))
@@ -247,7 +249,7 @@ def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
 
 
 def again(step: StepProgress, act: Act) -> StepProgress:
-    """As it was before an act, but for what is known of the node."""
+    """The step as it was before an act, but with what is known of the node."""
     done = step.done[: step.done.index(act)] if act in step.done else step.done
     return replace(step, done=done, begun=None, expected={})
 

@@ -1,4 +1,4 @@
-"""What the journal tells people: how far a rollout is, what failed last, how long it took, what was forecast. Pure."""
+"""What people read of the journal: how far a rollout is, the last failure, durations, the forecast. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from migrator.rollout.plan.steps import Act, Job, Phase, Step
 from migrator.values import value
 
 MINUTES_FROM = 120
-"""Seconds; from here on a time is said in minutes."""
+"""From so many seconds on, a time is given in minutes."""
 TOUCHES = (Act.RESTART, Act.START, Act.STOP)
 ENDS = (Event.DONE, Event.FOUND, Event.PASSED)
 
 
 @value
 class Forecast:
-    """Of the rehearsal: seconds until both sides are written, and how far off that may be."""
+    """The rehearsal's forecast: seconds until both sides are written, and the error of that."""
 
     seconds: int
     error: int
@@ -29,13 +29,13 @@ class Forecast:
 
 @value
 class Verdict:
-    """Of the last comparison of both sides that found them equal. ``rows``: compared; None where nobody says."""
+    """The last comparison that found both sides equal. ``rows``: how many it compared; None unknown."""
 
     time_ms: int
     rows: int | None
 
     def said(self, now_ms: int) -> str:
-        """For the question before the end."""
+        """A sentence for the question before the end."""
         rows = "" if self.rows is None else f": {self.rows:,} rows"
         ago = (now_ms - self.time_ms) / 1000
         when = f"{ago:.0f} s ago" if ago < MINUTES_FROM else f"{ago / 60:.0f} minutes ago"
@@ -44,14 +44,15 @@ class Verdict:
 
 @value
 class Durations:
-    """In seconds. ``restarts``: nodes that stop, start and come back. ``own``: of the same steps, all the rest."""
+    """In seconds. ``restarts``: the time of nodes that stop, start and come back. ``own``: the rest of the same
+    steps."""
 
     restarts: float
     own: float
 
     @property
     def share(self) -> float:
-        """What the own work adds to the restarts, in percent."""
+        """The rest as a percentage of the restarts."""
         return 100 * self.own / self.restarts if self.restarts else 0.0
 
     def __str__(self) -> str:
@@ -60,7 +61,7 @@ class Durations:
 
 @value
 class Failure:
-    """The last line that says that something failed, unless the rollout has gone on since."""
+    """The last failure, unless the rollout has gone on since."""
 
     step: str
     act: str
@@ -84,7 +85,7 @@ def of_last(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def forecast_of(entries: Sequence[Entry]) -> Forecast | None:
-    """What the last rehearsal said; None without one."""
+    """The forecast of the last rehearsal; None without one."""
     for entry in reversed(entries):
         if "forecast_seconds" in entry.details:
             return Forecast(int(entry.details["forecast_seconds"] or 0), int(entry.details.get("forecast_error") or 0))
@@ -92,7 +93,7 @@ def forecast_of(entries: Sequence[Entry]) -> Forecast | None:
 
 
 def verdict_of(entries: Sequence[Entry]) -> Verdict | None:
-    """What the last comparison found that is noted; None without one."""
+    """The last comparison in the journal that found both sides equal; None without one."""
     for entry in reversed(entries):
         is_job = entry.event is Event.DONE and entry.details.get("job") == Job.VERIFY.value
         if is_job or entry.event is Event.VERIFIED:
@@ -113,8 +114,8 @@ def failure_of(entries: Sequence[Entry]) -> Failure | None:
 
 
 def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
-    """Of all steps that restarted, started or stopped something. What a person took does not count: the time between
-    two commands, and before an answer. The time of day may jump, and then it is wrong."""
+    """The durations of all steps that restarted, started or stopped a process. Time that a person took does not count:
+    between two commands, and before an answer. Wrong when the time of day has jumped."""
     touching = {step.name for step in steps if any(act in TOUCHES for act in step.acts)}
     restarts = total = 0
     for step, lines in _by_step(list(_without_people(entries))):
@@ -128,7 +129,8 @@ def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
 
 
 def without_controller(entries: Sequence[Entry]) -> float | None:
-    """Seconds between the stop of the last controller and the election of a broker; None if that did not happen."""
+    """Seconds from the stop of the last controller to the election of a broker as controller; None if that did not
+    happen."""
     stopped = f"{Phase.STOP_QUORUM.value}/"
     begun = [entry for entry in entries if entry.event is Event.BEGUN and entry.act == Act.STOP]
     stops = [entry.time_ms for entry in begun if entry.step.startswith(stopped)]
@@ -137,7 +139,7 @@ def without_controller(entries: Sequence[Entry]) -> float | None:
 
 
 def _without_people(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The same lines, as if nobody had waited for a person."""
+    """The same lines, without the time in which the rollout waited for a person."""
     waited_ms = 0
     for before, entry in zip((*entries[:1], *entries), entries, strict=False):
         if entry.event in (Event.RESUMED, Event.CONFIRMED):
@@ -146,7 +148,8 @@ def _without_people(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _by_step(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    """The lines of one step until another one's; the line before belongs to them, because the step began at its end."""
+    """The lines of one step, up to those of another. The line before them is included, because the step began at its
+    time."""
     lines: list[Entry] = []
     for before, entry in zip((*entries[:1], *entries), entries, strict=False):
         if not entry.step:
@@ -169,5 +172,5 @@ def line_of(entry: Entry) -> str:
 
 
 def counted(steps: Sequence[Step], progress: Progress) -> tuple[int, int]:
-    """How many steps are finished, of how many."""
+    """How many steps are finished, and how many there are."""
     return sum(progress.of(step.name).finished for step in steps), len(steps)

@@ -1,4 +1,4 @@
-"""The journal of a rollout while a command writes it: each line is on disk before the action, and in the progress."""
+"""The journal while a command writes it. Each line is on disk, and in the progress, before the action."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from migrator.rollout.journal.progress import progress_of
 
 
 class RolloutJournal:
-    """One writer. Reading and repairing happen when it is opened. ``progress`` is the fold of all lines so far.
+    """The one writer of a journal. Opening reads the file and cuts off an incomplete last line. ``progress`` is the
+    fold of all lines so far.
 
-    :raises OperatorError: the file can't be read, or a line other than the last is damaged.
+    :raises OperatorError: the file can't be read, or a line before the last is damaged.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -34,7 +35,7 @@ class RolloutJournal:
             raise self._trouble(error) from error
 
     def append(self, time_ms: int, event: Event, step: str = "", act: str = "", **details: Detail) -> Entry:
-        """Note something; it is durable when this returns, or nothing of it is there.
+        """Append a line. When this returns it is durable; when it raises, nothing of it is in the file.
 
         :raises OperatorError: the disk refuses.
         """
@@ -59,7 +60,7 @@ class RolloutJournal:
         os.close(self._descriptor)
 
     def _take_back(self) -> None:
-        """The part of a line that was written; where that fails too, it is cut off at the next opening."""
+        """Cut off the part of a line that was written. If that fails too, the next opening does it."""
         try:
             os.ftruncate(self._descriptor, self._size)
         except OSError:

@@ -1,8 +1,8 @@
-"""One rollout a cluster: a lock that outlives whoever wrote it, in ZooKeeper, in the quorum, and on this host.
+"""One rollout for each cluster: a lock in ZooKeeper, in the quorum and on this host, which outlives its process.
 
-ZooKeeper keeps out operators on other hosts until the migration is over, then our quorum does, and both for as long as
-both are there. Each is written on conditions only, so nobody overwrites what he has not seen. Kafka does not look at
-either.
+ZooKeeper keeps out operators on other hosts until the migration is over; after that our quorum does; while both are
+there, both do. Each write is conditional, so nothing is overwritten that the writer has not read. Kafka looks at
+neither.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ TRIES = 5
 
 
 class LostLockError(OperatorError):
-    """The lock is another rollout's, or another process goes on with this one."""
+    """The lock now belongs to another rollout, or another process continues this one."""
 
 
 class RolloutLock:
-    """All places (`migrator.rollout.ports.Lock`).
+    """The lock in all its places (`migrator.rollout.ports.Lock`).
 
     :param zookeeper: None: the cluster has no ZooKeeper any more.
-    :param quorum: None: Kafka's own controllers, which have no place for it.
-    :param may_be_gone: whether the migration is over: ZooKeeper that does not answer is no reason to stop then, and
-        the quorum takes the lock.
+    :param quorum: None for Kafka's own controllers, which have no place for the lock.
+    :param may_be_gone: whether the migration is over. Then ZooKeeper need not answer, and the quorum takes the lock.
     :param wall_ms: the time of day.
     """
 
@@ -54,9 +53,9 @@ class RolloutLock:
         self._taken: set[LockPlace] = set()
 
     async def acquire(self, rollout: str) -> None:
-        """Take it, or take it up again.
+        """Take the lock, or take it again.
 
-        :raises LockedError: another rollout, or another process, holds it.
+        :raises LockedError: another rollout or another process holds it.
         """
         was_held = self._here.is_held
         self._here.hold()
@@ -69,12 +68,12 @@ class RolloutLock:
             raise
 
     async def check(self, rollout: str) -> None:
-        """Before each action.
+        """See `Lock.check`.
 
-        :raises OperatorError: it is no longer this rollout's, or nobody can tell.
+        :raises OperatorError: this rollout does not hold the lock any more, or that is unknown.
         """
         for place in await self._places():
-            if place not in self._taken:  # ZooKeeper was away when the lock was taken
+            if place not in self._taken:  # ZooKeeper did not answer when the lock was taken
                 await self._take(place, rollout)
             entry, _ = await place.read()
             if entry is None:
@@ -91,13 +90,13 @@ class RolloutLock:
                 )
 
     async def release(self, rollout: str) -> None:
-        """Give it back; nothing happens when it is another's."""
+        """Give it back; does nothing when another rollout holds it."""
         for place in await self._places():
             await self._give_back(place, rollout)
         self._here.let_go()
 
     async def holder(self) -> LockHolder | None:
-        """Who has it."""
+        """The holder; None without one."""
         for place in await self._places():
             entry, _ = await place.read()
             if entry is not None:
@@ -105,8 +104,8 @@ class RolloutLock:
         return None
 
     async def break_open(self, rollout: str) -> LockHolder | None:
-        """Take it from this rollout, on purpose; gives who has it still. Another one may have taken it since a person
-        was shown who has it, or have it in a place that could not be asked then.
+        """Take the lock from this rollout, because the operator wants it. Returns who still holds it: another rollout
+        may have taken it since the operator was shown the holder, or hold it in a place that did not answer then.
 
         :raises LockedError: a process of this host works with it right now.
         """
@@ -119,23 +118,23 @@ class RolloutLock:
         return await self.holder()
 
     async def leave_quorum(self, rollout: str) -> None:
-        """Before Kafka's controllers take over: nobody could give it back there any more."""
+        """See `Lock.leave_quorum`."""
         if self._quorum is not None and self._quorum in self._taken:
             await self._give_back(self._quorum, rollout)
         self._quorum = None
 
     async def is_local(self) -> bool:
-        """Whether only this host knows of it.
+        """Whether only this host knows of the lock.
 
         :raises ZooKeeperUnavailableError: ZooKeeper does not answer, and the migration is not over.
         """
         return await self._places() == [self._here]
 
     async def _places(self) -> list[LockPlace]:
-        """Where it counts now. A quorum that this process could never ask is no place.
+        """The places that count now. A quorum that has never answered this process is no place.
 
         :raises ZooKeeperUnavailableError: ZooKeeper does not answer, and the migration is not over.
-        :raises QuorumAwayError: the quorum has the lock of this process, and cannot be asked any more.
+        :raises QuorumAwayError: this process holds the lock in the quorum, which does not answer any more.
         """
         found: list[LockPlace] = [self._here]
         if self._quorum is not None and self._may_be_gone():
@@ -175,7 +174,7 @@ class RolloutLock:
 
 
 async def _break(place: LockPlace, rollout: str) -> None:
-    """Whoever takes it meanwhile keeps it: what is broken is what was read."""
+    """Remove the entry that was read. An entry that was written meanwhile stays."""
     entry, version = await place.read()
     if entry is None or entry.holder.rollout != rollout or await place.move(version, None):
         return
@@ -185,7 +184,7 @@ async def _break(place: LockPlace, rollout: str) -> None:
 
 
 def held(holder: LockHolder) -> LockedError:
-    """The error for whoever wants the lock meanwhile."""
+    """The error for another rollout that wants the lock."""
     return locked("another rollout holds the lock", LockEntry(holder, ""), "the lock of the cluster's rollouts")
 
 

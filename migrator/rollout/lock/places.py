@@ -1,4 +1,4 @@
-"""Where the lock of a rollout is kept: a znode, a file of this host, and what all places have in common."""
+"""Where the lock of a rollout is kept: a znode, a file of this host, and what all places share."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ DELETE_IT = "See who wrote it, and delete it if nobody needs it"
 
 @value
 class LockEntry:
-    """What is written: the holder, and a ``token`` that each process which takes it up makes anew."""
+    """What a place holds: the holder, and a ``token`` that each process makes anew when it takes the lock."""
 
     holder: LockHolder
     token: str
 
 
 class LockPlace(Protocol):
-    """Where one lock is kept; ``move`` writes on the condition that what was read is still there. ``where``: for
-    messages."""
+    """One place. ``move`` writes only if the place still holds what was read. ``where``: its name in messages."""
 
     @property
     def where(self) -> str: ...
@@ -52,30 +51,30 @@ class LockPlace(Protocol):
 
 
 class ZooKeeperPlace:
-    """The znode, and one below it that has the token as its name; one call after the other.
+    """The lock's znode, and a child znode that has the token as its name. One call at a time.
 
-    Of a znode ZooKeeper compares the version only, and one that is deleted and made again begins at version 0. So
-    whoever writes on what he has read removes the name that he has read, too: no other lock has it. An older release of
-    this program makes no name, and leaves the one that it finds. Only a lock without a name is guarded by its version
+    ZooKeeper compares only the version of a znode, and a znode that was deleted and created again begins at version 0.
+    So each conditional write also removes the child that was read: no other lock has this name. An older release of
+    this program creates no child, and leaves the one that it finds; a lock without a child is guarded by its version
     alone.
 
-    :param session: started, maybe not connected yet.
+    :param session: started, but not necessarily connected.
     """
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._seen: tuple[Op, ...] = ()
-        """What removes the names that were read."""
+        """The deletes of the children that were read."""
         self._reader = BulkReader(session, retry_seconds=READ_SECONDS)
         self._writer = ConditionalWriter(session)
 
     where = f"ZooKeeper, {paths.ROLLOUT}"
 
     async def read(self) -> tuple[LockEntry | None, int]:
-        """The entry and its version, -1 without one.
+        """The entry and its version; -1 without one.
 
         :raises ZooKeeperUnavailableError: ZooKeeper does not answer.
-        :raises OperatorError: the znode may not be read, or holds something else.
+        :raises OperatorError: the znode may not be read, or holds no lock.
         """
         return await asyncio.to_thread(self._read)
 
@@ -83,7 +82,7 @@ class ZooKeeperPlace:
         if not self._session.wait_connected(READ_SECONDS):
             raise self._session.away("ZooKeeper does not answer")
         self._reader.catch_up()
-        # In this order: names of an earlier lock guard the entry of a later one, which then is not overwritten.
+        # The children first: if another lock comes in between, a write fails, as it removes the children of the first.
         (names,), (znode,) = self._reader.children([paths.ROLLOUT]), self._reader.read([paths.ROLLOUT])
         self._seen = ()
         if znode is None:
@@ -94,7 +93,7 @@ class ZooKeeperPlace:
         return entry, znode.stat.version
 
     async def move(self, before: int, entry: LockEntry | None, /) -> bool:
-        """Write it, or remove it, unless somebody was faster. After a connection that broke, the next look tells.
+        """Write the entry, or remove it; False if somebody was faster. When the connection breaks, the next read tells.
 
         :raises OperatorError: ZooKeeper refuses the write.
         """
@@ -130,8 +129,8 @@ class ZooKeeperPlace:
 
 
 class FilePlace:
-    """A file of the rollout's directory; while it is held, an open descriptor keeps other processes out, and that one
-    ends with its process.
+    """A file in the rollout's directory. While it is held, an open descriptor keeps other processes out, at the latest
+    until this process ends.
 
     :param directory: exists.
     """
@@ -145,12 +144,13 @@ class FilePlace:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process keeps others out."""
+        """Whether this process keeps other processes out."""
         return self._descriptor >= 0
 
     def hold(self) -> None:
-        """
-        :raises LockedError: another process of this host has it.
+        """Keep other processes out.
+
+        :raises LockedError: another process of this host holds it.
         """
         if self.is_held:
             return
@@ -172,7 +172,7 @@ class FilePlace:
             self._descriptor = -1
 
     async def read(self) -> tuple[LockEntry | None, int]:
-        """The entry; its version means nothing here."""
+        """The entry; its version has no meaning here."""
         return await asyncio.to_thread(self._read), 0
 
     def _read(self) -> LockEntry | None:
@@ -182,7 +182,7 @@ class FilePlace:
             return None
 
     async def move(self, _before: int, entry: LockEntry | None, /) -> bool:
-        """Write it, or remove it; whoever calls holds the descriptor, or breaks the lock on purpose."""
+        """Write the entry, or remove it. The caller holds the descriptor, or breaks the lock on purpose."""
         if entry is None:
             self._path.unlink(missing_ok=True)
         else:
@@ -191,18 +191,18 @@ class FilePlace:
 
 
 def locked(what: str, entry: LockEntry | None, where: str, remedy: str = BREAK_REMEDY) -> LockedError:
-    """Says who, where and since when."""
+    """The error that says who holds the lock, where and since when."""
     return LockedError(what if entry is None else f"{what}: {told(entry)}", where=where, remedy=remedy)
 
 
 def told(entry: LockEntry) -> str:
-    """For people."""
+    """The holder, as text for people."""
     holder = entry.holder
     return printable(f"{holder.owner} on {holder.host}, since {utc(holder.since_ms)} (rollout {holder.rollout})")
 
 
 def encoded(entry: LockEntry) -> bytes:
-    """As it is written, in all places."""
+    """The entry as all places hold it."""
     holder = entry.holder
     return orjson.dumps(
         {
@@ -221,10 +221,10 @@ def _name(token: str) -> str:
 
 
 def parsed(data: bytes, where: str, remedy: str = DELETE_IT) -> LockEntry:
-    """Whoever reaches a place may have written anything there.
+    """Parse what a place holds; anybody with access may have written there.
 
     :param remedy: how to remove what is no lock.
-    :raises OperatorError: it is something else.
+    :raises OperatorError: it is no lock.
     """
     entry: LockEntry | None = None
     with suppress(orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The lock of a rollout in the metadata of our quorum, through its leader: by gRPC, a socket here, or on its host."""
+"""The lock in the metadata of our quorum, through its leader: over gRPC, a local socket, or a command on its host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASK_SECONDS = 10.0
 THERE_SECONDS = 30.0
 REMOVE_IT = "'migrator quorum rollout-lock' shows it. If nobody needs it, its option --move TEXT \"\" removes it"
 Move = tuple[str, str] | None
-"""What is there, and what shall be there if it still is; "" for nothing. None: only look."""
+"""The content that must be there, and the content that shall replace it; "" for nothing. None: only look."""
 AskLeader = Callable[[Move], Awaitable[LockAnswer]]
 
 
@@ -29,9 +29,9 @@ class QuorumAwayError(OperatorError):
 
 
 def our_leader(quorum: QuorumSeen | None, nodes: Sequence[Node]) -> Node | None:
-    """The controller that leads; None where nobody was seen to.
+    """The controller that leads; None where none was seen to.
 
-    :raises QuorumAwayError: a voter is Kafka's own. While that leads, nobody can be asked, or give the lock back.
+    :raises QuorumAwayError: a voter is Kafka's. When it leads, the lock can neither be read nor given back.
     """
     if quorum is None:
         return None
@@ -43,9 +43,9 @@ def our_leader(quorum: QuorumSeen | None, nodes: Sequence[Node]) -> Node | None:
 
 
 class QuorumPlace:
-    """One call after the other.
+    """The quorum as a place of the lock. One call at a time.
 
-    :param ask: raises `QuorumAwayError`.
+    :param ask: asks the leader; raises `QuorumAwayError`.
     """
 
     where = "the quorum"
@@ -55,29 +55,30 @@ class QuorumPlace:
         self._seen = ""
 
     async def read(self) -> tuple[LockEntry | None, int]:
-        """The entry, as the quorum has committed it. The version means nothing here: what was read last counts.
+        """The entry as the quorum has committed it. The version has no meaning here: `move` compares with the last
+        read.
 
-        :raises QuorumAwayError: nobody can be asked.
-        :raises OperatorError: it is something else.
+        :raises QuorumAwayError: no leader can be asked.
+        :raises OperatorError: it is no lock.
         """
         self._seen = (await self._ask(None)).held
         return (parsed(self._seen.encode(), self.where, REMOVE_IT) if self._seen else None), 0
 
     async def move(self, _before: int, entry: LockEntry | None, /) -> bool:
-        """Write it, or remove it, unless somebody was faster since the last look.
+        """Write the entry, or remove it; False if somebody has written since the last read.
 
-        :raises QuorumAwayError: nobody can be asked, or the answer was lost: the next look tells.
+        :raises QuorumAwayError: no leader can be asked, or its answer was lost: the next read tells.
         """
         return (await self._ask((self._seen, "" if entry is None else encoded(entry).decode()))).moved
 
 
 class LeaderLock:
-    """Asks whoever leads.
+    """Asks the leader.
 
     :param files: property files through which a leader is found, as for its status.
-    :param executor: where that reaches none.
-    :param leader: `our_leader` of what was seen last.
-    :param program: of the controllers' hosts.
+    :param executor: runs the command on the leader's host, when no leader is reached otherwise.
+    :param leader: `our_leader` of the last look.
+    :param program: the command on the controllers' hosts.
     """
 
     def __init__(
@@ -89,8 +90,9 @@ class LeaderLock:
         self._program = program
 
     async def ask(self, move: Move) -> LockAnswer:
-        """
-        :raises QuorumAwayError: nobody who leads could be asked.
+        """Read or write the lock.
+
+        :raises QuorumAwayError: no leader could be asked.
         """
         why, node = "no controller is known to lead", self._leader()
         for file in self._files:
@@ -117,9 +119,9 @@ class LeaderLock:
 
 
 def answer_of(text: str, where: str) -> LockAnswer:
-    """What `migrator quorum rollout-lock` prints.
+    """Parse the output of `migrator quorum rollout-lock`.
 
-    :param where: it ran.
+    :param where: the host on which it ran.
     :raises QuorumAwayError: it is something else.
     """
     try:

@@ -1,4 +1,4 @@
-"""Whether the ZooKeeper that 'access' names holds a Kafka cluster: looked at before anything is planned or done."""
+"""Whether the ZooKeeper that 'access' names holds a Kafka cluster; checked before anything is planned or done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from migrator.zookeeper.session import ZooKeeperSession
 
 
 async def check_address(session: ZooKeeperSession | None, seen: Observation) -> str:
-    """Gives what could not be looked at, or "". After the migration ZooKeeper need not hold anything any more.
+    """Returns what could not be looked at, or "". After the migration, ZooKeeper need not hold anything any more.
 
     :raises NoClusterError: there is no cluster; says where one is instead.
     """
@@ -26,9 +26,10 @@ async def check_address(session: ZooKeeperSession | None, seen: Observation) -> 
 
 
 def refuse_without_zookeeper(seen: Observation) -> None:
-    """Before a rollout begins whose 'access' names no ZooKeeper: its lock is there until the migration has ended.
+    """Refuse to begin a rollout whose 'access' names no ZooKeeper, because its lock is there until the migration is
+    over.
 
-    :raises OperatorError: nobody says that the migration has ended.
+    :raises OperatorError: the migration is not known to be over.
     """
     if not seen.is_finished:
         raise OperatorError(

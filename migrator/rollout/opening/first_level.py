@@ -1,8 +1,8 @@
-"""The metadata.version of a rollout's controllers, decided once, as it begins.
+"""The metadata.version of a rollout's controllers, decided once, when the rollout begins.
 
 While a migration begins, a broker in ZooKeeper mode offers the quorum its ``inter.broker.protocol.version`` as its one
-metadata.version (``KafkaServer``), and the leader refuses a broker with another one than the quorum has
-(``ClusterControlManager.processRegistrationFeature``): nobody would come back from the first restart.
+metadata.version (``KafkaServer``). The leader refuses a broker with another one than the quorum has
+(``ClusterControlManager.processRegistrationFeature``), so no broker would come back from the first restart.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ OF_QUORUM = (
 
 
 def first_level(inventory: Inventory, seen: Observation) -> str:
-    """What the controllers of a rollout have or get: the quorum's own; else what the inventory says; else what the
-    brokers have, as with ``migrator format``. "" where a quorum has one, and it cannot be seen.
+    """The quorum's own metadata.version; else that of the inventory; else that of the brokers, as for ``migrator
+    format``. "" when the quorum has one that cannot be seen.
 
-    :raises OperatorError: brokers could not register with it, or they have none in common.
+    :raises OperatorError: brokers could not register with it, or have none in common.
     """
     typed = inventory.controllers.release_version
     if seen.has_data:
@@ -40,7 +40,7 @@ def first_level(inventory: Inventory, seen: Observation) -> str:
 
 
 def _said(seen: Observation) -> dict[int, Said]:
-    """By broker that is not in KRaft mode, where none has such a version."""
+    """What each broker offers, by id; without the brokers in KRaft mode, which offer no single version."""
     found = {}
     for number, broker in (seen.brokers or {}).items():
         if broker.mode in (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):
@@ -62,5 +62,5 @@ def _refuse_others(seen: Observation, level: str, who: str, remedy: str) -> None
 def _same(one: str, other: str) -> bool:
     try:
         return parse_version(one).level == parse_version(other).level
-    except ValueError:  # a release without metadata.version
+    except ValueError:  # the broker's release has no metadata.version
         return False

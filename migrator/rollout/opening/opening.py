@@ -45,14 +45,12 @@ AFTER_THE_WAY_BACK = {
 
 
 async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
-    """Begin a rollout, unless one is under way: then that one is gone on with. One that goes back, although the
-    migration has ended, goes forward again.
+    """Begin a rollout, or continue the one that is under way. One that goes back, although the migration is over, goes
+    forward again. One that has changed nothing yet begins anew with another canary.
 
-    The journal knows every property file from then on, so that a change by somebody else is seen.
+    From then on the journal knows every property file, so a change by somebody else is seen.
 
-    One that has changed nothing yet begins anew with another canary.
-
-    :raises OperatorError: as `refuse_canary_of`; the one under way goes back, or a file cannot be read.
+    :raises OperatorError: as `refuse_canary_of`; or the rollout under way goes back, or a file cannot be read.
     """
     progress = journal.progress
     refuse_canary_of(parts.inventory, journal.entries, progress, canary)
@@ -103,8 +101,8 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
 def refuse_canary_of(inventory: Inventory, entries: Sequence[Entry], progress: Progress, canary: str) -> None:
     """
     :param entries: of the journal.
-    :param progress: the fold of them.
-    :param canary: as the operator has typed it just now; "" for none.
+    :param progress: their fold.
+    :param canary: as the operator has just typed it; "" for none.
     :raises OperatorError: there is no such broker, or the rollout under way has changed something with another canary.
     """
     refuse_canary(inventory, canary)
@@ -120,7 +118,7 @@ def refuse_canary_of(inventory: Inventory, entries: Sequence[Entry], progress: P
 
 
 def _has_changed_something(entries: Sequence[Entry]) -> bool:
-    """Whether the last rollout has begun to change a node or the cluster, or has turned."""
+    """Whether the last rollout has begun to change a node or the cluster, or has turned back."""
     return any(
         entry.event in (Event.TURNED, Event.FORWARD, Event.BACK_IN)
         or (entry.event is Event.BEGUN and entry.step not in (Phase.PREFLIGHT.value, Phase.REHEARSE.value))
@@ -129,10 +127,9 @@ def _has_changed_something(entries: Sequence[Entry]) -> bool:
 
 
 async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
-    """
-    Takes the lock: nothing is written for a rollout that somebody else works on.
+    """Takes the lock, so that no line is written for a rollout that another process works on.
 
-    :raises OperatorError: the rollout goes back, and the migration has ended meanwhile; or somebody has the lock.
+    :raises OperatorError: the rollout goes back, and the migration is over meanwhile; or the lock is held.
     """
     progress = journal.progress
     seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
@@ -142,7 +139,8 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
-    """
+    """Check whether a rollout can turn back.
+
     :returns: the metadata.version that the quorum has now; "" where nobody says it.
     :raises OperatorError: the migration has ended, or nobody can say that it has not.
     """
@@ -157,12 +155,12 @@ async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
 
 
 async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: str) -> None:
-    """From here on the rollout goes back. One that came to its end, or never began, can be taken back, too.
+    """Note that the rollout goes back. A rollout that is complete, or that never began, can go back, too.
 
-    It comes right behind the operator's yes, and nothing that may take long comes before the line: whoever is killed
-    now, and goes on, goes back. Whether there is a way back, `may_turn_back` has said before.
+    This is called right after the operator's yes, and writes its line at once: when the command is killed now, the next
+    one goes back. `may_turn_back` has been called before.
 
-    :raises LockedError: somebody has the lock.
+    :raises LockedError: the lock is held.
     """
     progress = journal.progress
     if progress.goes_back:
@@ -186,9 +184,9 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: st
 
 
 async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
-    """The operator is told of those that were left out before, and serve again.
+    """The operator is told which nodes were left out before, and serve again.
 
-    :raises OperatorError: a node serves that the rollout has to go on without from now on.
+    :raises OperatorError: a node serves that the rollout should go on without from now on.
     """
     progress, gone = journal.progress, parts.inventory.gone
     if not gone:
@@ -204,7 +202,7 @@ async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 
 def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> None:
-    """The nodes that the rollout goes on without, until they are back."""
+    """Note the nodes that the rollout goes on without."""
     known = journal.progress.left_out
     for node in parts.inventory.gone:
         if node.name not in known:
@@ -213,8 +211,8 @@ def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> N
 
 async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
     """
-    :raises OperatorError: a node that is to be taken in again is not there; or it comes too late: the way back that is
-        under way has begun to stop the controllers.
+    :raises OperatorError: a node to be taken in again does not serve; or it comes too late, because the way back has
+        begun to stop the controllers.
     """
     progress = journal.progress
     stops = [name for name in progress.steps if name.startswith(f"{Phase.STOP_QUORUM.value}/")]
@@ -230,7 +228,7 @@ async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 
 async def note_with(parts: RolloutParts, journal: RolloutJournal) -> None:
-    """The nodes that were left out, and that the rollout goes on with again; their files are taken as they are.
+    """Note the nodes that were left out and are taken in again; their files count as they are.
 
     :raises OperatorError: a file cannot be read.
     """
@@ -246,9 +244,10 @@ def _returned(parts: RolloutParts, progress: Progress) -> list[Node]:
 
 
 async def _refuse_held(parts: RolloutParts) -> None:
-    """Before the first line of a rollout: its id is in no lock yet, and a lock that no journal knows would stay.
+    """Called before the first line of a rollout. Its id is in no lock yet, and a lock whose id no journal has would
+    stay.
 
-    :raises LockedError: somebody has the lock.
+    :raises LockedError: the lock is held.
     """
     holder = await parts.lock.holder()
     if holder is not None:
@@ -256,7 +255,8 @@ async def _refuse_held(parts: RolloutParts) -> None:
 
 
 async def _lock_opened(parts: RolloutParts, journal: RolloutJournal, rollout: str) -> None:
-    """Where somebody else was faster after all, the rollout is closed: it would go on with what the files were now."""
+    """Take the lock of a new rollout. If another rollout was faster, this one is closed; otherwise it would continue
+    later with property files as they are now."""
     try:
         await parts.lock.acquire(rollout)
     except LockedError:
@@ -265,7 +265,7 @@ async def _lock_opened(parts: RolloutParts, journal: RolloutJournal, rollout: st
 
 
 async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:
-    """What was not well before does not hold the rollout up; the operator is told."""
+    """Note the partitions that are unhealthy now: they do not delay the rollout. The operator is told."""
     for brokers, names in by_brokers(baseline_of(await parts.observer.observe())).items():
         ids, partitions = " ".join(map(str, sorted(brokers))), " ".join(names)
         journal.append(parts.clock.wall_ms(), Event.BASELINE, brokers=ids, partitions=partitions)

@@ -1,4 +1,4 @@
-"""What a rollout refuses as it begins or turns back, before anything changes. Pure."""
+"""What a rollout refuses when it begins or turns back, before anything changes. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from migrator.rollout.ports import BrokerMode, Observation
 
 
 def refuse_dynamic_maps(inventory: Inventory, seen: Observation) -> None:
-    """A ``listener.security.protocol.map`` that is set dynamically counts more than what the rollout writes into the
-    file. A broker in migration mode takes its dynamic settings from ZooKeeper first (``KafkaServer``), then looks for
-    the protocol of the controllers' listener, and does not start without one (``RaftManager``,
-    ``SecurityProtocol.forName``). What nobody could look at is left to preflight, which reads it in ZooKeeper.
+    """Refuse a ``listener.security.protocol.map`` that is set dynamically, because it overrides what the rollout writes
+    into the file. A broker in migration mode takes its dynamic settings from ZooKeeper first (``KafkaServer``). Then it
+    looks for the protocol of the controllers' listener, and does not start without one (``RaftManager``,
+    ``SecurityProtocol.forName``). A map that could not be seen is left to preflight, which reads it in ZooKeeper.
 
     :raises OperatorError: brokers would not start in migration mode.
     """
@@ -52,8 +52,9 @@ FIRST_WITH_BOOTSTRAP = (3, 9)
 
 
 def refuse_lost_brokers(inventory: Inventory, seen: Observation, texts: Mapping[str, str]) -> None:
-    """Voters that are configured must be configured on brokers of every release: a broker registers with a controller
-    that it knows as a voter (Kafka's ``RaftControllerNodeProvider``), and such a log names none.
+    """Refuse brokers that could not find the quorum. When voters are configured, they must be configured on brokers of
+    every release: a broker registers with a controller that it knows as a voter (Kafka's
+    ``RaftControllerNodeProvider``), and the log of such a quorum names no voters.
 
     :param texts: property files by node.
     :raises OperatorError: a broker would have no key by which its release finds the quorum.
@@ -93,10 +94,10 @@ def _is_old(release: str) -> bool:
 
 
 def refuse_files(inventory: Inventory, texts: Mapping[str, str], settings: ModeSettings) -> None:
-    """A broker whose file is in KRaft mode has been taken further: its own step looks at the file.
+    """Refuse property files that Kafka would refuse. A broker whose file is in KRaft mode is left to its own step.
 
     :param texts: property files by node.
-    :raises OperatorError: Kafka would refuse one; or it cannot be read.
+    :raises OperatorError: Kafka would refuse a file, or a file cannot be parsed.
     """
     for node in inventory.brokers.nodes:
         text = texts[node.name]
@@ -106,7 +107,8 @@ def refuse_files(inventory: Inventory, texts: Mapping[str, str], settings: ModeS
 
 
 def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observation) -> None:
-    """As a rollout begins. While nobody says who has the cluster, it is left to the step of the broker.
+    """Refuse files in KRaft mode before the copy, when a rollout begins. While it is unknown which controller the
+    cluster has, this is left to the broker's own step.
 
     :param texts: property files by node.
     :raises FileAheadError: a broker is the ZooKeeper controller, and files are in KRaft mode.
@@ -120,17 +122,17 @@ def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observ
 
 
 def refuse_back(inventory: Inventory, progress: Progress, seen: Observation, texts: Mapping[str, str]) -> None:
-    """Before the way back is shown or begun.
+    """Refuse a way back that is too late, before it is shown or begun.
 
     :param texts: property files by node.
-    :raises OperatorError: the end of the migration was reached, or nobody can say that it was not.
+    :raises OperatorError: the end of the migration was reached, or this is unknown.
     """
     refuse_ended(seen, progress)
     if progress.goes_back or (seen.migration is not None and seen.migration.state):
         return
     nodes = inventory.controllers.nodes
     off = [file_mode(node.role, parsed(node, texts[node.name])) is FileMode.CONTROLLER_ENDED for node in nodes]
-    if any(off) if inventory.controllers.kind is ControllerKind.STOCK else all(off):  # one of Kafka's alone ends it
+    if any(off) if inventory.controllers.kind is ControllerKind.STOCK else all(off):  # one of Kafka's alone ends it all
         raise OperatorError(
             "controllers have the migration off, and none of them answers: the migration may be finished",
             where="rollback",
@@ -139,9 +141,7 @@ def refuse_back(inventory: Inventory, progress: Progress, seen: Observation, tex
 
 
 def refuse_ended(seen: Observation, progress: Progress) -> None:
-    """
-    :raises OperatorError: the end of the migration was reached.
-    """
+    """:raises OperatorError: the end of the migration was reached."""
     if not seen.is_finished:
         return
     go_on = FORWARD_AGAIN if progress.goes_back else "Nothing is to be done" if progress.closed else DOES_THE_REST

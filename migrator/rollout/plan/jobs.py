@@ -1,4 +1,4 @@
-"""The commands that a rollout runs on a controller's machine: which words, and what their exit codes mean. Pure."""
+"""The commands that a rollout runs on a controller's machine: their words, and what their exit codes mean. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from migrator.rollout.plan.steps import Job
 from migrator.rollout.ports import Observation, Output
 
 DIRECTORIES_MAX = 256
-"""Of one node."""
+"""The most directories of one node."""
 FIGURE_END = 1 << 53
-"""Figures of a report are below it."""
+"""The figures of a report are below it."""
 REASON_MAX = 200
-"""Characters of an order's reason."""
+"""Characters of the reason in an order."""
 SHOWN_CHARS = 2000
-"""Of a line that a command printed."""
+"""Characters of a line from a command that are shown."""
 VERSION = "{release_version}"
 META_PROPERTIES = "meta.properties"
 CAUSES = ("migrator: ", "Error: ")
-"""How the line begins in which a command of this program says why it failed."""
+"""How a line begins in which a command of this program says why it failed."""
 MEANINGS: Mapping[Job, Mapping[int, str]] = {
     Job.PREFLIGHT: {
         ExitCode.DIFFERENT: "preflight has found blockers",
@@ -51,7 +51,7 @@ REMEDIES: Mapping[Job, str] = {
 
 
 def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequence[str]) -> list[str]:
-    """The words of preflight, given property files."""
+    """The words of preflight for these property files."""
     kind = "stock" if inventory.controllers.kind is ControllerKind.STOCK else "ours"
     files = [word for path in controllers for word in ("-c", path)]
     of_brokers = [word for path in brokers for word in ("--brokers", path)]
@@ -59,9 +59,10 @@ def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequ
 
 
 def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str, release_version: str) -> list[str]:
-    """The words of a job that is one command, for the files where they are. Preflight itself gets copies.
+    """The words of a job that is one command, with the files in their places. (Preflight gets copies.)
 
-    :param release_version: of the controllers; "" for that of the inventory, which may leave it to the command.
+    :param release_version: the controllers' metadata.version; "" for that of the inventory, which may leave it to the
+        command.
     """
     if job is Job.PREFLIGHT:
         return preflight_of(
@@ -86,7 +87,7 @@ def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str, rele
 
 
 def _stock_format(words: Sequence[str], *, path: str, cluster_id: str, version: str) -> list[str]:
-    """Where nobody knows the version, its option is left out, too."""
+    """The words of Kafka's format command. When the version is "", its option is left out, too."""
     if not version:
         words = [
             word for word, following in zip(words, (*words[1:], ""), strict=True) if VERSION not in (word, following)
@@ -97,7 +98,7 @@ def _stock_format(words: Sequence[str], *, path: str, cluster_id: str, version: 
 
 
 def silent_gone(gone: Sequence[Node], seen: Observation) -> list[int]:
-    """Ids of the voters among nodes that are gone for good, unless they answer."""
+    """The ids of voters among the nodes that are gone for good, without those that answer."""
     asked = [seen.voter(node) for node in gone if node.role is Role.CONTROLLER]
     return [voter.node_id for voter in asked if voter is not None and voter.program is None]
 
@@ -110,12 +111,12 @@ def finish_without(leader: Node, inventory: Inventory, gone: Sequence[int], reas
 
 
 def move_aside(directory: str, rollout: str) -> list[str]:
-    """The words that keep a directory under another name."""
+    """The words that rename a directory, and so keep it."""
     return ["mv", "-n", "-T", "--", directory, f"{directory}.rolled-back-{rollout}"]
 
 
 def directories_of(node: Node, properties: Mapping[str, str]) -> list[str]:
-    """Those of a controller that hold its identity.
+    """The directories of a controller that hold its identity.
 
     :raises OperatorError: as `named_directories`.
     """
@@ -123,9 +124,9 @@ def directories_of(node: Node, properties: Mapping[str, str]) -> list[str]:
 
 
 def named_directories(node: Node, names: Iterable[str]) -> list[str]:
-    """Each one once. Each costs commands on the node's host.
+    """Each directory once.
 
-    :raises OperatorError: no node has so many.
+    :raises OperatorError: there are more than any node has; each costs commands on the node's host.
     """
     found = list(dict.fromkeys(str(PurePosixPath(name)) for name in names if name))
     if len(found) > DIRECTORIES_MAX:
@@ -138,7 +139,7 @@ def named_directories(node: Node, names: Iterable[str]) -> list[str]:
 
 
 def meaning(job: Job, output: Output) -> str:
-    """Why a job failed, in words; "" if it did not."""
+    """Why a job failed, in words; "" if it succeeded."""
     if output.exit_code == 0:
         return ""
     return MEANINGS.get(job, {}).get(output.exit_code, f"{job.value} ended with exit code {output.exit_code}")
@@ -149,14 +150,14 @@ def printed(output: Output) -> dict[str, Any] | None:
     start, end = output.text.find("{"), output.text.rfind("}")
     try:
         found = orjson.loads(output.text[start : end + 1]) if 0 <= start < end else None
-        orjson.dumps(found)  # it nests less deep than it reads
+        orjson.dumps(found)  # orjson reads deeper nesting than it can write
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return None
     return found if isinstance(found, dict) else None
 
 
 def figures(job: Job, report: Mapping[str, Any] | None) -> dict[str, int]:
-    """What of a report is kept in the journal: numbers only.
+    """What the journal keeps of a report: numbers only.
 
     :raises ValueError: it is no report of this program; the message says where.
     """
@@ -186,7 +187,7 @@ def _figure(report: Mapping[str, Any], name: str) -> int | None:
 
 
 def tail(output: Output, lines: int = 12) -> Sequence[str]:
-    """The last lines of what a command said, for the terminal. The cause that it gives comes last, warnings before."""
+    """The last lines of a command's output, for the terminal. The cause that it gives comes last, after warnings."""
     said = [line[:SHOWN_CHARS] for line in f"{output.text}\n{output.errors}".splitlines() if line.strip()]
     causes = [line for line in said if line.startswith(CAUSES)]
     return [*(line for line in said if line not in causes), *causes][-lines:]

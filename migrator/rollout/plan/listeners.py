@@ -13,8 +13,8 @@ DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 
 
 def with_controllers(properties: Mapping[str, str], for_brokers: Mapping[str, str], protocol: str) -> str:
-    """The broker's own map, with what the inventory's adds, and an entry for each listener of the controllers. As it is
-    written if it has all of them.
+    """The broker's own map, with the entries of the inventory's map, and an entry for each listener of the controllers.
+    Unchanged if it has them all.
 
     :param for_brokers: what the inventory gives each broker.
     :param protocol: of the controllers' listeners.
@@ -32,10 +32,10 @@ def with_controllers(properties: Mapping[str, str], for_brokers: Mapping[str, st
 def without_controllers(
     properties: Mapping[str, str], for_brokers: Mapping[str, str], protocol: str, was: Mapping[str, str]
 ) -> str | None:
-    """The map of before the migration. If somebody has changed it since: as it is now, without the entries that
-    `with_controllers` has added, but with all that the broker's own listeners need.
+    """The map from before the migration. If somebody has changed the map since: the present map without the entries
+    that `with_controllers` has added, but with all that the broker's own listeners need.
 
-    :param was: the file as it was then.
+    :param was: the file as it was before the migration.
     """
     now, written = properties.get(PROTOCOLS), with_controllers(was, for_brokers, protocol)
     added = _names(_entries(written)) - _names(_entries(was.get(PROTOCOLS) or DEFAULT_PROTOCOLS))
@@ -46,8 +46,9 @@ def without_controllers(
 
 
 def lacks_controllers(text: str, for_brokers: Mapping[str, str]) -> str:
-    """Of a map: the name of the controllers' listener, which a broker takes first, if it has no protocol for it; or "".
+    """The name of the controllers' listener that a broker uses, if the map has no protocol for it; else "".
 
+    :param text: a map.
     :param for_brokers: what the inventory gives each broker.
     """
     first = next(iter(_entries(for_brokers[CONTROLLERS])), "").upper()
@@ -55,13 +56,13 @@ def lacks_controllers(text: str, for_brokers: Mapping[str, str]) -> str:
 
 
 def has_control_plane(properties: Mapping[str, str], was: Mapping[str, str]) -> bool:
-    """Whether the broker still has the listener that it had for the ZooKeeper controller: without it, it does not start
-    with the key that names it."""
+    """Whether the broker still has the listener that it had for the ZooKeeper controller. With the key that names this
+    listener, the broker does not start without it."""
     return text_of(was, CONTROL_PLANE).upper() in _own(properties)
 
 
 def foreign_listeners(properties: Mapping[str, str], for_brokers: Mapping[str, str]) -> set[str]:
-    """Names of the controllers' listeners, in capitals, but for those that the broker itself has."""
+    """Names of the controllers' listeners, in capitals, without those that the broker itself has."""
     return _names(_entries(for_brokers[CONTROLLERS])) - _own(properties)
 
 
@@ -74,7 +75,7 @@ def _entries(text: str) -> list[str]:
 
 
 def _names(entries: Iterable[str]) -> set[str]:
-    """In capitals, as Kafka compares them."""
+    """The names in capitals, because Kafka compares them so."""
     return {_name(entry) for entry in entries}
 
 

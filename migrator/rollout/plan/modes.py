@@ -48,21 +48,21 @@ GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.ma
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 SESSION_TIMEOUTS = (SESSION_TIMEOUT, "broker.session.timeout.ms")
 SESSION_DEFAULTS = (SESSION_TIMEOUT_MS, _) = (18_000, 9_000)
-"""Kafka's, with ZooKeeper and with a quorum; in ms."""
+"""Kafka's session time-outs in milliseconds: with ZooKeeper, and with a quorum."""
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 ONLY_WITH_ZOOKEEPER = (IBP, CONTROL_PLANE)
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
 OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))
 COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, BETWEEN)
-"""How keys begin that a file has lost in its last mode."""
+"""How the keys begin that a file has lost in its last mode."""
 ENDED_CONTROLLER = (FLAG, CONNECT, BETWEEN, CONTROL_PLANE)
-"""What a controller needs only while it talks to ZooKeeper and to brokers that know it."""
+"""Keys that a controller needs only while it talks to ZooKeeper and to brokers in ZooKeeper mode."""
 OF_QUORUM = (CONTROLLERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
-"""How keys begin that mean something to a broker only while it knows a quorum."""
+"""How the keys begin that a broker uses only while it knows a quorum."""
 
 
 class FileMode(Enum):
-    """What a property file is for; brokers' modes in the order in which a migration goes through them."""
+    """What a property file is for; the modes of brokers in the order in which a migration goes through them."""
 
     BROKER_ZOOKEEPER = "ZooKeeper mode"
     BROKER_MIGRATING = "migration mode"
@@ -82,9 +82,9 @@ OF_BROKERS = {
 
 @value
 class ModeSettings:
-    """Of one cluster: what its brokers get for the migration, and what stands for what a file has lost.
+    """One cluster's settings for the migration: what brokers get, and values that a file may have lost.
 
-    ``zookeeper_connect`` and ``release_version`` are for files that no longer hold them; "" where nobody knows.
+    ``zookeeper_connect`` and ``release_version`` are for files that have them no longer; "" when unknown.
     """
 
     for_brokers: Mapping[str, str]
@@ -94,13 +94,13 @@ class ModeSettings:
 
     @property
     def digest(self) -> str:
-        """Of what the inventory says of brokers."""
+        """The digest of what the inventory says of brokers."""
         said = [self.controller_protocol, *map("=".join, sorted(self.for_brokers.items()))]
         return digest("\n".join(said).encode())
 
 
 def file_mode(role: Role, properties: Mapping[str, str]) -> FileMode:
-    """What a file is for, as it stands there."""
+    """What a file is for, by its keys."""
     migrating = is_on(properties, FLAG)
     if role is Role.CONTROLLER:
         return FileMode.CONTROLLER_MIGRATING if migrating else FileMode.CONTROLLER_ENDED
@@ -110,7 +110,8 @@ def file_mode(role: Role, properties: Mapping[str, str]) -> FileMode:
 
 
 def parsed(node: Node, text: str) -> dict[str, str]:
-    """
+    """The keys of a property file.
+
     :raises OperatorError: it is no property file, or another node's.
     """
     where = f"{node.name}: {node.properties}"
@@ -130,10 +131,10 @@ def parsed(node: Node, text: str) -> dict[str, str]:
 
 def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, earlier: str | None = None) -> str:
     """The file in another mode. Only the keys of the mode change; comments and order stay. What only rollouts have
-    changed since comes back byte for byte.
+    changed comes back byte for byte.
 
     :param earlier: the file as this rollout found it in the mode ``target``, where there is such a backup.
-    :raises OperatorError: the file can't be read, a value is lost, or nobody knows which comments were settings.
+    :raises OperatorError: the file can't be read, a value is lost, or it is unknown which comments were settings.
     """
     properties, before = parsed(node, text), without_rollout(node, text)
     here = file_mode(node.role, properties)
@@ -161,9 +162,9 @@ def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, e
 
 
 def without_rollout(node: Node, text: str) -> str:
-    """The file without what rollouts have changed in it, as far as their marks in it say.
+    """The file without the changes of rollouts, as far as their marks in the file tell them.
 
-    :raises OperatorError: lines that a rollout has set aside are cut.
+    :raises OperatorError: lines that a rollout has commented out are cut.
     """
     try:
         return original(text)
@@ -176,13 +177,13 @@ def without_rollout(node: Node, text: str) -> str:
 
 
 def _becomes(node: Node, text: str, mode: FileMode, settings: ModeSettings, properties: Mapping[str, str]) -> bool:
-    """Whether a rollout makes these settings of the file: then nobody else has changed what the rollout has written."""
+    """Whether a rollout makes these settings of the file; then nobody else has changed what the rollout has written."""
     return parse_properties(rewritten(node, text, mode, settings)) == properties
 
 
 def _fits(node: Node, before: str, settings: ModeSettings, properties: Mapping[str, str]) -> bool:
-    """Whether the broker's listeners of today go with the file as it was before: Kafka needs a protocol for each, and
-    the listener that ``control.plane.listener.name`` names."""
+    """Whether the broker's listeners of today work with the file as it was before: Kafka needs a protocol for each
+    listener, and the listener that ``control.plane.listener.name`` names."""
     if node.role is Role.CONTROLLER:
         return True
     was = parse_properties(before)
@@ -192,7 +193,8 @@ def _fits(node: Node, before: str, settings: ModeSettings, properties: Mapping[s
 
 
 def _ask(node: Node, text: str, settings: ModeSettings) -> None:
-    """A release before the marks, or somebody, has made settings comments, and others may have been comments before.
+    """Refuse comments that may be settings. A release before the marks, or a person, has commented settings out, and
+    other lines may have been comments before.
 
     :raises OperatorError: there are comments that can be either.
     """
@@ -209,8 +211,8 @@ def _ask(node: Node, text: str, settings: ModeSettings) -> None:
 
 
 def _commented(text: str) -> Iterator[tuple[int, str, str]]:
-    """Comments that look like a setting of the time with ZooKeeper: number of the line, key and value. Earlier releases
-    put ``#`` before a line as it stood there, also before an indented one; a sentence has several words."""
+    """Comments that look like a setting from the time with ZooKeeper: line number, key and value. Earlier releases put
+    ``#`` before a line as it was, also before an indented one. A comment with several words is no setting."""
     for number, line in enumerate(LINE_END.split(text), 1):
         said = line[1:].lstrip(BLANKS)
         if line.startswith("#") and said.startswith(COMES_BACK) and (said == line[1:] or len(said.split()) == 1):
@@ -221,7 +223,7 @@ def _commented(text: str) -> Iterator[tuple[int, str, str]]:
 
 def refuse_unstartable(node: Node, text: str) -> None:
     """
-    :param text: the file of a broker as it is to be.
+    :param text: the file of a broker as it is going to be.
     :raises OperatorError: Kafka would not start with it in the mode that it is for.
     """
     for key, what, remedy in refused_broker(parsed(node, text)):
@@ -234,20 +236,21 @@ def refuse_unstartable(node: Node, text: str) -> None:
 
 
 def lost_zookeeper(node: Node, text: str, target: FileMode) -> bool:
-    """Whether a broker's file comes back from KRaft mode, and nothing in it says how ZooKeeper was reached."""
+    """Whether a broker's file comes back from KRaft mode without a key that says how to reach ZooKeeper."""
     back = target in (FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING) and ROLES in parsed(node, text)
     return back and CONNECT not in parse_properties(without_rollout(node, text))
 
 
 def session_ms(properties: Mapping[str, str]) -> int:
-    """How long a broker with this file stays registered once it has ended without a word, in ZooKeeper and in the
-    quorum; in ms."""
+    """How many milliseconds a broker with this file stays registered after it has died, the longer of ZooKeeper's time
+    and the quorum's."""
     told = (number_of(properties, key) for key in SESSION_TIMEOUTS)
     return max(default if told_ms is None else told_ms for told_ms, default in zip(told, SESSION_DEFAULTS, strict=True))
 
 
 def watched_keys(for_brokers: Mapping[str, str]) -> tuple[str, ...]:
-    """What a rollout may change in a broker's file, but for the ids: Kafka adds the one that a file does not have.
+    """The keys that a rollout may change in a broker's file, without the ids: Kafka adds the id that a file does not
+    have.
 
     :param for_brokers: what the inventory gives each broker.
     """
@@ -255,12 +258,12 @@ def watched_keys(for_brokers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def stock_file(text: str, release: TargetRelease) -> str:
-    """Of Kafka's controller, which takes over from ours: without what only this program needs."""
+    """The file of Kafka's controller that takes over from ours: without the keys that only this program needs."""
     return without_keys(text, release.drops)
 
 
 def changes_shown(before: str, after: str) -> list[str]:
-    """A line for each key that is changed; values that may be secrets are hidden."""
+    """A line for each key that changes; values that may be secrets are hidden."""
     old, new = parse_properties(before), parse_properties(after)
     lines = []
     for key in [*old, *(key for key in new if key not in old)]:
@@ -280,7 +283,7 @@ def digest(content: bytes) -> str: ...
 @overload
 def digest(content: bytes | None) -> str | None: ...
 def digest(content: bytes | None) -> str | None:
-    """SHA-256 in hexadecimal; None for a file that is not there."""
+    """SHA-256 in hexadecimal; None for a file that does not exist."""
     return None if content is None else hashlib.sha256(content).hexdigest()
 
 
@@ -298,7 +301,7 @@ def _edits(
 def _wanted(
     node: Node, properties: Mapping[str, str], target: FileMode, settings: ModeSettings, was: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
-    """Keys of the mode with their values; None: the mode does not have this key."""
+    """Keys of the mode, with their values; None for a key that the mode does not have."""
     if target is FileMode.CONTROLLER_ENDED:
         is_on = file_mode(node.role, properties) is FileMode.CONTROLLER_MIGRATING
         yield from ((key, None) for key in ENDED_CONTROLLER if is_on or key != FLAG)
@@ -321,8 +324,8 @@ def _wanted(
 def _with_zookeeper(
     node: Node, properties: Mapping[str, str], target: FileMode, settings: ModeSettings, was: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
-    """Of a broker that still knows ZooKeeper."""
-    if ROLES in properties:  # from KRaft mode; keys of ZooKeeper's time that it has, somebody has written since
+    """The keys of a broker that still knows ZooKeeper."""
+    if ROLES in properties:  # from KRaft mode: a person has since written the keys of ZooKeeper's time
         lost = [key for key in was if key.startswith("zookeeper.")]
         lost += [key for key in ONLY_WITH_ZOOKEEPER if key != CONTROL_PLANE or has_control_plane(properties, was)]
         yield from _lost(properties, was, lost)
@@ -345,8 +348,8 @@ def _with_zookeeper(
 
 
 def _supposed(properties: Mapping[str, str], was: Mapping[str, str], for_brokers: Mapping[str, str]) -> dict[str, str]:
-    """What the file said before the migration, where nobody has kept it: of the keys of the inventory, none that
-    only a quorum gives a meaning. The others may be those of the broker's own listeners."""
+    """What the file said before the migration, when no backup has it: of the inventory's keys, none that only a quorum
+    uses. The others may be those of the broker's own listeners."""
     names = (name.lower() for name in foreign_listeners(properties, for_brokers))
     goes = (*OF_QUORUM, PROTOCOLS, FLAG, *(f"listener.name.{name}." for name in names))
     kept = {key: properties[key] for key in for_brokers if key in properties and not key.startswith(goes)}
@@ -354,14 +357,15 @@ def _supposed(properties: Mapping[str, str], was: Mapping[str, str], for_brokers
 
 
 def _is_refused(node: Node, properties: Mapping[str, str]) -> bool:
-    """``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig.validateValues``)."""
+    """Kafka: ``controller.listener.names must be empty when not running in KRaft mode``
+    (``KafkaConfig.validateValues``)."""
     mode = file_mode(node.role, properties)
     return mode is FileMode.BROKER_ZOOKEEPER and is_set(properties, CONTROLLERS)
 
 
 def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Kafka takes no generated id in a migration, and no id above the reserved ones while ids may be generated
-    (``KafkaConfig.validateValues``)."""
+    """The id keys. During a migration Kafka refuses a generated id, and an id above the reserved ones while ids may be
+    generated (``KafkaConfig.validateValues``)."""
     yield BROKER_ID, str(node.node_id)
     reserved = number_of(properties, RESERVED_IDS)
     if reserved is None:

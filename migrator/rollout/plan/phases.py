@@ -1,5 +1,5 @@
-"""The phases of a rollout, one object each, forward and back: when a step is needed, what holds before and after it,
-what it does, why, and what undoes it. Nothing else in the rollout asks which phase it is in. Pure."""
+"""The phases of a rollout, forward and back, one object each: when a step is needed, its gates, its acts, why, and what
+undoes it. Nothing else in the rollout asks which phase it is in. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrator.rollout.plan.steps import Act, Direction, GatesAt, Job, Need, Phas
 from migrator.rollout.ports import BrokerMode, Gate, GateKind
 from migrator.seeing.controllers import ControllerProgram
 
-# What gates ask.
+# The gates of phases.
 
 INELIGIBLE, DUAL_WRITE, FINISHED = (
     Gate(GateKind.MIGRATION_STATE, state=state.label)
@@ -29,18 +29,19 @@ BROKER_RULES = Gate(GateKind.ZOOKEEPER_CONTROLLER)
 
 
 def program_of(inventory: Inventory) -> ControllerProgram:
-    """What the controllers are that migrate the cluster."""
+    """The program of the controllers that migrate the cluster."""
     stock = inventory.controllers.kind is ControllerKind.STOCK
     return ControllerProgram.STOCK if stock else ControllerProgram.MIGRATOR
 
 
 def _asks(*gates: Gate) -> GatesAt:
-    """The same for every step of a phase."""
+    """The same gates for every step of a phase."""
     return lambda _: gates
 
 
 def _quorum(place: Place) -> Gate:
-    """Also whether the controllers are those of the inventory: a leader of Kafka's without the migration ends it."""
+    """The quorum is healthy, and its controllers are those of the inventory: a leader of Kafka's without the migration
+    would end it."""
     return replace(QUORUM, program=program_of(place.inventory))
 
 
@@ -49,12 +50,12 @@ def _others_have_all(place: Place) -> Gate:
 
 
 def may_be_handed_over(node: Node | None) -> tuple[Gate, ...]:
-    """Before our controller is stopped for Kafka's, also by `migrator handover`."""
+    """The gates before our controller is stopped for Kafka's, also in `migrator handover`."""
     return FINISHED, Gate(GateKind.VOTERS_SETTLED), Gate(GateKind.OTHERS_CAUGHT_UP, node)
 
 
 def is_handed_over(node: Node | None) -> Gate:
-    """Behind the start of Kafka's, also by `migrator handover`."""
+    """The gate after the start of Kafka's controller, also in `migrator handover`."""
     return Gate(GateKind.CONTROLLER_BACK, node, program=ControllerProgram.STOCK)
 
 
@@ -64,14 +65,15 @@ def _is_back(place: Place, *, migration_on: bool) -> Gate:
 
 
 def _may_stop(place: Place, *first: Gate) -> tuple[Gate, ...]:
-    """Replicas on the brokers of a rack count no more once one of them stops: what is left without the rack does."""
+    """The gates before a broker stops. Once a broker of a rack stops, replicas in the rack do not count: the replicas
+    outside the rack have to be enough."""
     healthy = replace(HEALTHY, nodes=place.group) if len(place.group) > 1 else HEALTHY
     return (*first, healthy, Gate(GateKind.MAY_STOP, nodes=place.group))
 
 
 def _are_back(place: Place, mode: BrokerMode, *first: Gate) -> tuple[Gate, ...]:
-    """Of a group, the first one is waited for; then the others are restarted one after the other, and waited for
-    together."""
+    """The gates after a restart. In a group, the rollout waits for the first broker; then it restarts the others one
+    after the other, and waits for all of them together."""
     back = tuple(Gate(GateKind.BROKER_BACK, each, mode) for each in place.group)
     if place.node is place.group[-1]:
         return (*first, *back, HEALTHY)
@@ -79,7 +81,7 @@ def _are_back(place: Place, mode: BrokerMode, *first: Gate) -> tuple[Gate, ...]:
 
 
 def _may_end(place: Place, *last: Gate) -> tuple[Gate, ...]:
-    """What must hold up to the end of the migration, and is asked before each step to it."""
+    """The gates that must be open until the migration ends; each step to the end asks them."""
     in_kraft = Gate(GateKind.BROKERS_IN_MODE, mode=BrokerMode.KRAFT, nodes=place.inventory.brokers.nodes)
     return DUAL_WRITE, in_kraft, replace(WRITTEN, program=program_of(place.inventory)), ALONE, AGREE, *last
 
@@ -135,8 +137,8 @@ def _is_not_stock(sight: Sight) -> bool:
 
 
 def _voter_is_seen(sight: Sight) -> Gate | None:
-    """Of a controller that runs. One that is silent holds nothing up here; the way back asks nobody at all, because a
-    silent controller may be the reason for it."""
+    """For a controller whose process runs. A silent controller does not block here; and on the way back this is not
+    asked, because a silent controller may be the reason to go back."""
     return Gate(GateKind.VOTER_SEEN, sight.node) if sight.runs else None
 
 
@@ -167,7 +169,7 @@ NO_BROKER_RULES = Need(lambda sight: sight.seen.controller_broker is None)
 
 
 def _waits_for_gone(inventory: Inventory) -> bool:
-    """Whether the end needs an order: our leader asks every controller, one of Kafka's asks none."""
+    """Whether the end needs an order: our leader asks every controller before it finishes, Kafka's asks none."""
     ours = inventory.controllers.kind is ControllerKind.MIGRATOR
     return ours and any(node.role is Role.CONTROLLER for node in inventory.gone)
 
@@ -176,13 +178,13 @@ NOTHING, ROLLBACK, NEW = "nothing was changed", "'migrator rollout rollback'", "
 RESTARTS = (Act.CHECK_BEFORE, Act.EDIT, Act.RESTART, Act.CHECK_AFTER)
 _FIRST, _CLUSTER, _BROKERS, _CONTROLLERS = Who.FIRST_CONTROLLER, Who.CLUSTER, Who.BROKERS, Who.CONTROLLERS
 
-# Of each phase first for whom it has a step, the acts, and when they are needed; then the gates; then why, and undo.
+# Each phase: for which nodes it has a step, its acts, when it is needed; then its gates; then why, and how to undo it.
 # fmt: off
 _START = PhaseRules(
     Phase.START, _CONTROLLERS, (Act.START,), UNFINISHED, waits_for_all=True,
     why="the quorum waits for the brokers, and changes nothing", undo=ROLLBACK,
 )
-_UNREGISTER = PhaseRules(  # neither the end of the migration nor the way back comes while such a broker is registered
+_UNREGISTER = PhaseRules(  # while such a broker is registered, the migration can neither end nor go back
     Phase.UNREGISTER, Who.GONE_BROKERS, (Act.RUN,), REGISTERED, job=Job.UNREGISTER,
     why="the quorum forgets a broker that is gone for good", undo="start the broker: it registers",
 )
@@ -312,13 +314,13 @@ BACK = (
         before=_drained,
         why="from now on nobody is the controller, for some seconds", undo="start the controllers",
     ),
-    PhaseRules(  # what ZooKeeper lacks, only a quorum that runs can bring there: then all of this begins anew
+    PhaseRules(  # only a running quorum can write what ZooKeeper lacks: then all of this begins anew
         Phase.GIVE_BACK, _FIRST, (Act.RUN, Act.CHECK_AFTER), NO_BROKER_RULES, job=Job.GIVE_BACK,
         again=(Phase.START_QUORUM, Phase.DRAIN, Phase.STOP_QUORUM, Phase.GIVE_BACK),
         after=_asks(BROKER_RULES),
         why="the brokers elect a ZooKeeper controller", undo=NEW,
     ),
-    PhaseRules(  # nothing needs the log any more; and who comes up with its host while brokers migrate must not find it
+    PhaseRules(  # the log is not needed any more, and a broker that starts during a later migration must not find it
         Phase.SET_ASIDE, _CONTROLLERS, (Act.CHECK_BEFORE, Act.STOP, Act.RUN), ALWAYS, job=Job.SET_ASIDE,
         before=_asks(NOT_FINISHED, BROKER_RULES),
         why="a new rollout formats empty directories; the old ones are kept", undo="move them back",

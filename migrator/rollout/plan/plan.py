@@ -1,6 +1,6 @@
 """The plan: an inventory -> the steps of the whole way, forward or back. Pure.
 
-It has every step, also those whose effect is there already: `apply` finds that out by looking at their turn.
+It has every step, also those whose effect is there already: `apply` finds that out when their turn comes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from migrator.rollout.plan.steps import Direction, Phase, PhaseRules, Place, Ste
 def plan(inventory: Inventory, direction: Direction, canary: str = "") -> tuple[Step, ...]:
     """Every step of the way.
 
-    :param canary: name or id of the broker that goes first in every roll; "" for none. One that was chosen once, and is
-        not in the inventory any more, holds nothing up: no broker goes first then.
+    :param canary: name or id of the broker that goes first in every roll; "" for none. A canary that is not in the
+        inventory any more stops nothing: no broker goes first then.
     """
     return tuple(
         _step(rules, Place(inventory, node, group))
@@ -30,7 +30,7 @@ def plan(inventory: Inventory, direction: Direction, canary: str = "") -> tuple[
 
 
 def _nodes(who: Who, inventory: Inventory, canary: str) -> Iterator[tuple[Node | None, tuple[Node, ...]]]:
-    """Whom the steps of a phase are about, with the brokers that may be down at the same time."""
+    """The nodes that a phase has steps for, each with the brokers that may be down at the same time."""
     controllers = inventory.controllers.nodes
     if who is Who.CLUSTER:
         yield None, ()
@@ -60,7 +60,7 @@ def _step(rules: PhaseRules, place: Place) -> Step:
 
 
 def _groups(inventory: Inventory, canary: str) -> list[list[Node]]:
-    """Brokers rack by rack, in the order of the inventory; the canary is alone, and first."""
+    """Brokers rack by rack, in the order of the inventory. The canary is a group of its own, and first."""
     brokers = inventory.brokers.nodes
     racks: dict[str, list[Node]] = {}
     for node in brokers:
@@ -79,7 +79,7 @@ def has_canary(inventory: Inventory, canary: str) -> bool:
 
 def refuse_canary(inventory: Inventory, canary: str) -> None:
     """
-    :param canary: as the operator has typed it just now; "" for none.
+    :param canary: as the operator has just typed it; "" for none.
     :raises OperatorError: there is no such broker.
     """
     if canary and not has_canary(inventory, canary):
@@ -88,13 +88,13 @@ def refuse_canary(inventory: Inventory, canary: str) -> None:
 
 
 def is_same_canary(inventory: Inventory, one: str, other: str) -> bool:
-    """Whether both are names or ids of one broker, or both are ""."""
+    """Whether both name the same broker, by name or id, or both are ""."""
     return one == other or any({one, other} <= {node.name, str(node.node_id)} for node in inventory.brokers.nodes)
 
 
 def refuse_step(steps: Sequence[Step], name: str) -> None:
     """
-    :param name: as the operator has typed it just now; "" for none.
+    :param name: as the operator has just typed it; "" for none.
     :raises OperatorError: there is no such step.
     """
     if name and name not in [step.name for step in steps]:
@@ -103,7 +103,7 @@ def refuse_step(steps: Sequence[Step], name: str) -> None:
 
 
 def canary_steps(steps: Sequence[Step], canary: str) -> set[str]:
-    """Names of the steps after which a rollout with this canary waits for the operator."""
+    """The names of the steps after which a rollout with this canary waits for the operator."""
     return {
         step.name
         for step in steps

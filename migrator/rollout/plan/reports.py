@@ -1,6 +1,6 @@
-"""What the report of a job says to the person at the terminal, in a few lines. Pure.
+"""What the terminal shows of a job's report, in a few lines. Pure.
 
-A report comes from another host: whatever has not the form that this program gives it is left out.
+A report comes from another host: everything that does not have the form that this program gives it is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ Report = Mapping[str, Any]
 
 
 def lines_of(job: Job, report: Report | None) -> list[str]:
-    """What blocks, with a remedy each; a few warnings; last the verdict. Empty for what is no such report."""
+    """The blockers, each with its remedy; a few warnings; at the end the verdict. Empty for anything that is no
+    report."""
     says = _SAYS.get(job)
     return [] if says is None or report is None else [line[:CHARS_MAX] for line in says(report)]
 

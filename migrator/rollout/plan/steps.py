@@ -1,4 +1,4 @@
-"""What a rollout is made of, as data: phases, the acts and jobs of a step, and what is looked at before it. Pure.
+"""The types of a plan: phases, acts and jobs of a step, and what decides whether a step is needed. Pure.
 
 `migrator.rollout.plan.phases` has one object for each phase; `migrator.rollout.plan.plan` makes steps of them.
 """
@@ -24,7 +24,7 @@ class Direction(StrEnum):
 
 
 class Phase(StrEnum):
-    """Names of phases, in the order in which they come, forward and then back."""
+    """The names of phases, in their order, forward and then back."""
 
     PREFLIGHT = "preflight"
     REHEARSE = "rehearse"
@@ -51,7 +51,7 @@ class Phase(StrEnum):
 
 
 class Act(StrEnum):
-    """What a step is made of, one after the other. Those that change something are noted before and after."""
+    """The parts of a step, one after the other. An act that changes something is noted before and after."""
 
     CHECK_BEFORE = "check-before"
     CONFIRM = "confirm"
@@ -68,11 +68,11 @@ class Act(StrEnum):
 
 TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
 STOPS = frozenset((Act.RESTART, Act.STOP))
-"""Acts that stop a process that serves: the gate before the step is asked as the last thing before it is stopped."""
+"""Acts that stop a serving process: the gate before the step is asked once more right before the stop."""
 
 
 class Job(Enum):
-    """What `Act.RUN` runs."""
+    """The jobs that `Act.RUN` runs."""
 
     PREFLIGHT = "preflight"
     REHEARSE = "rehearse"
@@ -83,11 +83,11 @@ class Job(Enum):
     ARCHIVE = "archive"
     UNREGISTER = "unregister"
     LEAVE_OUT = "force finish"
-    """The order to the leader to end the migration without controllers that are gone for good."""
+    """Orders the leader to end the migration without controllers that are gone for good."""
 
 
 class Who(Enum):
-    """For whom a phase has a step."""
+    """The nodes that a phase has a step for."""
 
     CLUSTER = "one step, about no node"
     FIRST_CONTROLLER = "one step, on the machine of the first controller"
@@ -98,9 +98,9 @@ class Who(Enum):
 
 @value
 class Sight:
-    """What is seen of the node of a step as its turn comes. ``file``: what its property file is for; None where the
-    step is about no file. ``runs``: whether its process does. ``starts``: whether this rollout has to start it, because
-    it was left out and is there again."""
+    """What is seen of a step's node when its turn comes. ``file``: what its property file is for; None when the step is
+    about no file. ``runs``: whether its process runs. ``starts``: whether this rollout has to start it, because it was
+    left out and is there again."""
 
     seen: Observation
     node: Node | None
@@ -111,9 +111,9 @@ class Sight:
 
 @value
 class Need:
-    """When a step has to be done at all. ``before_leaving_out``: what has to be seen before a step that looks unneeded
-    is left out, which is for good: to a look that nobody answers, no broker is registered and nobody has the cluster.
-    None where what nobody answers looks needed."""
+    """When a step has to be done. ``before_leaving_out``: the gate before a step that looks unneeded is left out,
+    because it is left out for good. Without it, a look without answers would pass for a cluster without brokers and
+    controllers. None where a look without answers makes the step look needed."""
 
     is_there: Callable[[Sight], bool]
     before_leaving_out: Callable[[Sight], Gate | None] = lambda _: None
@@ -121,7 +121,7 @@ class Need:
 
 @value
 class Place:
-    """Where a step is: what its gates are made from. ``group``: the brokers that may be down at the same time."""
+    """Where a step is; its gates are made from this. ``group``: the brokers that may be down at the same time."""
 
     inventory: Inventory
     node: Node | None
@@ -138,20 +138,20 @@ def no_gates(_: Place) -> tuple[Gate, ...]:
 
 @value
 class PhaseRules:
-    """All that one phase is: for whom it has a step, what it does, when that is needed, the gates before and after it,
-    why, and what undoes it.
+    """One phase: which nodes it has a step for, its acts, when it is needed, its gates, why, and what undoes it.
 
-    ``name``: of its one step, where that has another name than the phase. ``mode``: of the node's file after
-    `Act.EDIT`. ``proof``: an act that is left out where the operator wants no comparison. ``is_there``: whether an
-    inventory has the phase at all.
+    ``name``: of its one step, where that is not the name of the phase. ``mode``: the mode of the node's file after
+    `Act.EDIT`. ``proof``: an act that is left out when the operator wants no comparison. ``is_there``: whether an
+    inventory has the phase.
 
     ``leader_last``: the leader of the quorum comes last. ``silent_first``: a voter that does not answer comes first.
-    ``starts_silent``: it is started whatever others lack, and nobody waits for its records while nobody leads.
-    ``waits_for_all``: the check after it waits for all voters. ``only_while_written``: the gate before it counts only
-    while both sides may be written. ``ends_migration``: behind its last step the migration has ended.
+    ``starts_silent``: a silent voter is started whatever records others lack; while no voter leads, its records are not
+    waited for. ``waits_for_all``: the check after it waits for all voters. ``only_while_written``: the gate before it
+    counts only while both sides may be written. ``ends_migration``: behind its last step the migration has ended.
     ``leaves_quorum_lock``: Kafka's controllers take over, and have no place for the lock. ``to_zookeeper``: a broker
-    starts with ``meta.properties`` of version 0 only. ``first_of_brokers``: a broker's file may be ahead of it, and a
-    broker may have the metadata log of an earlier attempt. ``again``: what begins anew if its job fails.
+    goes back to ZooKeeper mode, where it needs ``meta.properties`` of version 0. ``first_of_brokers``: the first phase
+    of brokers; a broker's file may be in a later mode, and a broker may have the metadata log of an earlier attempt.
+    ``again``: the phases that begin anew if its job fails.
     """
 
     phase: Phase
@@ -182,11 +182,11 @@ class PhaseRules:
 
 @value
 class Step:
-    """One line of a plan. ``name`` is unique. ``node``: which it is about; None for the cluster.
+    """One line of a plan. ``name`` is unique. ``node``: the node that the step is about; None for the cluster.
 
-    ``successor``: Kafka's controller that `Act.START` starts instead of ``node``. ``before`` and ``after``: what the
-    two checks ask. ``together``: the brokers of a rack that may be down at the same time; then `which_gates` says what
-    the check after each of them asks.
+    ``successor``: Kafka's controller that `Act.START` starts instead of ``node``. ``before`` and ``after``: the gates
+    of the two checks. ``together``: the brokers of a rack that may be down at the same time; then `which_gates` gives
+    the gates after each of them.
     """
 
     name: str
@@ -200,15 +200,15 @@ class Step:
 
     @property
     def phase(self) -> Phase:
-        """The name of its phase."""
+        """The phase of the step."""
         return self.rules.phase
 
     @property
     def mode(self) -> FileMode | None:
-        """Of the node's file after `Act.EDIT`."""
+        """The mode of the node's file after `Act.EDIT`."""
         return self.rules.mode
 
     @property
     def job(self) -> Job | None:
-        """What `Act.RUN` runs."""
+        """The job that `Act.RUN` runs."""
         return self.rules.job

@@ -1,4 +1,4 @@
-"""What brokers say of themselves and of partitions, over Kafka's own protocol."""
+"""Asks brokers about themselves and about partitions, over Kafka's own protocol."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from migrator.wire.schemas import (
 
 ASK_SECONDS = 4.0
 ASKED_AT_ONCE = 32
-"""Brokers; each has the time above from its turn on."""
+"""Brokers asked at the same time; the time limit of each begins with its turn."""
 MAX_RESPONSE_BYTES = 1 << 29
 METADATA_VERSION = 7
 MIN_ISR = "min.insync.replicas"
 DIGITS_MAX = 10
 ASKED_KEYS = (FLAG, ROLES, MIN_ISR, IBP, CONTROLLERS, SESSION_TIMEOUT)
-"""Of a broker's settings in force; none of them is a secret."""
+"""Settings in force that a broker is asked for; none is a secret."""
 RELEASES: Mapping[tuple[int, int, int], str] = {
     (9, 13, 8): "3.4",
     (9, 15, 8): "3.5",
@@ -62,8 +62,8 @@ PARTITION = struct.Struct(">iiii")
 
 @value
 class BrokerAnswer:
-    """``settings`` are None where the broker does not let us see them, for the reason ``hidden``, or holds its answer
-    back. ``file`` and ``dynamic_map`` as `BrokerSeen` has them."""
+    """``settings``: None where the broker does not show them (``hidden`` says why), or delays its answer. ``file`` and
+    ``dynamic_map``: as in `BrokerSeen`."""
 
     settings: Mapping[str, str] | None
     release: str
@@ -73,7 +73,7 @@ class BrokerAnswer:
 
 
 class State(NamedTuple):
-    """Of one partition; ``leader`` is below 0 without one."""
+    """The state of one partition; ``leader`` is below 0 without one."""
 
     topic: str
     number: int
@@ -84,8 +84,8 @@ class State(NamedTuple):
 
 @value
 class PartitionList:
-    """How a broker knows all partitions: its answer of Metadata, not decoded, which may have 100 MiB; and which
-    partitions are being reassigned. ``topics``: those whose ``min.insync.replicas`` matters."""
+    """All partitions as one broker knows them. ``frame``: its Metadata response, not decoded, which may have 100 MiB.
+    ``reassigning``: partitions under reassignment. ``topics``: those whose ``min.insync.replicas`` matters."""
 
     frame: bytes | bytearray
     offset: int
@@ -94,10 +94,10 @@ class PartitionList:
     topics: tuple[str, ...]
 
     def seen(self, minima: Mapping[str, int], min_isr: int) -> PartitionsSeen:
-        """Counts them.
+        """Count the partitions.
 
         :param minima: ``min.insync.replicas`` of topics that have one of their own.
-        :param min_isr: of all others.
+        :param min_isr: of all other topics.
         """
         found = Placements(placed=self.placed)
         for each in partitions_in(self.frame, self.offset, placed=self.placed):
@@ -106,10 +106,11 @@ class PartitionList:
 
 
 class BrokerEyes:
-    """
+    """Asks brokers.
+
     :param settings: name the brokers' listener, and how to log in.
-    :param placed: whether somebody asks where the replicas of partitions are that are well.
-    :param watched: keys of property files, none of them a secret or its value is not shown.
+    :param placed: whether the places of healthy partitions' replicas are needed, too.
+    :param watched: keys of property files that a broker is asked for; none is a secret, or its value is not shown.
     :raises OperatorError: the settings cannot be used.
     """
 
@@ -122,7 +123,7 @@ class BrokerEyes:
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> BrokerAnswer | str:
-        """What a broker says of itself, or why nobody knows."""
+        """What a broker says of itself, or why it does not."""
         try:
             async with self._turns, asyncio.timeout(ASK_SECONDS):
                 connection = await self._open(endpoints)
@@ -142,9 +143,10 @@ class BrokerEyes:
         return BrokerAnswer(in_force, release, in_file, dynamic_map=found.dynamic.get(PROTOCOLS, ""))
 
     async def partitions(self, endpoints: Sequence[Endpoint]) -> PartitionList | str:
-        """How one broker knows all partitions, or why it does not say. The caller bounds the time.
+        """All partitions as one broker knows them, or why it does not tell. The caller bounds the time.
 
-        Reassignments are asked first: a broker that cannot tell them refuses, and has not sent all the rest in vain.
+        Reassignments are asked first: a broker that cannot tell them refuses at once, before it has sent the large
+        answer.
         """
         try:
             async with asyncio.timeout(ASK_SECONDS):
@@ -175,11 +177,11 @@ async def _listed(connection: KafkaConnection, reassigning: Some, *, placed: boo
 
 
 def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
-    """Of a Metadata response: partitions without a leader, or with replicas out of sync; all, where ``placed``.
+    """The partitions in a Metadata response without a leader or with replicas out of sync; all, where ``placed``.
 
-    Read by hand: the generic decoder takes some ten times as long, and a cluster may have millions of partitions.
+    Read by hand: the generic decoder takes about ten times as long, and a cluster may have millions of partitions.
 
-    :raises PeerError: it is malformed.
+    :raises PeerError: the response is malformed.
     """
     try:
         yield from _partitions_in(frame, offset, placed=placed)
@@ -218,7 +220,7 @@ def _topics_at(frame: bytes | bytearray, offset: int) -> tuple[int, int]:
 
 
 def _ids(frame: bytes | bytearray, at: int, count: int) -> tuple[int, ...]:
-    if at + 4 * count > len(frame):  # before memory is taken for them
+    if at + 4 * count > len(frame):  # before memory is allocated for them
         raise struct.error("it ends too early")
     return struct.unpack_from(f">{max(count, 0)}i", frame, at)
 
@@ -229,7 +231,8 @@ def _behind_text(frame: bytes | bytearray, at: int) -> int:
 
 
 async def _reassigning(connection: KafkaConnection) -> Some:
-    """A broker that is not the controller, and forwards nothing, refuses: its controller is asked first."""
+    """Partitions under reassignment. A broker that is not the controller and does not forward refuses, so the
+    controller is asked first."""
     request = build(
         request_type(LIST_PARTITION_REASSIGNMENTS, 0), timeout=dt.timedelta(seconds=ASK_SECONDS), topics=None
     )
@@ -241,7 +244,7 @@ async def _reassigning(connection: KafkaConnection) -> Some:
 
 
 def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> PartitionsSeen:
-    """The same from what the quorum has committed, where the quorum rules."""
+    """The partitions as the quorum has committed them, for the time when the quorum is the controller."""
     minima = {
         resource.name: least
         for resource, keys in image.configs.items()
@@ -259,8 +262,8 @@ def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> Par
 
 
 def own_min_isr(keys: Mapping[str, str]) -> int:
-    """A topic's own ``min.insync.replicas``; 0 without one, and for a text that a broker does not take either, as
-    somebody may have written it into ZooKeeper by hand."""
+    """A topic's own ``min.insync.replicas``; 0 without one, and for a value that a broker ignores, such as one that a
+    person has written into ZooKeeper."""
     text = keys.get(MIN_ISR, "").strip()
     return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else 0
 

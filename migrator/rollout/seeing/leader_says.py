@@ -1,4 +1,4 @@
-"""What our leading controller says of the migration: by gRPC, or by `migrator status` on its own host."""
+"""What our leading controller says of the migration: over gRPC, or by `migrator status` on its own host."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ STATUS_SECONDS = 8.0
 THERE_SECONDS = 30.0
 WORD_MAX, WHAT_MAX, PROBLEMS_MAX = 200, 4000, 50
 VOTERS_MAX = 100
-"""Characters of a name and of a sentence, and problems, that a host may say: they are shown, and noted."""
+"""Limits for what a host says, because it is shown and noted: characters of a name, of a sentence, and problems."""
 
 
 @value
 class LeaderSays:
-    """``lag_records``: None where it writes nothing to ZooKeeper, -1 where it does not know. ``lag_ms``: how long the
-    oldest has waited, -1 unknown. ``images``: whose metadata are its own."""
+    """``lag_records``: records that are not in ZooKeeper yet; None where the leader writes nothing there, -1 unknown.
+    ``lag_ms``: how long the oldest of them has waited; -1 unknown. ``images``: which controllers have the same
+    metadata."""
 
     cluster_id: str
     leader_epoch: int
@@ -39,7 +40,7 @@ class LeaderSays:
 
 
 async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
-    """By gRPC; None where that reaches no leader."""
+    """Over gRPC; None when no leader is reached."""
     try:
         async with asyncio.timeout(STATUS_SECONDS):
             status = (await asker.ask()).answers.best
@@ -49,7 +50,7 @@ async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
 
 
 def of_status(status: Status) -> LeaderSays | None:
-    """None of a controller that does not lead."""
+    """None for a controller that does not lead."""
     if status.quorum.leader_id != status.node_id:
         return None
     return _says(
@@ -65,7 +66,7 @@ def of_status(status: Status) -> LeaderSays | None:
 
 
 async def by_command(executor: Executor, node: Node, program: str) -> LeaderSays | None:
-    """By the command on the leader's host; None where that fails."""
+    """By a command on the leader's host; None when it fails."""
     words = [program, "status", "-c", node.properties, "--json"]
     try:
         output = await executor.run(node, words, seconds=THERE_SECONDS)
@@ -75,7 +76,7 @@ async def by_command(executor: Executor, node: Node, program: str) -> LeaderSays
 
 
 def of_json(content: Any) -> LeaderSays | None:
-    """Of what `migrator status --json` prints; None where that is something else, or not of the leader."""
+    """From the output of `migrator status --json`; None when it is something else, or not of the leader."""
     try:
         if content["quorum"]["leader_id"] != content["node_id"]:
             return None

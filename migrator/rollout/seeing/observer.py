@@ -1,4 +1,4 @@
-"""Looks at a cluster: ZooKeeper, controllers and brokers, all at once, into one `Observation`. Changes nothing."""
+"""Looks at ZooKeeper, controllers and brokers at the same time, and makes one `Observation`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from migrator.seeing.stock_leader import StockLeader
 
 QUORUM_RULES = (PublicState.DUAL_WRITE, PublicState.FINISHED)
 WRITES = (State.DUAL_WRITING.value, State.FINISHING.value, State.COMPLETING.value, State.FINISHED.value)
-"""Internal states in which ZooKeeper follows the log, or need not any more."""
+"""Internal states in which ZooKeeper follows the log, or does not have to any more."""
 NO_STATUS = "the leader's status is not to be had: writes of others to ZooKeeper are not seen"
 PARTITIONS_SECONDS = 120.0
-"""For the names and states of all partitions: 100 MiB on a large cluster, perhaps over a slow line."""
+"""Time for the names and states of all partitions: 100 MiB on a large cluster, perhaps over a slow line."""
 Ask = Callable[[int], Awaitable[LeaderSays | None]]
 """Asks the leader with this id on its own host."""
 
 
 class ClusterObserver:
-    """One cluster's observer (`migrator.rollout.ports.Observer`).
+    """The observer of one cluster (`migrator.rollout.ports.Observer`).
 
-    :param status_files: property files through which our controllers' status is asked; none for stock controllers.
-    :param zookeeper: None: there is none any more.
-    :param ask_there: where that gives nothing; None for stock controllers, which have no such status.
+    :param status_files: property files through which our controllers' status is asked; empty for Kafka's controllers.
+    :param zookeeper: None: the cluster has no ZooKeeper any more.
+    :param ask_there: asks the leader on its host, when the files reach none; None for Kafka's controllers.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class ClusterObserver:
         self._ask_there = ask_there
         self._stock = StockLeader() if ask_there is None else None
         self.is_finished = False
-        """Whether the migration was seen to be over: ZooKeeper may be away then."""
+        """Whether the migration was seen to be over. Then ZooKeeper need not answer."""
         self.quorum: QuorumSeen | None = None
-        """As it was seen last."""
+        """The quorum of the last look."""
 
     async def observe(self, *, partitions: bool = True) -> Observation:
-        """Everything that can be seen now (see `Observer`)."""
+        """See `Observer.observe`."""
         zookeeper, quorum, status = await asyncio.gather(self._look_at_zookeeper(), self._quorum.look(), self._status())
         leader = None if quorum.seen is None else quorum.seen.leader_id
         self.quorum = quorum.seen
@@ -98,14 +98,14 @@ class ClusterObserver:
         )
 
     async def close(self) -> None:
-        """End sessions and channels."""
+        """Close sessions and channels."""
         await self._quorum.close()
 
     async def _look_at_zookeeper(self) -> ZooKeeperLook:
         return ZooKeeperLook() if self._zookeeper is None else await asyncio.to_thread(self._zookeeper.look)
 
     async def _status(self) -> LeaderSays | None:
-        """By gRPC; None where that reaches no leader."""
+        """Over gRPC; None when no leader is reached."""
         found = [each for each in await asyncio.gather(*map(by_asker, self._askers)) if each is not None]
         return max(found, key=lambda says: says.leader_epoch, default=None)
 
@@ -117,7 +117,8 @@ class ClusterObserver:
         known: Mapping[int, Sequence[Endpoint]],
         answers: Mapping[int, BrokerAnswer],
     ) -> PartitionsSeen | str:
-        """From whoever rules: the quorum's log, or brokers, of which the controller knows first."""
+        """From the quorum's log, when the quorum is the controller; else from brokers, and first from the ZooKeeper
+        controller."""
         least = min_isr_of(answers)
         if image is not None and state in QUORUM_RULES:
             return await asyncio.to_thread(of_image, image, least, placed=self._brokers.placed)
@@ -141,9 +142,10 @@ class ClusterObserver:
 
 
 def whole(seen: PartitionsSeen, topics: int) -> PartitionsSeen | str:
-    """A broker shows only topics that the login may describe; the partitions of others may be in any state.
+    """The partitions, or why they are not all: a broker shows only topics that the login may describe, and the
+    partitions of other topics may be in any state.
 
-    :param topics: how many there are.
+    :param topics: how many topics there are.
     """
     if 0 <= seen.topics < topics:
         return (
@@ -154,7 +156,7 @@ def whole(seen: PartitionsSeen, topics: int) -> PartitionsSeen | str:
 
 
 def _state(image: MetadataImage | None, status: LeaderSays | None) -> PublicState | None:
-    """What the log says; before the copy is committed only the leader knows more."""
+    """The state by the log; before the copy is committed, the leader's status is more exact."""
     labels = {state.label: state for state in PublicState}
     if status is not None and status.public_state in labels:
         told = labels[status.public_state]
@@ -164,7 +166,7 @@ def _state(image: MetadataImage | None, status: LeaderSays | None) -> PublicStat
 
 
 def _registered(zookeeper: ZooKeeperLook, quorum: QuorumLook) -> dict[int, Sequence[Endpoint]]:
-    """Brokers that may serve, and where each is reached."""
+    """Brokers that may serve, and their endpoints."""
     live = {} if quorum.image is None else quorum.image.cluster.brokers
     found: dict[int, Sequence[Endpoint]] = {
         broker: registration.listeners for broker, registration in live.items() if not registration.fenced
@@ -175,8 +177,8 @@ def _registered(zookeeper: ZooKeeperLook, quorum: QuorumLook) -> dict[int, Seque
 def brokers_seen(
     zookeeper: ZooKeeperLook, quorum: QuorumLook, answers: Mapping[int, BrokerAnswer], *, is_finished: bool
 ) -> dict[int, BrokerSeen] | None:
-    """None where a broker that is seen nowhere may be registered all the same: that one would pass for a broker that is
-    down, whose restart harms nobody."""
+    """None when a broker may be registered that was not seen: it would pass for a broker that is down, and so for one
+    whose restart harms nothing."""
     quorum_is_known = quorum.image is not None or (
         quorum.seen is None and zookeeper.brokers is not None and not zookeeper.quorum_rules
     )
@@ -239,7 +241,7 @@ def _broker(
 def _mode(
     settings: Mapping[str, str] | None, znode: RegisteredBroker | None, live: BrokerRegistration | None
 ) -> BrokerMode:
-    """As the broker itself says; where it does not, as it is registered."""
+    """The mode by the broker's own answer; without one, by its registration."""
     if settings is not None:
         if settings.get(ROLES):
             return BrokerMode.KRAFT
@@ -257,10 +259,10 @@ def migration_seen(
     *,
     stock: StockLeader | None = None,
 ) -> MigrationSeen | None:
-    """None while nobody leads. Without the leader's status the lag is what was committed at the look before, and is
-    not in ``/migration`` yet.
+    """The migration; None while no controller leads. Without our leader's status, the lag is the number of records that
+    were committed at the look before and are not in ``/migration`` yet.
 
-    :param stock: Kafka's controllers migrate: what was seen of their leader so far. Its lag is not 0 before it writes.
+    :param stock: with Kafka's controllers, what was seen of their leader so far. Its lag is not 0 before it writes.
     """
     if state is None:
         return None
@@ -291,13 +293,13 @@ def migration_seen(
 
 
 def _behind(zookeeper: ZooKeeperLook, committed: int) -> int:
-    """Records that were committed then, and are not in ZooKeeper yet; -1 unknown."""
+    """How many of the records that were committed then are not in ZooKeeper yet; -1 unknown."""
     if zookeeper.brokers is None or zookeeper.written_offset < 0 or committed < 0:
         return -1
     return max(0, committed - 1 - zookeeper.written_offset)
 
 
 def min_isr_of(answers: Mapping[int, BrokerAnswer]) -> int:
-    """The brokers' default, the highest where they differ."""
+    """The brokers' default; the highest where they differ."""
     found = [answer.settings.get(MIN_ISR, "") for answer in answers.values() if answer.settings is not None]
     return max((int(text) for text in found if text.isdecimal()), default=1)

@@ -1,4 +1,4 @@
-"""What ZooKeeper says: which brokers are registered, who is the controller, how far the quorum has written."""
+"""Looks at ZooKeeper: which brokers are registered, which node is the controller, how far the quorum has written."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ READ = (paths.TOPICS, paths.DELETE_TOPICS, paths.CLUSTER_ID, paths.CONTROLLER, p
 
 @value
 class RegisteredBroker:
-    """``czxid`` is of its znode: another one for each start. ``age_ms``: how long that has been there at least, as
-    ZooKeeper's own clock has stamped what was written since."""
+    """``czxid``: of its znode; it changes with each start. ``age_ms``: for how long the znode exists at least, by the
+    times that ZooKeeper's own clock has given to later writes."""
 
     czxid: int
     endpoints: tuple[Endpoint, ...]
@@ -37,9 +37,10 @@ class RegisteredBroker:
 
 @value
 class ZooKeeperLook:
-    """``brokers`` is None while ZooKeeper does not answer. ``written_offset`` and ``written_epoch``: of
-    ``/migration``, -1 without one. ``topics``: how many there are, without those to be deleted. ``controller_broker``:
-    None where nobody, or the quorum, has the claim. ``quorum_rules``: it has, or may have."""
+    """``brokers``: None while ZooKeeper does not answer. ``written_offset`` and ``written_epoch``: of ``/migration``;
+    -1 without one. ``topics``: how many there are, without those that are being deleted. ``controller_broker``: the
+    broker that is the controller; None when none is, or the quorum. ``quorum_rules``: whether the quorum is the
+    controller, or may be."""
 
     brokers: Mapping[int, RegisteredBroker] | None = None
     cluster_id: str = ""
@@ -52,8 +53,9 @@ class ZooKeeperLook:
 
 
 class ZooKeeperEyes:
-    """
-    :param session: started, maybe not connected.
+    """Looks through one session.
+
+    :param session: started, but not necessarily connected.
     """
 
     def __init__(self, session: ZooKeeperSession) -> None:
@@ -61,7 +63,7 @@ class ZooKeeperEyes:
         self._reader = BulkReader(session, retry_seconds=ASK_SECONDS)
 
     def look(self) -> ZooKeeperLook:
-        """Blocks, for a bounded time; raises nothing."""
+        """Look once. Blocks for a bounded time; raises nothing."""
         try:
             if not self._session.wait_connected(ASK_SECONDS):
                 raise self._session.away("ZooKeeper does not answer")
@@ -82,14 +84,14 @@ class ZooKeeperEyes:
         try:
             look = _look(found, cluster, controller, migration, tuple(unknown))
             return replace(look, topics=max(0, _children(topics) - _children(deleted)))
-        except ZnodeError as error:  # who rules is unknown then: it may be the quorum
+        except ZnodeError as error:  # then the controller is unknown: it may be the quorum
             return ZooKeeperLook(found, quorum_rules=True, unknown=(*unknown, str(error)))
 
     def min_isr_of(self, topics: Sequence[str]) -> dict[str, int] | str:
-        """``min.insync.replicas`` of those of these topics that have one of their own; or why nobody knows. Blocks, for
+        """``min.insync.replicas`` of those of these topics that have one of their own; or why it is unknown. Blocks for
         a bounded time.
 
-        ZooKeeper tells 25,000 of them in a second. A broker in ZooKeeper mode would read them there one by one.
+        ZooKeeper gives 25,000 of them in a second. A broker in ZooKeeper mode would read them there one by one.
         """
         found: dict[str, int] = {}
         try:
@@ -106,7 +108,7 @@ def _config(znode: Znode) -> Mapping[str, str]:
     try:
         return decode_config(znode.path, znode.data)
     except ZnodeError:
-        return {}  # brokers take nothing from it either
+        return {}  # brokers ignore such a znode, too
 
 
 def _look(
@@ -117,7 +119,7 @@ def _look(
     unknown: tuple[str, ...],
 ) -> ZooKeeperLook:
     claim = None if controller is None else decode_controller(controller.path, controller.data)
-    # A null /migration, as Kafka's tools leave it, says as little as none.
+    # Kafka's tools may leave a /migration with null data, which counts as none.
     written = decode_migration(migration.path, migration.data) if migration is not None and migration.data else None
     return ZooKeeperLook(
         brokers,
@@ -135,7 +137,10 @@ def _children(znode: Znode | None) -> int:
 
 
 def _registered(znode: Znode, now_ms: int, unknown: list[str]) -> RegisteredBroker:
-    """:param now_ms: on ZooKeeper's clock, or earlier: the lock is written by each command that touches anything."""
+    """
+    :param now_ms: a time by ZooKeeper's clock, not later than now: each command that touches anything writes the
+        lock.
+    """
     age_ms = max(0, now_ms - znode.stat.mtime_ms)
     try:
         broker = decode_broker(znode.path, znode.data)
