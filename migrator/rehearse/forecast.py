@@ -1,4 +1,4 @@
-"""From the times of a rehearsal to those of the migration. Pure; the model is explained in docs/rehearse.md."""
+"""Times of the migration from those of a rehearsal. Pure; docs/rehearse.md explains the model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from migrator.values import value
 
 ERROR_SHARE = 0.25
 ERROR_SECONDS = 2.0
-"""The forecast is within the larger of the two, on a machine like the one that was rehearsed on."""
+"""The least error of a forecast, on a machine like the one of the rehearsal."""
 
 
 @value
 class Times:
-    """Seconds that the rehearsal took for what the migration does as well."""
+    """Seconds that the rehearsal took for work that the migration does, too."""
 
     decode: float
     copy: float
@@ -20,7 +20,7 @@ class Times:
 
 @value
 class Estimate:
-    """Seconds, and by how much they may be wrong."""
+    """Seconds, and their possible error."""
 
     seconds: float
     error: float
@@ -30,7 +30,7 @@ class Estimate:
 class Forecast:
     """``copy``: from the claim of /controller to the committed end of the transaction. ``dual_write``: from the last
     broker's registration to dual-write, the copy included. ``roll``: all brokers once, one after the other; None when
-    nobody said how long one takes."""
+    the time of one restart is unknown."""
 
     copy: Estimate
     dual_write: Estimate
@@ -38,13 +38,18 @@ class Forecast:
 
 
 COMMIT_SECONDS = 0.2
-"""For the end of the transaction to be on the disks of a majority, and in /migration."""
+"""Until the end of the transaction is on the disks of a majority, and in /migration."""
 READY_SECONDS = 1.5
-"""For the leader to find out that all are ready, to let the last broker settle, to claim, to inform the brokers."""
+"""Until the leader has seen that all are ready, let the last broker settle, claimed /controller, and informed the
+brokers."""
 
 
 def forecast(times: Times, brokers: int, broker_seconds: float | None) -> Forecast:
-    """What to expect of the migration."""
+    """What to expect of the migration.
+
+    :param brokers: how many there are.
+    :param broker_seconds: the time of one broker's restart; None unknown.
+    """
     copy = times.copy + COMMIT_SECONDS
     dual_write = READY_SECONDS + times.decode + copy + times.compare
     roll = None if broker_seconds is None else _estimate(broker_seconds * brokers)

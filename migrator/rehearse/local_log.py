@@ -1,4 +1,4 @@
-"""The metadata log of a migration without its quorum: one directory, one epoch, all of it committed."""
+"""The metadata log of a migration without its quorum: one directory, one epoch, everything committed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EPOCH = 1
 class LocalLog:
     """A `TransactionLog`, and the image of what was appended.
 
-    :ivar append_seconds: spent on taking batches in: decoding them and applying them to the image.
+    :ivar append_seconds: time spent on decoding batches and applying them to the image.
     """
 
     def __init__(self, log: MetadataLog, level: int) -> None:
@@ -70,26 +70,32 @@ class LocalLog:
         return EpochOffset(EPOCH, self._log.end_offset() - 1)
 
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
-        """Append one batch; gives its last offset (see `TransactionLog`). The disk may refuse."""
-        del epoch  # there is only one
+        """Append one batch; returns its last offset (see `TransactionLog`).
+
+        :raises StorageError: the disk refuses.
+        """
+        del epoch  # this log has one epoch only
         return self._add(self._encoded(records))
 
     async def append_encoded(self, epoch: int, batches: bytes) -> int:
-        """Append whole batches of a worker (see `TransactionLog`). The disk may refuse."""
+        """Append complete batches from a worker (see `TransactionLog`).
+
+        :raises StorageError: the disk refuses.
+        """
         return self._add(restamp(batches, self._log.end_offset(), epoch)[0])
 
     def commit(self) -> MetadataImage:
-        """Make everything durable; the image of it."""
+        """Make everything durable; returns the image of it."""
         self._log.sync()
         self._loader.commit(self._log.end_offset())
         return self._loader.published
 
     async def write_snapshot(self, image: MetadataImage) -> None:
-        """Write the image as a snapshot into the directory of the log."""
+        """Write the image as a snapshot into the log's directory."""
         await write_snapshot(self.directory, image)
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the files."""
         self._log.close()
 
     def _encoded(self, records: Sequence[MetadataRecord]) -> bytes:

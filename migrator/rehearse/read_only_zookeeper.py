@@ -1,5 +1,4 @@
-"""Reading, and only reading, what ZooKeeper shows before there is a quorum: who controls the cluster, what is in the
-way of a copy, and what changed since."""
+"""Reads what ZooKeeper shows before there is a quorum: who is the controller, what blocks a copy, and later changes."""
 
 from __future__ import annotations
 
@@ -31,9 +30,9 @@ _STRAY_REMEDY = (
 
 
 class ReadOnlyZooKeeper:
-    """One session that nothing is ever written on. Methods block.
+    """A session on which nothing is ever written. Methods block.
 
-    :param retry_seconds: how long a reading goes on through lost connections.
+    :param retry_seconds: how long a reading continues through lost connections.
     """
 
     def __init__(self, session: ZooKeeperSession, retry_seconds: float) -> None:
@@ -50,14 +49,14 @@ class ReadOnlyZooKeeper:
         return no_cluster(self._session)
 
     def zxid(self) -> int:
-        """That of the newest transaction that this session has heard of."""
+        """The newest transaction that this session knows of."""
         self._session.sync()
         return int(self._session.client.last_zxid)
 
     def standing(self) -> Standing:
-        """Who controls the cluster.
+        """Who is the controller of the cluster.
 
-        :raises NoClusterError: there is none.
+        :raises NoClusterError: there is no cluster.
         """
         standing = read_standing(self)
         if isinstance(standing.fault, NoClusterError):
@@ -65,12 +64,13 @@ class ReadOnlyZooKeeper:
         return standing
 
     def brokers(self) -> ZooKeeperBrokers:
-        """Every broker that ZooKeeper knows of, assignments included."""
+        """Every broker that ZooKeeper knows, also those that only assignments name."""
         found = read_registered(self.reader)
         return ZooKeeperBrokers(found.listeners, read_replicas(self.reader), found.configured, found.faults)
 
     def changed_since(self, zxid: int, image: MetadataImage) -> list[str]:
-        """Paths of the image's znodes, and of their families, that were written after that transaction."""
+        """Paths of the image's znodes, and of the parents of entities (`FAMILIES`), that were written after that
+        transaction."""
         audit = ForeignWrites(zxid)
         found = [*audit.foreign(self.reader.read(FAMILIES))]
         for some in slices(image):
@@ -80,7 +80,8 @@ class ReadOnlyZooKeeper:
 
 @value
 class PlannedQuorum:
-    """The controllers to be. ``cluster_id`` None: not formatted yet, any will do."""
+    """The controllers that are going to migrate. ``cluster_id``: None while they are not formatted; then any id
+    fits."""
 
     node_id: int
     inter_broker_listener: str = ""
@@ -88,12 +89,12 @@ class PlannedQuorum:
 
 
 def gaps(standing: Standing, brokers: ZooKeeperBrokers, quorum: PlannedQuorum) -> list[Gap]:
-    """What would hold the copy back, and warnings, as far as ZooKeeper shows it without being decoded."""
+    """What would block the copy, and warnings, as far as ZooKeeper shows it without decoding."""
     return [*_standing_gaps(standing, quorum), *foresee(brokers, quorum.inter_broker_listener)]
 
 
 def blockers(found: list[Gap]) -> tuple[Gap, ...]:
-    """Those that are more than a warning."""
+    """The gaps that are more than a warning."""
     return tuple(gap for gap in found if gap.severity is Severity.BLOCKER)
 
 

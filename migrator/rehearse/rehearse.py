@@ -1,6 +1,6 @@
 """A migration up to dual-write, without a quorum and without a write: from a live ZooKeeper into a directory.
 
-The work is that of the real one (`worker` and `transaction` in `migrator.migration.copying`), on a log of its own.
+It runs the code of the migration (`worker` and `transaction` in `migrator.migration.copying`) on a log of its own.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 REPORT_FILE = "report.json"
 RETRY_SECONDS = 30.0
 WORKER_SECONDS = 30.0
-"""For a worker process to come up."""
+"""Time for a worker process to start."""
 EXAMPLES = 5
-"""Differences, and changed znodes, that a sentence names."""
+"""How many differences or changed znodes a sentence names."""
 
 Progress = Callable[[str], None]
-"""Hears of each phase as it begins."""
+"""Is called with the name of each phase when it begins."""
 
 
 @value
@@ -60,10 +60,10 @@ class RehearsalRequest:
     """What to rehearse.
 
     :ivar directory: new or empty.
-    :ivar version_from: where the version comes from, for a person.
-    :ivar kafka: the release that has to load the log; the reason why not, where that is not to be checked.
-    :ivar verification: how Spark compares; None: it does not.
-    :ivar broker_seconds: how long the restart of one broker takes.
+    :ivar version_from: where the version comes from, as text for people.
+    :ivar kafka: the release that has to load the log; or, as text, why that is not checked.
+    :ivar verification: how Spark compares; None: no comparison.
+    :ivar broker_seconds: the time of one broker's restart; None unknown.
     :ivar max_deletes: ``migrator.reconcile.max.deletes``.
     """
 
@@ -84,8 +84,8 @@ class RehearsalRequest:
 async def rehearse(request: RehearsalRequest, progress: Progress) -> RehearsalReport:
     """Rehearse, and leave log, snapshot and `REPORT_FILE` in the directory.
 
-    :raises OperatorError: it could not be told: the directory is in use or the disk refuses, ZooKeeper cannot be read,
-        Java is missing.
+    :raises OperatorError: the rehearsal could not be carried out: the directory is in use, the disk refuses, ZooKeeper
+        cannot be read, or Java is missing.
     """
     report = RehearsalReport(
         request.session.hosts,
@@ -150,7 +150,7 @@ class _Rehearsal:
         self._verify(zookeeper, image, zxid)
 
     async def _decode(self) -> tuple[tuple[Gap, ...], int]:
-        """The znodes that do not decode, as many as are named, and how many there are."""
+        """The znodes that do not decode, up to a limit, and how many there are."""
         faults: list[Gap] = []
         decoded = Decoded(0)
         async with self._worker(DecodeTask(may_write=False)) as worker:
@@ -161,7 +161,7 @@ class _Rehearsal:
         return tuple(faults), decoded.faults_in_all
 
     async def _produce(self, cluster_id: str) -> MetadataImage:
-        """Log and snapshot, and what the first reconcile would write."""
+        """Write log and snapshot, and count what the first reconcile would write."""
         request, report = self._request, self._report
         log = LocalLog.create(request.directory, cluster_id, request.quorum.node_id, request.version)
         try:
@@ -197,7 +197,7 @@ class _Rehearsal:
         return FirstReconcile(writes, deletes, held=False)
 
     def _load(self) -> None:
-        """A stock controller has to take the log."""
+        """Check that a stock controller loads the log."""
         kafka = self._request.kafka
         if isinstance(kafka, str):
             self._report.kafka = RehearsalCheck(Outcome.NOT_CHECKED, kafka)
@@ -215,7 +215,10 @@ class _Rehearsal:
             )
 
     def _verify(self, zookeeper: ReadOnlyZooKeeper, image: MetadataImage, zxid: int) -> None:
-        """What was copied has to be what ZooKeeper holds; ``zxid`` is from before the copy."""
+        """Check that the copy equals ZooKeeper.
+
+        :param zxid: the newest transaction before the copy.
+        """
         if self._request.verification is None:
             self._report.verified = RehearsalCheck(Outcome.NOT_CHECKED, "it was not asked for")
             return
@@ -228,7 +231,7 @@ class _Rehearsal:
 
     @contextmanager
     def _worker_phase(self, name: str) -> Iterator[None]:
-        """A phase of a worker, whose start does not count: a controller keeps one up."""
+        """A phase of a worker. Its start does not count, because a controller has a worker that is already running."""
         self._workers.wait_up(WORKER_SECONDS)
         with self._phase(name):
             yield
@@ -242,9 +245,10 @@ class _Rehearsal:
 
     @asynccontextmanager
     async def _worker(self, task: Task) -> AsyncIterator[Worker]:
-        """
+        """A worker process.
+
         :raises OperatorError: it fails.
-        :raises InvariantViolation: by a defect of this program.
+        :raises InvariantViolation: it fails because of a defect of this program.
         """
         try:
             async with self._workers.worker(task) as worker:

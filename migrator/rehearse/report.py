@@ -1,4 +1,4 @@
-"""What a rehearsal found out, and the verdict."""
+"""The results of a rehearsal, and the verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrator.values import value
 
 
 class Outcome(Enum):
-    """Of a rehearsal, or of one of its checks."""
+    """The result of a rehearsal, or of one of its checks."""
 
     FINE = "fine"
     BLOCKED = "blocked"
@@ -33,7 +33,7 @@ _EXIT_CODES = {
 
 @value
 class RehearsalCheck:
-    """``detail`` says why it is not fine, or what was looked at."""
+    """``detail``: why the check failed, or what was checked."""
 
     outcome: Outcome
     detail: str
@@ -44,8 +44,8 @@ NOTHING_COPIED = RehearsalCheck(Outcome.NOT_CHECKED, "nothing was copied")
 
 @value
 class FirstReconcile:
-    """What the first comparison in dual-write would do to ZooKeeper: entities to write and to delete.
-    ``held``: so many that it would ask first."""
+    """What the first reconcile would do to ZooKeeper: how many entities it would write and delete. ``held``: these are
+    so many that it would wait for an order."""
 
     writes: int
     deletes: int
@@ -54,8 +54,9 @@ class FirstReconcile:
 
 @dataclass
 class RehearsalReport:
-    """Filled as the rehearsal goes on. ``phases``: seconds by name, in order; ``counts``: entities by kind;
-    ``others_share``: of the processors, what others used meanwhile, a ZooKeeper on the same machine included."""
+    """Filled while the rehearsal runs. ``phases``: seconds by name, in order. ``counts``: entities by kind.
+    ``others_share``: the share of the processors that other processes used meanwhile, also a ZooKeeper on the same
+    machine."""
 
     zookeeper: str
     cluster_id: str = ""
@@ -79,7 +80,7 @@ class RehearsalReport:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of all that was found; what was not checked is not held against it."""
+        """The worst result of all checks; a check that was not made does not count."""
         if self.blockers:
             return Outcome.BLOCKED
         found = {self.kafka.outcome, self.verified.outcome}
@@ -87,11 +88,11 @@ class RehearsalReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 fine, 1 blockers or differences, 2 could not tell."""
+        """0 fine, 1 blockers or differences, 2 could not be told."""
         return _EXIT_CODES[self.outcome]
 
     def to_json(self) -> dict[str, object]:
-        """For scripts."""
+        """The report for scripts."""
         return {
             "verdict": self.outcome.value,
             "zookeeper": self.zookeeper,

@@ -1,10 +1,11 @@
-"""A stock Kafka controller, alone and without ZooKeeper, on a copy of the log: does it load the same metadata?
+"""Checks that a stock Kafka controller, alone and without ZooKeeper, loads the same metadata from a copy of the log.
 
-It replays the log, ends the migration in its copy (its flag is off, so that it never hears of ZooKeeper), and writes a
-snapshot of what it has, which is compared with ours.
+It replays the log and ends the migration in its copy (its flag is off, so it never connects to ZooKeeper). Then it
+writes a snapshot, which is compared with ours.
 
-The copy holds every credential of the cluster, and a controller needs a listener. It is on loopback, and lets in who
-knows a password that is made up for each run and stands in a file of ours alone: no other user of this machine.
+The copy has every credential of the cluster, and a controller needs a listener. The listener is on loopback, with a
+password that is new in each run and stands in a file that only this user can read. So no other user of this machine
+gets in.
 """
 
 from __future__ import annotations
@@ -30,24 +31,25 @@ LISTENER = "CONTROLLER"
 PASSWORD_BYTES = 32
 HEAP_MEGABYTES = 512
 PARTITIONS_PER_MEGABYTE = 250
-"""A controller takes some 4 KB a partition while it replays and writes a snapshot."""
+"""A controller takes about 4 KB for each partition while it replays and writes a snapshot."""
 START_SECONDS = 60.0
 PARTITIONS_PER_SECOND = 2_000
-"""Slower than that it is given up."""
+"""A controller that is slower than this is given up."""
 ITS_OWN = frozenset({RegisterControllerRecord, ZkMigrationStateRecord})
-"""Records that its start changes."""
+"""Records that the start of the controller changes."""
 
 
 @value
 class StockCheck:
-    """``problem`` is empty when it loaded the log as it should have."""
+    """``problem``: "" when the controller loaded the log correctly."""
 
     version: str
     problem: str = ""
 
 
 def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> StockCheck:
-    """Boot one on a copy of the metadata directory's log, and compare its snapshot with the one that is there.
+    """Start a controller on a copy of the metadata log in a directory, and compare its snapshot with the one in the
+    directory.
 
     :raises OperatorError: the copy could not be made, or Java is missing.
     """
@@ -61,7 +63,7 @@ def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> 
         seconds = START_SECONDS + partitions / PARTITIONS_PER_SECOND
         try:
             node.launch()
-            expected = _values(ours)  # while it starts
+            expected = _values(ours)  # meanwhile the controller starts
             node.process.wait_until(
                 lambda: _offset(_newest(data / DIRECTORY_NAME)) >= end_offset,
                 "a snapshot of the whole log",
@@ -75,9 +77,9 @@ def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> 
 
 
 def controller_of_copy(kafka: StockKafka, scratch: Path, port: int, node_id: int, partitions: int = 0) -> StockNode:
-    """A controller that is not started yet, on the metadata directory ``scratch/data``.
+    """A controller, not yet started, on the metadata directory ``scratch/data``.
 
-    :param scratch: readable for nobody else, as `tempfile.TemporaryDirectory` makes it.
+    :param scratch: only this user can read it, as `tempfile.TemporaryDirectory` makes it.
     """
     password = secrets.token_hex(PASSWORD_BYTES)
     login = f'username="rehearsal" password="{password}" user_rehearsal="{password}"'
@@ -110,7 +112,8 @@ def _offset(snapshot: Path | None) -> int:
 
 
 def _differences(ours: Counter[bytes], theirs: Counter[bytes]) -> str:
-    """In words, by the bytes of the records; they may hold secrets, so only the kinds of those that differ are told."""
+    """The differences in words. Records are compared by their bytes; only their kinds are told, because they may hold
+    secrets."""
     lacking, adding = _kinds(ours - theirs), _kinds(theirs - ours)
     words = [f"lacks {count:,} {kind}" for kind, count in sorted(lacking.items())]
     words += [f"has {count:,} {kind} more" for kind, count in sorted(adding.items())]
@@ -123,6 +126,6 @@ def _kinds(contents: Counter[bytes]) -> Counter[str]:
 
 
 def _values(snapshot: Path | None) -> Counter[bytes]:
-    """Every metadata record's bytes; snapshots of equal images may have them in different orders."""
+    """How often each record's bytes occur: snapshots of equal images may have their records in different orders."""
     batches = [] if snapshot is None else [batch for batch in iter_snapshot(snapshot) if not batch.header.is_control]
     return Counter(record.value for batch in batches for record in batch.raw_records())
