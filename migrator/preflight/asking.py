@@ -1,4 +1,4 @@
-"""Asking brokers, each on the listener that the controllers would use, and how they know partitions."""
+"""Asks brokers, each on the listener that the controllers would use, also for the partitions as they know them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ AT_ONCE = 16
 CLIENT_ID = "migrator-preflight"
 
 VERSION_WITH_EPOCHS = 7
-"""Of Metadata: the first that names leader epochs; every broker from 2.1 has it."""
+"""The first version of Metadata with leader epochs; every broker from 2.1 on has it."""
 VERSION_WITH_IDS = 10
-"""Of Metadata: the first that names topic ids; every broker from 2.8 has it."""
+"""The first version of Metadata with topic ids; every broker from 2.8 on has it."""
 
 
 @value
 class Asked(Generic[T]):
-    """What came of asking one broker at an address: an answer, or ``fault`` says why there is none."""
+    """The result of asking one broker: an answer, or in ``fault`` why there is none."""
 
     address: str
     answer: T | None = None
@@ -43,9 +43,10 @@ async def ask_each(
     brokers: Mapping[int, BrokerRegistrationZnode],
     ask: Callable[[int, KafkaConnection], Awaitable[T]],
 ) -> dict[int, Asked[T]]:
-    """What each broker answers; those without the listener are left out. A few at a time, each within `REACH_SECONDS`.
+    """The answer of each broker that has the listener. A few brokers are asked at a time, each within `REACH_SECONDS`.
 
-    :param ask: over a connection that is logged in, as the controllers would log in. Errors of ours become the fault.
+    :param ask: asks over a connection on which it is logged in as the controllers would be. Its `MigratorError` becomes
+        the fault.
     """
     name = settings.broker_rpc_listener
     turns = asyncio.Semaphore(AT_ONCE)
@@ -80,14 +81,14 @@ async def _ask(settings: Settings, end: Endpoint, ask: Callable[[KafkaConnection
 
 
 def _security(settings: Settings, end: Endpoint) -> ListenerSecurity:
-    """As the controller would log in; a plain listener needs nothing."""
+    """The login of the controllers; a plain listener needs none."""
     if end.security_protocol == SecurityProtocol.PLAINTEXT:
         return ListenerSecurity()
     return broker_security(settings)
 
 
 async def ask_topic_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, str]:
-    """The ids by which one broker knows some topics; none from a broker before 2.8.
+    """The ids of some topics, as one broker knows them; empty from a broker before 2.8.
 
     :raises MigratorError: the broker does not answer.
     """
@@ -104,10 +105,9 @@ async def ask_topic_ids(connection: KafkaConnection, topics: Iterable[str]) -> d
 
 
 async def ask_partitions(connection: KafkaConnection, topics: Iterable[str]) -> dict[Partition, Reported]:
-    """What one broker has in its metadata cache of the partitions of some topics; those that it does not know are left
-    out.
+    """The partitions of some topics in one broker's metadata cache, without those that it does not know.
 
-    :raises MigratorError: the broker does not answer, or has no such request.
+    :raises MigratorError: the broker does not answer, or does not have this version of the request.
     """
     names = sorted(set(topics))
     if not names:

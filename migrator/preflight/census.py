@@ -1,7 +1,7 @@
-"""Counting over topics as they are read: what is in flight, what is odd, how big the requests to brokers will be.
+"""Counts over topics while they are read: what is in flight, what is inconsistent, and the size of requests to brokers.
 
-Pure, and one topic at a time, so that memory does not grow with the partitions. Sizes are those of
-`migrator.wire.legacy.encode` (LeaderAndIsr 7, UpdateMetadata 8), which a test compares.
+Pure. It takes one topic at a time, so memory does not grow with the partitions. The sizes are those of
+`migrator.wire.legacy.encode` (LeaderAndIsr 7, UpdateMetadata 8); a test compares them.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
 
 LOST_MAX = 1_000
-"""Partitions without a state that brokers are asked about."""
+"""The most partitions without a state that brokers are asked about."""
 STATE_BYTES = 16
-"""Partition, controller epoch, leader, leader epoch."""
+"""Bytes of partition, controller epoch, leader and leader epoch."""
 PARTITION_EPOCH_BYTES = 4
 TOPIC_BYTES = 24
-"""Id, length of the name, number of partitions, tags; at most."""
+"""The most bytes of topic id, name length, number of partitions and tags."""
 REQUEST_BYTES = 64
 
 _Shape = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Replicas, in-sync replicas, adding, removing: a cluster has few of them."""
+"""Replicas, in-sync replicas, adding, removing. A cluster has few different shapes."""
 
 
 class Tally:
-    """Counts, and keeps the first few names."""
+    """Counts names, and keeps the first few."""
 
     def __init__(self) -> None:
         self.count = 0
         self.examples: list[str] = []
 
     def add(self, name: str) -> None:
-        """One more."""
+        """Count one more."""
         self.count += 1
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(name)
 
     def sample(self) -> Sample:
-        """What was counted."""
+        """The count, and the names that were kept."""
         return Sample(self.count, tuple(self.examples))
 
 
 def sample_of(names: Iterable[str]) -> Sample:
-    """Of names that are all there already."""
+    """The sample of names that are all known already."""
     tally = Tally()
     for name in names:
         tally.add(name)
@@ -56,7 +56,7 @@ def sample_of(names: Iterable[str]) -> Sample:
 
 
 class TopicCensus:
-    """Takes topics; `facts` is the sum. ``controller_epoch`` is that of ZooKeeper."""
+    """Takes topics one by one; `facts` is the sum. ``controller_epoch``: ZooKeeper's."""
 
     def __init__(self, controller_epoch: int | None) -> None:
         self._controller_epoch = controller_epoch
@@ -69,7 +69,11 @@ class TopicCensus:
         self._lost: list[Lost] = []
 
     def add(self, reading: TopicReading, records: list[MetadataRecord]) -> None:
-        """One topic: as read, and as it would be copied (empty where it does not decode)."""
+        """Add one topic.
+
+        :param reading: the topic as it was read.
+        :param records: as it would be copied; empty when it does not decode.
+        """
         if not records:
             return
         name = reading.znodes.name
@@ -118,7 +122,7 @@ class TopicCensus:
         if record.leader == NO_LEADER:
             self._leaderless.add(f"{topic}-{record.partition_id}")
         strangers = sorted(set(record.isr).difference(record.replicas))
-        if strangers:  # copied as it stands, as Kafka copies it
+        if strangers:  # it is copied as it is, as Kafka does
             self._inconsistent.add(f"{topic}-{record.partition_id} (in sync without being a replica: {strangers})")
         elif not record.isr or record.leader not in (NO_LEADER, *record.isr):
             self._inconsistent.add(f"{topic}-{record.partition_id}")
@@ -132,19 +136,19 @@ class TopicCensus:
                 continue
             try:
                 state = decode_partition_state(znode.path, znode.data)
-            except ZnodeError:  # named already
+            except ZnodeError:  # the fault was noted when the topic was read
                 continue
             if self._controller_epoch is not None and state.controller_epoch > self._controller_epoch:
                 self._newer.add(f"{reading.znodes.name}-{partition}")
 
 
 def leader_and_isr_bytes(shape: _Shape) -> int:
-    """Of one partition; the last bytes are two flags and the tags."""
+    """The bytes of one partition; the last ones are two flags and the tags."""
     return STATE_BYTES + PARTITION_EPOCH_BYTES + sum(map(_array_bytes, shape)) + 3
 
 
 def update_metadata_bytes(shape: _Shape) -> int:
-    """Of one partition, none of whose replicas is offline."""
+    """The bytes of one partition without offline replicas."""
     replicas, isr, _, _ = shape
     return STATE_BYTES + PARTITION_EPOCH_BYTES + _array_bytes(replicas) + _array_bytes(isr) + 2
 

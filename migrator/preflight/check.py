@@ -1,4 +1,4 @@
-"""A check, what it finds, and the verdict that follows."""
+"""The type of a check, its findings, and the verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from migrator.values import value
 
 
 class Concerns(Enum):
-    """Which controllers a problem is one for."""
+    """The controllers that a problem is one for: ours, Kafka's, or both."""
 
     BOTH = "both"
     OURS = "ours"
@@ -24,10 +24,10 @@ class Concerns(Enum):
 
 @value
 class Found:
-    """One case: ``where`` is a path, a file with its key, or an address. ``remedy`` "" stands for the check's own.
+    """One case. ``where``: a path, a file with its key, or an address. ``remedy``: "" for that of the check.
 
-    ``hosts``: ``broker 1``, ``controller 3001`` and so on, whom it is about. ``what`` names none of these, so that one
-    finding is enough for all of them.
+    ``hosts``: the nodes that it is about, such as ``broker 1`` or ``controller 3001``. ``what`` does not name them, so
+    that one finding covers them all.
     """
 
     where: str
@@ -41,7 +41,7 @@ Find = Callable[[Evidence], Iterable[Found]]
 
 @value
 class PreflightCheck:
-    """One row of the table. ``find`` is pure. ``alone``: where it finds something, no other check has a meaning."""
+    """One row of the table. ``find`` is pure. ``alone``: when it finds something, all other checks are meaningless."""
 
     code: str
     severity: Severity
@@ -51,12 +51,12 @@ class PreflightCheck:
     concerns: Concerns = Concerns.BOTH
     alone: bool = False
     of_not_examined: bool = False
-    """It names keys whose values were not looked up; of these, no other check finds anything."""
+    """Its finding names keys whose values were not looked up. No other check finds anything about these keys."""
 
 
 @value
 class PreflightFinding:
-    """All cases in which a check found the same, with the same remedy: at these places, about these hosts."""
+    """All cases of one check with the same text and remedy: their places, and the nodes that they are about."""
 
     check: PreflightCheck
     what: str
@@ -65,7 +65,7 @@ class PreflightFinding:
     hosts: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """The finding as ``--json`` prints it."""
         return {
             "code": self.check.code,
             "severity": self.check.severity.value,
@@ -92,13 +92,13 @@ class PreflightReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """A blocker decides, whatever else could not be seen; what could not be seen is never a pass."""
+        """A blocker decides, whatever is unknown. Without a blocker, an unknown fact is not a pass."""
         if self.blockers:
             return ExitCode.DIFFERENT
         return ExitCode.REFUSED if self.unknown else ExitCode.OK
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """The report as ``--json`` prints it."""
         return {
             "exit_code": int(self.exit_code),
             "checks": self.checks,
@@ -110,9 +110,9 @@ class PreflightReport:
 
 
 def run_checks(checks: Sequence[PreflightCheck], evidence: Evidence, controllers: Concerns) -> PreflightReport:
-    """Judge the evidence, blockers first.
+    """Judge the evidence; the findings have blockers first.
 
-    :param controllers: whose controllers will migrate the cluster; what concerns only the others is left out.
+    :param controllers: whose controllers will migrate the cluster. Checks that concern only the others are left out.
     """
     wanted = [check for check in checks if check.concerns in (Concerns.BOTH, controllers)]
     for check in wanted:
@@ -124,7 +124,7 @@ def run_checks(checks: Sequence[PreflightCheck], evidence: Evidence, controllers
 
 
 def _findings(check: PreflightCheck, evidence: Evidence) -> Iterator[PreflightFinding]:
-    """Grouped by what and remedy, in the order of the first case of each."""
+    """The cases grouped by text and remedy, in the order of each group's first case."""
     groups: dict[tuple[str, str], list[Found]] = {}
     unseen = () if check.of_not_examined else {it.file.at(key) for it in evidence.nodes for key in it.file.not_examined}
     for found in (each for each in check.find(evidence) if each.where not in unseen):
@@ -138,13 +138,13 @@ def _findings(check: PreflightCheck, evidence: Evidence) -> Iterator[PreflightFi
 
 
 def _by_number(host: str) -> tuple[str, int]:
-    """``broker 2`` before ``broker 10``."""
+    """Sorts ``broker 2`` before ``broker 10``."""
     kind, _, number = host.partition(" ")
     return kind, int(number) if number.isdecimal() else -1
 
 
 def of_zookeeper(find: Callable[[ZooKeeperFacts], Iterable[Found]]) -> Find:
-    """A check of ZooKeeper alone: finds nothing where it could not be read, which `Evidence.unknown` says."""
+    """A check of ZooKeeper alone. Where ZooKeeper could not be read it finds nothing; `Evidence.unknown` says so."""
 
     @wraps(find)
     def on_evidence(evidence: Evidence) -> Iterator[Found]:

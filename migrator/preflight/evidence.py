@@ -1,4 +1,4 @@
-"""Everything that the checks judge, gathered before the first of them runs. Nothing here holds a secret that prints."""
+"""All facts that the checks judge, gathered before the first check runs. A value that prints has no secret."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 
 EXAMPLES_MAX = 5
 DEFAULT_JUTE_MAXBUFFER = JUTE_MAXBUFFER
-"""Bytes; of ZooKeeper's servers and clients."""
+"""Bytes; the default of ZooKeeper's servers and clients."""
 HIDDEN = "[hidden]"
 
 
 @value
 class UnknownFact:
-    """Something that could not be looked at, so that nothing can be said about it."""
+    """A fact that could not be looked at, so that nothing can be said about it."""
 
     where: str
     what: str
@@ -36,7 +36,7 @@ class UnknownFact:
 
 @value
 class Trouble:
-    """What was wrong with something that could be looked at: a znode that does not decode, a refused setting."""
+    """A fault in something that could be looked at: a znode that does not decode, a refused setting."""
 
     where: str
     what: str
@@ -45,7 +45,7 @@ class Trouble:
 
 @value
 class Sample:
-    """How many there are, and the first few by name."""
+    """How many there are, and the names of the first few."""
 
     count: int = 0
     examples: tuple[str, ...] = ()
@@ -57,9 +57,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class PropertyFile:
-    """A Kafka property file. ``values``: what it sets, placeholders resolved; secrets included. ``hidden``, by key:
-    placeholders whose value cannot be had here. ``not_examined``: those keys of them that were not looked up, because
-    the file may be of another host; no check says anything of these."""
+    """A Kafka property file. ``values``: its keys, placeholders resolved; it has secrets, too. ``hidden``: by key,
+    placeholders that cannot be resolved here. ``not_examined``: the keys in ``hidden`` that were not looked up, because
+    the file may belong to another host; no check says anything about them."""
 
     path: str
     values: Mapping[str, str] = field(repr=False)
@@ -67,23 +67,23 @@ class PropertyFile:
     not_examined: frozenset[str] = frozenset()
 
     def get(self, key: str) -> str:
-        """The value in force: what is set, what a synonym sets, Kafka's default; else empty."""
+        """The value in force: of the key, of a synonym, Kafka's default; else ""."""
         return text_of(self.values, key)
 
     def sets(self, key: str) -> bool:
-        """Whether the file says something about it."""
+        """Whether the file sets the key."""
         return any(name in self.hidden for name in names_of(key)) or is_set(self.values, key)
 
     def is_on(self, key: str) -> bool:
-        """Of a boolean."""
+        """The value of a boolean key."""
         return is_on(self.values, key)
 
     def number(self, key: str) -> int | None:
-        """Of a whole number; None where Kafka finds none, or its value cannot be had here."""
+        """The value of a whole-number key; None when it is no number for Kafka, or cannot be resolved here."""
         return None if key in self.hidden else number_of(self.values, key)
 
     def shown(self, key: str) -> str:
-        """The value for a person: no secret."""
+        """The value for people, never a secret."""
         text = self.get(key)
         secret = key not in KEYS or KEYS[key].kind == "password"
         return HIDDEN if text and secret else text or "(not set)"
@@ -95,10 +95,9 @@ class PropertyFile:
 
 @value
 class DirectoryFacts:
-    """A metadata directory, or where it will be. ``level``: the finalized metadata.version, None when unknown;
-    ``log_state``: the state of a migration that its log holds, None without a log; ``of_root``: it belongs to root;
-    ``changeable``: directories in which every user may put another one in the place of this; ``readable``: every user
-    may enter it."""
+    """A metadata directory, or the place where it will be. ``level``: the finalized metadata.version; None unknown.
+    ``log_state``: the migration state in its log; None without a log. ``of_root``: it belongs to root. ``changeable``:
+    directories on the way in which every user may replace it by another one. ``readable``: every user may enter it."""
 
     path: str
     identity: MetaProperties | None = None
@@ -115,25 +114,25 @@ class DirectoryFacts:
 
 @dataclass(frozen=True)
 class ControllerFile:
-    """One controller by its property file. What the settings do not parse to is empty."""
+    """One controller by its property file. A part of the settings that does not parse is empty."""
 
     file: PropertyFile
     settings: Settings
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
     unreadable: tuple[Trouble, ...]
-    """Stores, login modules and the like that only Java reads."""
+    """Key stores, login modules and the like that only Java can read."""
     unusable: tuple[Trouble, ...]
-    """Files of the metrics endpoint with which the process does not start."""
+    """Files of the metrics endpoint that keep the process from starting."""
     voters: tuple[VoterAddress, ...]
     protocols: Mapping[str, str]
     listeners: tuple[Listener, ...]
     directory: DirectoryFacts
     open_doors: tuple[OpenDoor, ...] = ()
     shown: Shown | None = None
-    """What it shows other controllers; None when its security cannot be used."""
+    """The principal that it shows other controllers; None when its security cannot be used."""
     authentication: ListenerAuthentication | None = None
-    """Its controller listener; None likewise."""
+    """That of its controller listener; None when its security cannot be used."""
 
     @property
     def path(self) -> str:
@@ -150,17 +149,17 @@ class ControllerFile:
 
 @dataclass(frozen=True)
 class BrokerFile:
-    """One broker by its property file. ``broker_id`` is None when the file leaves it to be generated; ``level`` is that
-    of its inter.broker.protocol.version, None when unset or unknown."""
+    """One broker by its property file. ``broker_id``: None when the file leaves it to be generated. ``level``: that of
+    its inter.broker.protocol.version; None when unset or unknown."""
 
     file: PropertyFile
     broker_id: int | None
     level: int | None
     voters: tuple[VoterAddress, ...] | None
     identities: tuple[tuple[str, MetaProperties], ...]
-    """Of its log directories on this machine."""
+    """Those of its log directories on this machine."""
     old_logs: tuple[str, ...]
-    """Metadata logs of an earlier attempt in them."""
+    """Metadata logs of an earlier attempt in these directories."""
 
     @property
     def path(self) -> str:
@@ -173,83 +172,83 @@ class BrokerFile:
 
 @value
 class TopicFacts:
-    """All topics but those whose deletion is pending. Bytes are those of one full request to a broker."""
+    """All topics, without those to be deleted. Bytes are those of one full request to a broker."""
 
     topics: int = 0
     partitions: int = 0
     moving: Sample = Sample()
     lost: tuple[Lost, ...] = ()
-    """Partitions without a state, the first of them; ``without_state`` counts them all."""
+    """The first partitions without a state; ``without_state`` counts all."""
     without_state: Sample = Sample()
     without_leader: Sample = Sample()
     inconsistent: Sample = Sample()
-    """Leader or in-sync replicas that are no replicas."""
+    """Partitions whose leader or in-sync replicas are not among the replicas."""
     newer_epochs: Sample = Sample()
     """States with a controller epoch above ``/controller_epoch``."""
     replicas: Mapping[int, int] = field(default_factory=dict)
-    """How many each broker holds."""
+    """By broker, how many replicas it has."""
     leader_and_isr_bytes: Mapping[int, int] = field(default_factory=dict)
     update_metadata_bytes: int = 0
 
 
 @value
 class SpellingFacts:
-    """Configs whose znodes Kafka's tools would name or write otherwise, each with what is to be said about it."""
+    """Configs whose znodes Kafka's tools would name or write differently, each with a text about it."""
 
     several: Sample = Sample()
-    """Entities that have several znodes."""
+    """Entities with several znodes."""
     alone: Sample = Sample()
-    """Entities whose only znode has another name."""
+    """Entities whose only znode has an unusual name."""
     ignored: Sample = Sample()
-    """Quotas that no broker obeys."""
+    """Quotas that brokers ignore."""
     unparsed: Sample = Sample()
-    """Path and key of quotas with which no broker starts."""
+    """Path and key of quotas that keep brokers from starting."""
 
 
 @value
 class PermissionFacts:
-    """What our identity may do. ``owners``: the access control lists of some znodes, as text."""
+    """What our ZooKeeper identity may do. ``owners``: the access control lists of some znodes, as text."""
 
     probed: int = 0
     refused: tuple[Trouble, ...] = ()
-    """Writes that ZooKeeper would refuse us."""
+    """Writes that ZooKeeper would refuse."""
     identity: tuple[str, ...] = ()
-    """Whom ZooKeeper takes us for, where it says so (3.7 and later)."""
+    """Our identity as ZooKeeper sees it, where it says so (3.7 and later)."""
     owners: Mapping[str, str] = field(default_factory=dict)
 
 
 @value
 class ZooKeeperFacts:
-    """One reading of ZooKeeper. Paths are without chroot."""
+    """One reading of ZooKeeper. Paths have no chroot."""
 
     hosts: str
     version: tuple[int, ...] | None
     standing: Standing
     null_migration: bool
-    """``/migration`` is there without data."""
+    """``/migration`` exists without data."""
     empty_producer_ids: bool
-    """``/latest_producer_id_block`` holds data of length 0, which is not null."""
+    """``/latest_producer_id_block`` has data of length 0, which is not null."""
     brokers: Mapping[int, BrokerRegistrationZnode]
     configured_brokers: frozenset[int]
     thread_counts: Mapping[str, Mapping[str, int]]
-    """Dynamic ones, by broker's id or `paths.DEFAULT_ENTITY`, then by key."""
+    """Dynamic numbers of threads, by broker id or `paths.DEFAULT_ENTITY`, then by key."""
     dynamic_maps: Mapping[str, str]
-    """Each ``listener.security.protocol.map`` that is set dynamically, by broker's id."""
+    """Each ``listener.security.protocol.map`` that is set dynamically, by broker id."""
     ids_generated: bool
-    """``/brokers/seqid`` was counted up: some broker was given its id."""
+    """``/brokers/seqid`` was counted up: some broker has a generated id."""
     records: int
     faults: tuple[Trouble, ...]
     faults_in_all: int
     without_id: Sample
     undecodable_passwords: tuple[Trouble, ...]
     encrypted: Sample
-    """Path and key of encrypted passwords."""
+    """Path and key of each encrypted password."""
     topics: TopicFacts
     stray_partitions: Sample
     """Znodes of partitions that are in no assignment."""
     deletions: Sample
     orders: tuple[str, ...]
-    """Reassignments and elections that were ordered through ZooKeeper by old tools."""
+    """Reassignments and elections that old tools have ordered through ZooKeeper."""
     unexpected: Sample
     orphan_configs: Sample
     spellings: SpellingFacts
@@ -262,26 +261,26 @@ class ZooKeeperFacts:
     longest_list: tuple[str, int]
     permissions: PermissionFacts
     newest_stamp: tuple[str, int]
-    """The latest time that a broker wrote down, and where; milliseconds."""
+    """The latest time that a broker has written, and its place; milliseconds since 1970."""
 
 
 @value
 class BrokerAnswer:
-    """What came of asking a broker on the listener that controllers talk to. ``apis``: its highest version of each
-    API; None when it was not reached, for ``fault``."""
+    """The result of asking a broker on the listener that controllers use. ``apis``: its highest version of each API;
+    None when it was not reached, as ``fault`` says."""
 
     address: str
     apis: Mapping[int, int] | None = None
     fault: str = ""
     partitions: Mapping[Partition, Reported] = field(default_factory=dict)
-    """Of those whose state ZooKeeper has lost."""
+    """The partitions whose state ZooKeeper has lost."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Of topics without one in ZooKeeper."""
+    """The ids of topics that have none in ZooKeeper."""
 
 
 @value
 class PortFacts:
-    """A port that a controller will bind on this machine; ``fault`` says why it could not."""
+    """A port that a controller will bind on this machine. ``fault``: why it could not be bound."""
 
     where: str
     address: str
@@ -290,7 +289,7 @@ class PortFacts:
 
 @value
 class MachineFacts:
-    """The machine that preflight runs on."""
+    """The machine on which preflight runs."""
 
     now_ms: int
     ports: tuple[PortFacts, ...] = ()
@@ -299,21 +298,21 @@ class MachineFacts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it."""
+    """All facts."""
 
     controllers: tuple[ControllerFile, ...]
     brokers: tuple[BrokerFile, ...]
     refused_files: tuple[Trouble, ...]
     """Files of controllers with a value that cannot be used."""
     zookeeper: ZooKeeperFacts | None
-    """None where it could not be read, or holds no cluster."""
+    """None when it could not be read, or has no cluster."""
     machine: MachineFacts
     unknown: tuple[UnknownFact, ...]
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER
     no_cluster: Trouble | None = None
-    """ZooKeeper answers, and no cluster is at the address."""
+    """ZooKeeper answers, but has no cluster at this address."""
 
     @property
     def nodes(self) -> tuple[ControllerFile | BrokerFile, ...]:
-        """Whoever has a file."""
+        """All controllers and brokers with a file."""
         return (*self.controllers, *self.brokers)

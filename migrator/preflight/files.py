@@ -1,4 +1,4 @@
-"""Property files of controllers and brokers -> evidence, with what their directories on this machine hold."""
+"""Makes evidence of property files, and of the directories that they name on this machine."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _DIRECTORIES = {"metadata.log.dir", "log.dir", "log.dirs"}
 
 
 class FileGatherer:
-    """Reads files one after the other; what cannot be read or used is kept."""
+    """Reads files one after the other, and keeps faults for those that cannot be read or used."""
 
     def __init__(self) -> None:
         self.unknown: list[UnknownFact] = []
         self.refused: list[Trouble] = []
 
     def controller(self, path: Path, *, is_of_this_host: bool) -> ControllerFile | None:
-        """None when nothing can be said about this controller; why not is kept.
+        """None when nothing can be said about this controller; the reason is kept.
 
-        :param is_of_this_host: its placeholders may be looked up here.
+        :param is_of_this_host: whether its placeholders may be resolved here.
         """
         raw = self._read(path)
         if raw is None:
@@ -69,7 +69,7 @@ class FileGatherer:
             self.refused.append(_trouble(error, str(path)))
             return None
         whole = not file.not_examined
-        judged = all(is_sensitive(kind_of(key)) for key in file.not_examined)  # what other settings do not depend on
+        judged = all(is_sensitive(kind_of(key)) for key in file.not_examined)  # no other setting depends on these keys
         return ControllerFile(
             file=file,
             settings=settings,
@@ -87,7 +87,7 @@ class FileGatherer:
         )
 
     def broker(self, path: Path) -> BrokerFile | None:
-        """As `controller`, of a file that may be a copy from another host."""
+        """As `controller`, for a file that may be a copy from another host."""
         raw = self._read(path)
         if raw is None:
             return None
@@ -127,7 +127,8 @@ class FileGatherer:
             return None
 
     def _resolved(self, path: Path, raw: dict[str, str]) -> PropertyFile:
-        """With placeholders resolved one by one: what cannot be had is left out, and kept as a fault."""
+        """The file with its placeholders resolved one by one. One that cannot be resolved is left out, and kept as a
+        fault."""
         providers = {key: text for key, text in raw.items() if key.startswith(_PROVIDERS)}
         values: dict[str, str] = {}
         hidden: dict[str, Trouble] = {}
@@ -177,10 +178,10 @@ class FileGatherer:
 
 
 def _unresolved(path: Path, raw: Mapping[str, str], *, check_providers: bool) -> PropertyFile:
-    """A file that may be a copy from another host: a provider would read files of this host, as the user of preflight,
-    and what it finds would be in the report.
+    """A file that may be a copy from another host. Its placeholders are not resolved: a provider would read files of
+    this host as the user of preflight, and their content would be in the report.
 
-    :param check_providers: whether this program will have to carry them out.
+    :param check_providers: whether this program will have to resolve them.
     """
     names = entries_of(raw.get(_PROVIDERS, ""))
     values = {key: text for key, text in raw.items() if not key.startswith(_PROVIDERS)}
@@ -201,12 +202,12 @@ def _unresolved(path: Path, raw: Mapping[str, str], *, check_providers: bool) ->
 
 
 def _as_written(file: PropertyFile, raw: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Of what is not examined: the placeholders, for secrets and names, which may be any text."""
+    """The placeholders of keys that are not examined, for secrets and names, whose value may be any text."""
     return ((key, raw[key]) for key in file.not_examined if kind_of(key) in ("string", PASSWORD))
 
 
 def level_and_state(directory: Path) -> tuple[int | None, str | None]:
-    """The metadata.version that a directory was formatted with or has reached, and how far its migration went."""
+    """The metadata.version of a directory, formatted or reached, and the state of its migration."""
     if any((directory / DIRECTORY_NAME).glob("*.log")) and _has_records(directory):
         with suppress(EmptyLogError):
             image = read_image(directory)
@@ -223,7 +224,7 @@ def _has_records(directory: Path) -> bool:
 
 
 def _unreadable(settings: Settings) -> Iterator[Trouble]:
-    """What of its security this program cannot use, by trying to."""
+    """The parts of its security that this program cannot use, found by using them."""
     attempts: list[Callable[[], object]] = [lambda: controller_security(settings)]
     if settings.zookeeper_metadata_migration_enable:
         attempts.append(lambda: broker_security(settings))
@@ -239,12 +240,12 @@ def _unreadable(settings: Settings) -> Iterator[Trouble]:
             if trouble not in seen:
                 seen.add(trouble)
                 yield trouble
-        except (ValueError, LookupError):  # the listeners are refused already
+        except (ValueError, LookupError):  # another finding refuses the listeners already
             continue
 
 
 def _unusable(settings: Settings) -> Iterator[Trouble]:
-    """As `_unreadable`, of the metrics endpoint."""
+    """As `_unreadable`, for the metrics endpoint."""
     if not settings.migrator_metrics_listener:
         return
     try:
@@ -254,7 +255,7 @@ def _unusable(settings: Settings) -> Iterator[Trouble]:
 
 
 def _usable(attempt: Callable[[], T]) -> T | None:
-    """None where `_unreadable` says what is wrong."""
+    """None when it cannot be used; `_unreadable` says why."""
     try:
         return attempt()
     except (OperatorError, ValueError, LookupError):
@@ -268,7 +269,7 @@ def _trouble(error: MigratorError, where: str) -> Trouble:
 
 
 def _or(attempt: Callable[[], T], otherwise: T) -> T:
-    """A property that needs several settings, or what stands for it where they do not go together."""
+    """A property that depends on several settings, or ``otherwise`` when these do not go together."""
     try:
         return attempt()
     except (ValueError, LookupError):

@@ -1,4 +1,4 @@
-"""Everything looked at, once, into one `Evidence`. The only caller of the gatherers; nothing is judged here."""
+"""Gathers all facts once, into one `Evidence`. The only caller of the gatherers; it judges nothing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Tell = Callable[[str], None]
 
 @value
 class PreflightRequest:
-    """What to look at. The first controller's file is one of this host, the others may be copies from other hosts.
-    ``zookeeper``: connection string; None for that of the first controller's file."""
+    """What to look at. The first controller's file belongs to this host, the others may be copies from other hosts.
+    ``zookeeper``: a connection string; None for that of the first controller's file."""
 
     controllers: tuple[Path, ...]
     brokers: tuple[Path, ...] = ()
@@ -42,7 +42,7 @@ class PreflightRequest:
 def gather(request: PreflightRequest, tell: Tell) -> Evidence:
     """Look at everything. What cannot be looked at is named in `Evidence.unknown`.
 
-    :param tell: hears of progress, one sentence each.
+    :param tell: is called with sentences about the progress.
     """
     files = FileGatherer()
     tell("reading property files")
@@ -75,9 +75,9 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
 
 
 def _options(request: PreflightRequest, controllers: Sequence[ControllerFile]) -> SessionOptions:
-    """As the first controller connects.
+    """The ZooKeeper session as the first controller would open it.
 
-    :raises OperatorError: it cannot, or no ZooKeeper is named.
+    :raises OperatorError: it could not, or no ZooKeeper is named.
     """
     hosts = request.zookeeper or (controllers[0].settings.zookeeper_connect if controllers else None)
     if hosts is None:

@@ -1,4 +1,4 @@
-"""This machine, and what it reaches: ports to bind, brokers to talk to."""
+"""Looks at this machine, and what it reaches: ports to bind, brokers to ask."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def look_at_machine(
     lost: Sequence[Lost] = (),
     nameless: AbstractSet[str] = frozenset(),
 ) -> MachineFacts:
-    """Try ports and brokers. Brokers are asked for their API versions, as any client does first, and how they know the
-    partitions whose state ZooKeeper has lost.
+    """Try the ports, and ask the brokers: for their API versions, as any client does first, and for the partitions
+    whose state ZooKeeper has lost.
 
-    :param nameless: topics without an id in ZooKeeper: the brokers are asked for it.
+    :param nameless: topics without an id in ZooKeeper; the brokers are asked for it.
     """
     ports = tuple(fact for controller in controllers if not controller.directory.in_use for fact in _ports(controller))
     asking = {it.topic for it in lost}
@@ -50,7 +50,7 @@ def _ports(controller: ControllerFile) -> Iterator[PortFacts]:
 
 
 def _port(where: str, host: str, port: int) -> Iterable[PortFacts]:
-    """Bind it for a moment. An address of another machine tells nothing."""
+    """Bind a port for a moment. An address of another machine cannot be checked."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -74,10 +74,10 @@ async def ask_brokers(
     topics: AbstractSet[str] = frozenset(),
     nameless: AbstractSet[str] = frozenset(),
 ) -> dict[int, BrokerAnswer]:
-    """Each broker that has the listener that the controllers would use.
+    """The answers of all brokers that have the listener that the controllers would use.
 
-    :param topics: how the broker knows their partitions is asked, too.
-    :param nameless: topics by whose ids the broker is asked, too.
+    :param topics: the broker is asked for the partitions of these topics.
+    :param nameless: the broker is asked for the ids of these topics.
     """
 
     async def ask(broker_id: int, connection: KafkaConnection) -> Answer:

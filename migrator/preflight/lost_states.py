@@ -1,9 +1,9 @@
-"""Partition states that ZooKeeper has lost, what brokers still know of them, and what is to be written. Pure.
+"""Partition states that ZooKeeper has lost: what brokers still know of them, and what to write. Pure.
 
-A state that is gone, or does not decode, cannot be made up: with a leader epoch of 0 it would be older than what the
-brokers hold, and they ignore whatever is older (``ReplicaManager.becomeLeaderOrFollower``). The brokers still know the
+A state that is gone, or does not decode, cannot be invented: with a leader epoch of 0 it would be older than the
+brokers' own, and they ignore an older one (``ReplicaManager.becomeLeaderOrFollower``). The brokers still know the
 leader, its epoch and the in-sync replicas. They do not tell the partition epoch, which is the data version of the
-znode, and ignore an older one, too (``Partition.makeLeader``).
+znode, and ignore an older one of this, too (``Partition.makeLeader``).
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.partition_state import PartitionState, encode_partition_state
 
 UNDER_WAY = b"migrator is restoring this state"
-"""What a znode holds until its last write: no JSON, which a ZooKeeper controller takes for no state."""
+"""The content of a znode until its last write. It is no JSON, so a ZooKeeper controller does not take it for a
+state."""
 
 SETS_AHEAD = 10_000
-"""Nobody tells the partition epoch that brokers know of a state whose znode is gone. The new znode is set until its
-version is so much above that of the most often written partition state of the cluster: some tenths of a second."""
+"""No broker tells the partition epoch of a state whose znode is gone. So the new znode is set again and again, until
+its version is this much above that of the most often written partition state of the cluster. This takes some tenths of
+a second."""
 
 Partition = tuple[str, int]
-"""Topic and number."""
+"""Topic and partition number."""
 
 
 @value
 class Lost:
-    """A state that is not there (``version`` None), or does not decode (its data version)."""
+    """A state that is missing (``version`` None), or does not decode (``version``: its data version)."""
 
     topic: str
     partition: int
@@ -42,7 +44,7 @@ class Lost:
 
     @property
     def path(self) -> str:
-        """Of the state's znode."""
+        """The path of the state's znode."""
         return paths.partition_state(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -60,7 +62,7 @@ class Reported:
 
 @value
 class Restored:
-    """What a lost state is to become. ``version``: the least data version that its znode has to reach."""
+    """What a lost state will become. ``version``: the least data version that its znode has to reach."""
 
     lost: Lost
     reported: Reported
@@ -83,10 +85,10 @@ def restore(
     """What to write, and what cannot be restored, with the reason.
 
     The leader epoch is one above the reported one: brokers then take the state as a new one, and follow its partition
-    epoch from there. A znode that is new has to reach a version that no broker has seen of the old one.
+    epoch from there. A new znode has to reach a version that no broker has seen of the old one.
 
-    :param controller_epoch: of ZooKeeper; a state from a newer one would be refused (KAFKA-20488).
-    :param least_version: data version that a new znode reaches, see `SETS_AHEAD`.
+    :param controller_epoch: ZooKeeper's; a state with a higher one would be refused (KAFKA-20488).
+    :param least_version: the data version that a new znode has to reach, see `SETS_AHEAD`.
     """
     found: list[Restored] = []
     left: list[tuple[Lost, str]] = []
@@ -108,10 +110,10 @@ def restore(
 
 
 def writes(restored: Restored, existing: frozenset[str]) -> Iterator[Op]:
-    """The operations, in order, each conditional on the one before. What stands there in between does not decode: were
-    they cut short, the state would still be seen to be lost.
+    """The operations, in order, each conditional on the one before. Until the last one the znode does not decode, so
+    that an interrupted repair still shows a lost state.
 
-    :param existing: those of the parents that are there.
+    :param existing: those of the parents that exist.
     """
     path, version = restored.lost.path, restored.lost.version
     if version is None:

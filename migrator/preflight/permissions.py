@@ -1,4 +1,4 @@
-"""What our ZooKeeper identity may not do, who it is, and what the access control lists say."""
+"""What our ZooKeeper identity may not do, which identity it is, and the access control lists."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _INT = struct.Struct(">i")
 
 
 def look_at_permissions(session: ZooKeeperSession, wanted: Wanted, version: tuple[int, ...] | None) -> PermissionFacts:
-    """Try every operation in vain.
+    """Try every operation in a form that cannot succeed.
 
-    :raises ZooKeeperUnavailableError: the connection went.
+    :raises ZooKeeperUnavailableError: the connection was lost.
     """
     refused = [Trouble(where, what, FORBIDDEN_REMEDY) for where, what in forbidden(session, wanted)]
     probed = sum(1 for _ in wanted.probes())
@@ -34,7 +34,7 @@ def look_at_permissions(session: ZooKeeperSession, wanted: Wanted, version: tupl
 
 
 def _owners(session: ZooKeeperSession, path: str) -> str:
-    """A znode's access control list as text, without digests; "" where we may not see it."""
+    """A znode's access control list as text, without digests; "" when we may not read it."""
     try:
         listed, _ = session.wait_for(session.client.get_acls_async(path))
     except KazooException:
@@ -48,7 +48,7 @@ def _acl_text(acl: ACL) -> str:
 
 
 class _WhoAmI:
-    """The request that asks whom the server takes us for (ZOOKEEPER-3969)."""
+    """The request for our identity as the server sees it (ZOOKEEPER-3969)."""
 
     type = WHO_AM_I
 
@@ -56,7 +56,7 @@ class _WhoAmI:
         return b""
 
     def deserialize(self, reply: bytes, offset: int) -> list[str]:
-        """Scheme and name of each identity, the address left out."""
+        """Scheme and name of each identity, without the address."""
         (count,) = _INT.unpack_from(reply, offset)
         offset += 4
         found = []
@@ -75,7 +75,8 @@ def _text(reply: bytes, offset: int) -> tuple[str, int]:
 
 
 def _identity(session: ZooKeeperSession, version: tuple[int, ...] | None) -> tuple[str, ...]:
-    """A server that does not know the request would close the connection."""
+    """Our identity. A server that does not know the request would close the connection, so only newer ones are
+    asked."""
     if version is None or version < FIRST_WITH_WHO_AM_I:
         return ()
     try:

@@ -1,7 +1,7 @@
-"""``inter.broker.protocol.version`` as each broker in ZooKeeper mode has it in force, and what follows from it.
+"""Each broker's ``inter.broker.protocol.version`` in ZooKeeper mode, as it is in force, and what follows from it.
 
-A quorum that begins a migration must have the brokers' own: its ``metadata.version`` decides which records and requests
-they are sent (KIP-866).
+A quorum that begins a migration must have the same: its ``metadata.version`` decides which records and requests the
+brokers get (KIP-866).
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 KEY = "inter.broker.protocol.version"
 TYPE_IT = "give -r VERSION"
 KINDS_MAX = 10
-"""Of different answers: so many are told, each with its brokers."""
+"""The most different answers that a message has, each with its brokers."""
 CHARACTERS_MAX = 200
-"""Of one answer: whoever is registered as a broker may give any."""
+"""Characters of one answer: anything may be registered as a broker."""
 
 
 @value
 class Said:
-    """Of one broker: the value, or why nobody knows it."""
+    """One broker's value, or why it is unknown."""
 
     text: str = ""
     fault: str = ""
 
 
 def ask_protocol_versions(settings: Settings, session: ZooKeeperSession) -> dict[int, Said]:
-    """By the id of every broker that is registered in ZooKeeper.
+    """The answers by broker id, of every broker that is registered in ZooKeeper.
 
-    :raises MigratorError: ZooKeeper went away, or refuses us.
+    :raises MigratorError: ZooKeeper does not answer any more, or refuses us.
     """
     said: dict[int, Said] = {}
 
@@ -72,10 +72,10 @@ async def _ask(broker_id: int, connection: KafkaConnection) -> str:
 
 
 def version_of_brokers(said: Mapping[int, Said], type_it: str = TYPE_IT) -> MetadataVersion:
-    """The one that all brokers have.
+    """The version that all brokers have.
 
-    :param type_it: how the operator says the version instead.
-    :raises OperatorError: they have none in common, or none that a migration can begin with.
+    :param type_it: how the operator can give the version instead.
+    :raises OperatorError: they have none in common, or none with which a migration can begin.
     """
     if not said:
         raise OperatorError(
@@ -122,7 +122,7 @@ def _parsed(text: str) -> MetadataVersion | None:
 
 
 def told(said: Mapping[int, Said]) -> str:
-    """What each broker said; brokers that said the same stand together."""
+    """The answers as text; brokers with the same answer stand together."""
     kinds: dict[str, list[int]] = {}
     for broker_id, it in sorted(said.items()):
         kinds.setdefault(_short(it.fault or it.text), []).append(broker_id)

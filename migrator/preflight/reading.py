@@ -1,4 +1,4 @@
-"""One reading of ZooKeeper for the checks: what a copy would read, and what lies beside it. Writes nothing."""
+"""One reading of ZooKeeper for the checks: what a copy would read, and other znodes. Writes nothing."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.topics import decode_topic
 
 FAULTS_MAX = 100
-"""How many znodes that do not decode are named; the rest is counted."""
+"""The most znodes that do not decode and are named; the others are counted."""
 PROGRESS_SECONDS = 2.0
 REASSIGN, PREFERRED = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 SEQUENCE = "/brokers/seqid"
 CHILD_BYTES = 4
-"""Of a name in a list of children, beside the name."""
+"""Bytes of a name in a list of children, beside the name itself."""
 
 KNOWN_CHILDREN = {
     "/": {
@@ -63,7 +63,7 @@ Tell = Callable[[str], None]
 
 
 class Surveyor:
-    """A source that takes note of sizes and of access control lists with children, and passes everything on."""
+    """A source that notes sizes, and access control lists with children; it passes everything on."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self.refused: dict[str, None] = {}
@@ -92,13 +92,13 @@ class Surveyor:
         self.refused[path] = None
 
     def names(self, path: str) -> list[str]:
-        """Names below a path; none where it is missing or refused."""
+        """Names below a path; empty when the path is missing or refused."""
         return source.names_below(self, path)
 
 
 class EncryptedPasswords(PasswordEncoder):
-    """Notes encrypted values, and which of them do not decrypt; gives away their length, nothing else. Without a secret
-    it only counts."""
+    """Notes encrypted values, and those that do not decrypt; gives only their length. Without a secret it only
+    counts."""
 
     def __init__(self, encoder: PasswordEncoder) -> None:
         super().__init__(None, os.urandom)
@@ -107,7 +107,8 @@ class EncryptedPasswords(PasswordEncoder):
         self.faults: list[Trouble] = []
 
     def decode(self, path: str, key: str, text: str) -> str:
-        """As many characters as the password has bytes: whether the log holds it is looked at. Raises nothing."""
+        """Gives as many characters as the password has bytes, enough to check that the log can hold it. Raises
+        nothing."""
         self.encrypted.add(f"{path} {key}")
         if self._encoder.has_secret:
             try:
@@ -120,7 +121,7 @@ class EncryptedPasswords(PasswordEncoder):
 def read_brokers(reader: ZkSource, on_fault: Callable[[ZnodeError], None]) -> dict[int, BrokerRegistrationZnode]:
     """Every broker that is registered.
 
-    :param on_fault: hears of each registration that does not decode; it is left out.
+    :param on_fault: is called with each registration that does not decode; that broker is left out.
     :raises MigratorError: ZooKeeper cannot be read.
     """
     ids = [int(name) for name in source.names_below(reader, paths.BROKER_IDS) if name.isdecimal()]
@@ -135,7 +136,7 @@ def read_brokers(reader: ZkSource, on_fault: Callable[[ZnodeError], None]) -> di
 
 
 class _Port:
-    """What `read_standing` asks of a session."""
+    """The part of a session that `read_standing` uses."""
 
     def __init__(self, session: ZooKeeperSession, reader: Surveyor) -> None:
         self._session = session
@@ -166,10 +167,10 @@ class ZooKeeperReading:
         self._intern = Interner()
 
     def facts(self) -> ZooKeeperFacts:
-        """Everything.
+        """Read everything.
 
-        :raises NoClusterError: no cluster is there.
-        :raises MigratorError: ZooKeeper went away, or refuses us altogether.
+        :raises NoClusterError: there is no cluster.
+        :raises MigratorError: ZooKeeper does not answer any more, or refuses us altogether.
         """
         version = self._session.server_version()
         port = _Port(self._session, self._source)
@@ -257,7 +258,8 @@ class ZooKeeperReading:
         return records, census.facts()
 
     def _strays(self, assigned: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
-        """Partitions that have a znode, but are in no assignment; looked at twice, since partitions are added."""
+        """Partitions with a znode that are in no assignment. They are looked at twice, because partitions may be added
+        meanwhile."""
         found = [
             (topic, name)
             for topic, names in zip(assigned, self._source.children(map(paths.partitions, assigned)), strict=True)
@@ -270,7 +272,7 @@ class ZooKeeperReading:
                 yield f"{paths.partitions(topic)}/{name}"
 
     def _dynamic_configs(self) -> dict[str, Mapping[str, str]]:
-        """What does not decode is told by whoever translates it to records."""
+        """Dynamic configs. One that does not decode is left out; the translation to records reports it."""
         found: dict[str, Mapping[str, str]] = {}
         names = self._source.names(paths.BROKER_CONFIGS)
         configs = self._source.read(f"{paths.BROKER_CONFIGS}/{name}" for name in names)
@@ -297,7 +299,7 @@ class ZooKeeperReading:
                 yield f"{'' if parent == '/' else parent}/{name}"
 
     def _orphans(self, listed: dict[str, list[str]]) -> Iterator[str]:
-        """Looked at twice: topics come and go while their names are read."""
+        """Looked at twice, because topics may come and go while their names are read."""
         topics = {paths.name_of(path) for path in listed["topics"]}
         names = [name for path in listed["topic configs"] if (name := paths.name_of(path)) not in topics]
         read = self._source.read
@@ -312,7 +314,7 @@ class ZooKeeperReading:
 
 
 def _partition_names(znode: Znode) -> set[str]:
-    """Partition ids of a topic's assignment, as names of znodes; none where it does not decode."""
+    """The partition ids of a topic's assignment, as names of znodes; empty when it does not decode."""
     try:
         return set(map(str, decode_topic(znode.path, znode.data).partitions))
     except ZnodeError:

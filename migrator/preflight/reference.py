@@ -1,4 +1,4 @@
-"""The reference of checks, docs/checks.md, made from the table that preflight works through."""
+"""Makes docs/checks.md, the reference of checks, from the table of checks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONCERNS = {Concerns.BOTH: "", Concerns.OURS: "this program only", Concerns.STOC
 
 
 def reference() -> str:
-    """The whole page, Markdown."""
+    """The whole page in Markdown."""
     return "\n".join(
         [INTRODUCTION, *(line for subject, checks in SUBJECTS.items() for line in _table(subject, checks))]
     )

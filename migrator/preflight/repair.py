@@ -1,4 +1,4 @@
-"""Restoring lost partition states from what brokers know, while a ZooKeeper broker is the controller."""
+"""Restores lost partition states from what brokers know, while a ZooKeeper broker is the controller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from migrator.zookeeper.znodes.topics import decode_topic
 
 @value
 class RepairPlan:
-    """What to write, what cannot be restored and why, and the controller under which both were found out."""
+    """What to write, what cannot be restored and why, and the controller that was in office when this was found."""
 
     restored: tuple[Restored, ...]
     left: tuple[tuple[Lost, str], ...]
@@ -39,7 +39,7 @@ class RepairPlan:
 class PartitionStates:
     """The partition states of one cluster.
 
-    :param settings: of a controller to be: how brokers are reached.
+    :param settings: of a future controller; they say how to reach the brokers.
     """
 
     def __init__(self, session: ZooKeeperSession, settings: Settings) -> None:
@@ -50,7 +50,7 @@ class PartitionStates:
         self._claimer = Claimer(session)
 
     def plan(self) -> RepairPlan:
-        """Read all states, and ask every broker how it knows those that are lost. Writes nothing.
+        """Read all states, and ask every broker for those that are lost. Writes nothing.
 
         :raises OperatorError: no ZooKeeper broker is the controller, or a broker does not answer.
         """
@@ -61,10 +61,11 @@ class PartitionStates:
         return RepairPlan(tuple(restored), tuple(left), view)
 
     def write(self, plan: RepairPlan) -> ControllerClaim:
-        """Write the plan, conditional on what it was made upon, then let the brokers elect a controller: one reads the
-        states only then. Gives the elected one.
+        """Write the plan, on the condition that nothing has changed since. Then make the brokers elect a controller,
+        because a controller reads the states only when it is elected. Returns the new controller.
 
-        :raises OperatorError: something changed meanwhile; what was not written whole still counts as lost.
+        :raises OperatorError: something has changed meanwhile. A state that was not completely written still counts as
+            lost.
         """
         guard = Check(paths.CONTROLLER_EPOCH, plan.view.epoch_version)
         parents = {
@@ -102,7 +103,7 @@ class PartitionStates:
         return view
 
     def _lost(self) -> tuple[list[Lost], int]:
-        """Every state that is missing or does not decode, and the highest data version among the others."""
+        """Every state that is missing or does not decode, and the highest data version of the others."""
         doomed = set(names_below(self._reader, paths.DELETE_TOPICS))
         names = [name for name in names_below(self._reader, paths.TOPICS) if name not in doomed]
         partitions = list(self._partitions(names))
@@ -120,7 +121,7 @@ class PartitionStates:
         return lost, highest
 
     def _partitions(self, names: list[str]) -> Iterator[Lost]:
-        """All partitions of topics whose assignment decodes; another one is preflight's business."""
+        """The partitions of topics whose assignment decodes; preflight reports the other topics."""
         for name, znode in zip(names, self._reader.read(map(paths.topic, names)), strict=True):
             if znode is None:
                 continue
@@ -142,7 +143,7 @@ class PartitionStates:
 
 
 def _all_answered(brokers: Iterable[int], answers: Mapping[int, BrokerAnswer]) -> None:
-    """The one that does not answer may be the one that knows the newest epoch."""
+    """Refuse if a broker did not answer: it may know the newest epoch."""
     for broker_id in brokers:
         answer = answers.get(broker_id)
         if answer is None or answer.apis is None:

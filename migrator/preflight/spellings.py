@@ -1,4 +1,4 @@
-"""Configs whose znodes Kafka's own tools would name or write otherwise, and what brokers make of them."""
+"""Configs whose znodes Kafka's own tools would name or write differently, and how brokers treat them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class _Tallies:
 
 
 def look_at_spellings(reader: ZkSource, broker_configs: list[str], client_configs: list[str]) -> SpellingFacts:
-    """What does not decode, and a name that stands for nothing, is told by whoever translates it to records.
+    """Look at the configs. One that does not decode, or whose name stands for nothing, is left to the translation to
+    records.
 
     :raises MigratorError: ZooKeeper cannot be read.
     """
@@ -61,7 +62,7 @@ def look_at_spellings(reader: ZkSource, broker_configs: list[str], client_config
 
 
 def _ignored_client(path: str, tallies: _Tallies) -> None:
-    """What lies below a user's znode that has not the canonical name."""
+    """What lies below a user's znode with an unusual name."""
     name = source.config_name(path)
     if "/clients/" in name:
         with contextlib.suppress(ZnodeError):
@@ -76,7 +77,7 @@ def _decoded(znodes: Iterable[Znode]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _what_counts(entity: str, held: dict[str, dict[str, str]]) -> str:
-    """Per part of the content, the first znode that has any."""
+    """For each part of the content, the first znode that has it."""
     parts: list[tuple[str, _Part]] = [("quotas", _is_other), ("credentials", _is_credential)]
     if entity.startswith("brokers/"):
         parts = [("configs", _is_other)]

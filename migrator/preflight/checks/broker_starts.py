@@ -1,6 +1,6 @@
-"""M128 to M131: brokers' files with which a broker does not start, or does not get to its controllers.
+"""M128 to M131: brokers' files with which a broker does not start, or does not reach its controllers.
 
-What Kafka's manual asks for beside (keys that a prepared file lacks, the control plane, releases) is in `brokers`.
+`brokers` has the checks of what Kafka's manual asks for (missing keys, the control plane, releases).
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from migrator.preflight.evidence import BrokerFile, ControllerFile, Evidence
 from migrator.wire.broker_logins import Doubt, doubts_of
 
 NOT_HERE = "${not here}"
-"""In place of a value that another file holds: nothing is said of it."""
+"""Stands for a value that is in another file; no check says anything about it."""
 
 
 def does_not_start(evidence: Evidence) -> Iterator[Found]:
-    """By each file as it is: of ZooKeeper mode, or prepared. A name that two listeners have is another check's."""
+    """Checks each file as it is, for ZooKeeper mode or prepared. A name that two listeners have is left to another
+    check."""
     for broker in evidence.brokers:
         keys = _keys(broker)
         for problem in refused_broker(keys):
@@ -37,7 +38,8 @@ def does_not_start(evidence: Evidence) -> Iterator[Found]:
 
 
 def name_of_controllers(evidence: Evidence) -> Iterator[Found]:
-    """The broker's file names the controllers' listener only once it is prepared; before, theirs do."""
+    """A broker's file names the controllers' listener only when it is prepared; before, the controllers' own files
+    do."""
     for broker in evidence.brokers:
         told = [broker.file, *(controller.file for controller in evidence.controllers)]
         names = next((names for file in told if (names := listener_names(file.get(CONTROLLERS)))), ())

@@ -1,7 +1,7 @@
-"""Dynamic numbers of threads that a broker in ZooKeeper mode takes at its start, and one in KRaft mode refuses.
+"""Dynamic numbers of threads with which a broker starts in ZooKeeper mode, but not in KRaft mode.
 
 Source: ``DynamicThreadPool.validateReconfiguration``, ``LogCleaner.validateReconfiguration`` of Kafka 3.9 and 4.1. In
-ZooKeeper mode a broker reads its dynamic configuration before anything looks at it; in KRaft mode it starts with its
+ZooKeeper mode a broker reads its dynamic configuration before anything checks it. In KRaft mode it starts with its
 property file, and then compares.
 """
 
@@ -26,12 +26,12 @@ DEFAULTS: Final[Mapping[str, int]] = {
 
 
 def thread_counts(config: Mapping[str, str]) -> dict[str, int]:
-    """Those of a dynamic configuration; what is no number is another check's."""
+    """The numbers of threads in a dynamic configuration; a value that is no number is left to another check."""
     return {key: int(text) for key, text in config.items() if key in DEFAULTS and text.strip().isdecimal()}
 
 
 def refused_in_kraft(evidence: Evidence) -> Iterator[Found]:
-    """By each broker's property file."""
+    """For each broker's property file."""
     if evidence.zookeeper is None:
         return
     dynamic = evidence.zookeeper.thread_counts
@@ -48,5 +48,5 @@ def refused_in_kraft(evidence: Evidence) -> Iterator[Found]:
 
 
 def _static(broker: BrokerFile, key: str) -> int | None:
-    """What the broker starts with; None when that cannot be told."""
+    """The number with which the broker starts; None when it is unknown."""
     return broker.file.number(key)

@@ -21,7 +21,7 @@ from migrator.zookeeper.znodes import paths
 
 FIRST_GENERATED_ID = 1001
 ADD_PARTITIONS_TO_TXN, VERSION_OF_3_6 = 24, 4
-"""The one API by whose versions a broker of 3.6 can be told from an older one."""
+"""The only API whose versions tell a broker of 3.6 from an older one."""
 DEFAULTS_OF_THE_CONTROLLER = (
     "num.partitions",
     "default.replication.factor",
@@ -32,7 +32,7 @@ DEFAULTS_OF_THE_CONTROLLER = (
 )
 ZOOKEEPER_KEYS = ("zookeeper.set.acl", "zookeeper.ssl.client.enable")
 QUORUM_KEYS = (VOTERS, SERVERS)
-"""Either tells a broker where the controllers are."""
+"""Each of them tells a broker where the controllers are."""
 
 
 @of_zookeeper
@@ -58,7 +58,7 @@ def only_configured(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def wrong_listener(evidence: Evidence) -> Iterator[Found]:
-    """The listener that controllers talk to brokers on, by each controller's file."""
+    """The listener on which controllers talk to brokers, by each controller's file."""
     if evidence.zookeeper is None:
         return
     for controller in evidence.controllers:
@@ -129,7 +129,7 @@ def unpinned_protocol_version(evidence: Evidence) -> Iterator[Found]:
 
 
 def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
-    """Among brokers, and against what each controller was formatted with."""
+    """Differences among brokers, and from the version with which each controller was formatted."""
     known = [broker for broker in evidence.brokers if broker.level is not None]
     for broker in known[1:]:
         if broker.level != known[0].level:
@@ -170,7 +170,7 @@ def generated_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
-    """Of brokers whose files were not given."""
+    """For brokers whose files were not given."""
     if evidence.zookeeper is None or not evidence.zookeeper.ids_generated:
         return
     with_files = {broker.broker_id for broker in evidence.brokers}
@@ -181,7 +181,7 @@ def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def not_prepared(evidence: Evidence) -> Iterator[Found]:
-    """Files as the roll into migration mode needs them."""
+    """Files without what the roll into migration mode needs."""
     for broker in evidence.brokers:
         if _cannot_start(broker):
             continue
@@ -197,7 +197,8 @@ def not_prepared(evidence: Evidence) -> Iterator[Found]:
 
 
 def half_prepared(evidence: Evidence) -> Iterator[Found]:
-    """Files that are neither those before the migration nor those of it, and with which Kafka does not start."""
+    """Files that fit neither the time before the migration nor the migration, so that Kafka does not start with
+    them."""
     for broker in filter(_cannot_start, evidence.brokers):
         what = (
             f"Kafka refuses to start with this file: it sets controller.listener.names, and lacks {FLAG}=true"
@@ -207,7 +208,7 @@ def half_prepared(evidence: Evidence) -> Iterator[Found]:
 
 
 def _cannot_start(broker: BrokerFile) -> bool:
-    """``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig``)."""
+    """Kafka: ``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig``)."""
     file = broker.file
     is_kraft = file.sets("process.roles")
     migrates = file.is_on(FLAG) or FLAG in file.hidden
@@ -220,7 +221,7 @@ def _misspelt(broker: BrokerFile, missing: Sequence[str]) -> str:
 
 
 def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
-    """What brokers are told of the quorum, against the controllers themselves."""
+    """The quorum in the brokers' files, compared with the controllers."""
     if not evidence.controllers:
         return
     controller = evidence.controllers[0]
@@ -262,7 +263,7 @@ def differing_defaults(evidence: Evidence) -> Iterator[Found]:
 
 
 def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
-    """Another chroot is another cluster."""
+    """A different chroot is a different cluster."""
     for it in _connected(evidence):
         text = it.file.get(CONNECT)
         if evidence.zookeeper is not None and _address(text).chroot != _address(evidence.zookeeper.hosts).chroot:
@@ -323,7 +324,7 @@ def too_old(evidence: Evidence) -> Iterator[Found]:
 
 
 def cannot_read_voters(evidence: Evidence) -> Iterator[Found]:
-    """Controllers without ``controller.quorum.voters`` have their voters in the log (KIP-853)."""
+    """When ``controller.quorum.voters`` is not set on controllers, their voters are in the log (KIP-853)."""
     dynamic = [
         controller
         for controller in evidence.controllers
@@ -349,7 +350,7 @@ def unreachable(evidence: Evidence) -> Iterator[Found]:
 
 
 def differs(key: str, controller: ControllerFile, one: str, broker: BrokerFile, other: str) -> Found:
-    """A key that controllers should have as brokers have it."""
+    """The case of a key that controllers should set as brokers do."""
     return Found(
         controller.file.at(key),
         f"{key} is {one or '(not set)'} on controllers, {other or '(not set)'} on brokers",
@@ -358,12 +359,12 @@ def differs(key: str, controller: ControllerFile, one: str, broker: BrokerFile, 
 
 
 def _connected(evidence: Evidence) -> Iterator[ControllerFile | BrokerFile]:
-    """Whose files have a zookeeper.connect."""
+    """The nodes whose files have a zookeeper.connect."""
     return (it for it in evidence.nodes if it.file.get(CONNECT))
 
 
 def _address(text: str) -> ZooKeeperAddress:
-    """What nobody could connect to is told as it is written."""
+    """An address that cannot be parsed is kept as it is written."""
     try:
         return parse_zookeeper_connect(text)
     except ValueError:

@@ -57,7 +57,7 @@ def doubtful_settings(evidence: Evidence) -> Iterator[Found]:
 
 
 def clashing_ids(evidence: Evidence) -> Iterator[Found]:
-    """A node id is good for one node of the cluster, broker or controller."""
+    """A node id may be used once in a cluster, by a broker or a controller."""
     known: dict[int, str] = {}
     if evidence.zookeeper is not None:
         known |= dict.fromkeys(evidence.zookeeper.topics.replicas, "the assignments in ZooKeeper")
@@ -80,7 +80,7 @@ def clashing_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def quarrelling_files(evidence: Evidence) -> Iterator[Found]:
-    """Files of different controllers that do not make one quorum."""
+    """Files of controllers that do not make one quorum together."""
     seen: dict[int, ControllerFile] = {}
     for controller in evidence.controllers:
         if controller.node_id in seen:
@@ -140,7 +140,7 @@ def wrong_directory(evidence: Evidence) -> Iterator[Found]:
 
 
 def used_log(evidence: Evidence) -> Iterator[Found]:
-    """A log that did more than wait for this migration, while ZooKeeper is under a ZooKeeper controller."""
+    """A log that was used for more than waiting for this migration, while a ZooKeeper broker is the controller."""
     zookeeper = evidence.zookeeper
     if zookeeper is not None and zookeeper.standing.mark.copied:
         return
@@ -179,7 +179,7 @@ def differing_levels(evidence: Evidence) -> Iterator[Found]:
 
 
 def level_without_tokens(evidence: Evidence) -> Iterator[Found]:
-    """The records of delegation tokens came with 3.6-IV2."""
+    """Delegation tokens have records only from 3.6-IV2 on."""
     if evidence.zookeeper is None or not evidence.zookeeper.tokens.count:
         return
     for controller in evidence.controllers:
@@ -194,7 +194,7 @@ def level_without_tokens(evidence: Evidence) -> Iterator[Found]:
 
 
 def refused_at_the_hand_over(evidence: Evidence) -> Iterator[Found]:
-    """Ours starts with such a file, so it would be seen only once ours has stopped."""
+    """Our controller starts with such a file, so the fault would show only after our controller has stopped."""
     for controller in evidence.controllers:
         known = {key: text for key, text in controller.file.values.items() if key not in controller.file.hidden}
         for key, what, remedy in refused_by_kafka(known):

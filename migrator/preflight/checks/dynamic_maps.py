@@ -1,7 +1,7 @@
 """A ``listener.security.protocol.map`` that is set dynamically, without the controllers' listener.
 
-A broker in migration mode takes its dynamic settings from ZooKeeper before it looks for the protocol of that listener,
-and does not start without one. Source: ``KafkaServer.startup``, ``RaftManager.buildNetworkClient`` of Kafka 3.9.
+A broker in migration mode takes its dynamic settings from ZooKeeper before it looks for the protocol of that listener.
+Without a protocol it does not start. Source: ``KafkaServer.startup``, ``RaftManager.buildNetworkClient`` of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from migrator.zookeeper.znodes import paths
 
 
 def without_controllers(evidence: Evidence) -> Iterator[Found]:
-    """By each broker's own dynamic configuration: Kafka ignores one for all brokers (``DynamicBrokerConfig``)."""
+    """For each broker's own dynamic configuration; Kafka ignores a map for all brokers (``DynamicBrokerConfig``)."""
     if evidence.zookeeper is None:
         return
     ours = [controller.file.get(CONTROLLERS) for controller in evidence.controllers]

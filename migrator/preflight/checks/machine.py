@@ -9,9 +9,9 @@ from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeep
 from migrator.preflight.evidence import Evidence, ZooKeeperFacts
 
 RECORD_BYTES = 150
-"""Of a record in a batch, on the large side: a partition of three replicas has 123."""
+"""Bytes of a record in a batch, rather too many: a partition with three replicas has 123."""
 COPIES = 4
-"""The log, a snapshot, the next one while it is written, and what is written meanwhile."""
+"""The log, a snapshot, the next snapshot while it is written, and what is appended meanwhile."""
 SPARE_BYTES = 512 * 1024 * 1024
 CLOCK_MS = 5_000
 FIRST_WITH_MULTI_READ = (3, 6, 0)
@@ -39,7 +39,8 @@ def not_writable(evidence: Evidence) -> Iterator[Found]:
 
 
 def run_by_root(evidence: Evidence) -> Iterator[Found]:
-    """Preflight may run as somebody else than the controller will; the owner of its directory tells."""
+    """Preflight may run as another user than the controller will, so the owner of the controller's directory
+    decides."""
     for controller in evidence.controllers:
         if controller.directory.of_root:
             what = "its directory belongs to root, so it would have to run as root: who breaks in owns the machine"
@@ -54,7 +55,8 @@ def changed_by_all(evidence: Evidence) -> Iterator[Found]:
 
 
 def read_by_all(evidence: Evidence) -> Iterator[Found]:
-    """This program takes the rights of others from the log in it; stock Kafka's files have those of its umask."""
+    """This program denies other users the log in its directory; the files of stock Kafka have the rights of its
+    umask."""
     for controller in evidence.controllers:
         if controller.directory.readable:
             what = "every user of this machine may enter its directory, and snapshots hold SCRAM credentials"

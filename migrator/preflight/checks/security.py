@@ -69,7 +69,8 @@ def principal_builders(evidence: Evidence) -> Iterator[Found]:
 
 
 def missing_authorizer(evidence: Evidence) -> Iterator[Found]:
-    """Requests that change the cluster are authorized by the controllers as soon as they control it (KAFKA-15098)."""
+    """The controllers authorize requests that change the cluster, as soon as they are the cluster's controllers
+    (KAFKA-15098)."""
     reasons = [
         f"{broker.who} authorizes with {broker.file.get(AUTHORIZER)} ({broker.path})"
         for broker in evidence.brokers
@@ -133,7 +134,7 @@ def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
 
 
 def voters_without_right(evidence: Evidence) -> Iterator[Found]:
-    """Each controller as each other one sees it (`migrator.node.access.own_principal`)."""
+    """Each controller as every other controller sees it (`migrator.node.access.own_principal`)."""
     for one in evidence.controllers:
         if one.authentication is None or not one.file.sets(AUTHORIZER) or len(one.voters) == 1:
             continue
@@ -158,7 +159,7 @@ def doors_left_open(evidence: Evidence) -> Iterator[Found]:
 
 
 def super_users_that_are_nobody(evidence: Evidence) -> Iterator[Found]:
-    """Builders of brokers' own may know other types."""
+    """A principal builder of the brokers' own may know other types."""
     for it in evidence.nodes:
         if it in evidence.brokers and it.file.get(BUILDER) not in ("", DEFAULT_PRINCIPAL_BUILDER):
             continue
@@ -187,7 +188,7 @@ def undecodable_passwords(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def differing_secrets(evidence: Evidence) -> Iterator[Found]:
-    """Compared, never shown."""
+    """Secrets are compared, but never shown."""
     for key in (SECRET, TOKEN_SECRET):
         for controller in evidence.controllers:
             for other in evidence.nodes:
@@ -241,7 +242,8 @@ def may_not_read(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 @of_zookeeper
 def may_not_write(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
-    """One case for each thing that we may not do: without the brokers' identity, that is everything everywhere."""
+    """One case for each kind of write that is refused: without the brokers' identity, everything is refused
+    everywhere."""
     by_deed: dict[tuple[str, str], list[str]] = {}
     for trouble in zookeeper.permissions.refused:
         by_deed.setdefault((trouble.what, trouble.remedy), []).append(trouble.where)
@@ -253,7 +255,7 @@ def may_not_write(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
-    """What we create would be open beside znodes that are not."""
+    """Znodes that we create would be open, beside znodes that are not."""
     if evidence.zookeeper is None:
         return
     owners = evidence.zookeeper.permissions.owners
@@ -283,7 +285,7 @@ def _super_users(file: PropertyFile) -> frozenset[str]:
 
 
 def _identity(zookeeper: ZooKeeperFacts) -> str:
-    """Whom ZooKeeper takes us for; servers before 3.7 do not say it."""
+    """Our identity as ZooKeeper sees it; servers before 3.7 do not tell it."""
     return f"as {', '.join(zookeeper.permissions.identity) or 'nobody that ZooKeeper names'}"
 
 

@@ -1,4 +1,4 @@
-"""M4xx: requests and znodes against what the other side takes."""
+"""M4xx: the sizes of requests and znodes, compared with the limits of the receivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from migrator.zookeeper.request_size import JUTE_MAXBUFFER, bytes_of_one
 REQUEST_LIMIT = "socket.request.max.bytes"
 JUTE_KEY = "migrator.zookeeper.jute.maxbuffer"
 NEAR = 0.5
-"""From this share of a limit on there is a warning: clusters grow while they migrate."""
+"""From this share of a limit on there is a warning, because clusters grow while they migrate."""
 
 
 def big_leader_and_isr(evidence: Evidence) -> Iterator[Found]:
@@ -25,7 +25,7 @@ def growing_leader_and_isr(evidence: Evidence) -> Iterator[Found]:
 
 
 def big_update_metadata(evidence: Evidence) -> Iterator[Found]:
-    """Stock controllers send all partitions at once to each broker; ours in parts of some 10 MB."""
+    """Stock controllers send all partitions to each broker in one request; ours send parts of some 10 MB."""
     if evidence.zookeeper is None:
         return
     size = evidence.zookeeper.topics.update_metadata_bytes
@@ -40,7 +40,7 @@ def big_update_metadata(evidence: Evidence) -> Iterator[Found]:
 
 
 def big_znode(evidence: Evidence) -> Iterator[Found]:
-    """What is written back has to fit into a multi together with its conditions."""
+    """A znode that is written back has to fit into a multi together with its conditions."""
     if evidence.zookeeper is None:
         return
     path, size = evidence.zookeeper.largest
@@ -67,13 +67,13 @@ def growing_znode(evidence: Evidence) -> Iterator[Found]:
 
 
 def _our_limit(evidence: Evidence) -> int:
-    """Bytes of the largest znode that every controller writes."""
+    """Bytes of the largest znode that all controllers can write."""
     settings = (controller.settings.migrator_zookeeper_jute_maxbuffer for controller in evidence.controllers)
     return bytes_of_one(min(settings, default=JUTE_MAXBUFFER))
 
 
 def long_list(evidence: Evidence) -> Iterator[Found]:
-    """Java clients refuse a reply above their own jute.maxbuffer, and lose the session for ever."""
+    """Java clients refuse a reply above their own jute.maxbuffer, and lose the session again and again."""
     if evidence.zookeeper is None:
         return
     path, size = evidence.zookeeper.longest_list
@@ -96,7 +96,7 @@ def _leader_and_isr(evidence: Evidence, above: float, up_to: float) -> Iterator[
 
 
 def _limit(evidence: Evidence, broker_id: int) -> tuple[int, str]:
-    """Bytes that a broker takes in one request, and who says so."""
+    """Bytes that a broker takes in one request, and where this limit comes from."""
     for broker in evidence.brokers:
         limit = broker.file.number(REQUEST_LIMIT)
         if broker.broker_id == broker_id and limit is not None:

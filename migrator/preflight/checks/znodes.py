@@ -22,8 +22,8 @@ def undecodable(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def topics_without_id(evidence: Evidence) -> Iterator[Found]:
-    """A ZooKeeper controller that is elected next gives them new ids (``KafkaController.processTopicIds``); until then
-    brokers still tell the old ones."""
+    """The next ZooKeeper controller gives them new ids (``KafkaController.processTopicIds``); until then brokers still
+    tell the old ones."""
     sample = Sample() if evidence.zookeeper is None else evidence.zookeeper.without_id
     told = [f"{topic} has {topic_id}" for topic, topic_id in sorted(_topic_ids(evidence))]
     known = f". Brokers still know ids: {', '.join(told)}" if told else ""
@@ -141,7 +141,8 @@ def deletions(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def lost_states(evidence: Evidence) -> Iterator[Found]:
-    """What brokers know an epoch above 0 of has had a state; a topic that was just created has not."""
+    """A partition has lost its state when brokers know it with an epoch above 0; one that was just created has had
+    none."""
     for lost, report in _reported(evidence):
         if report is not None and report.leader_epoch > 0:
             yield Found(
@@ -162,7 +163,7 @@ def without_state(evidence: Evidence) -> Iterator[Found]:
 
 
 def _reported(evidence: Evidence) -> Iterator[tuple[Lost, Reported | None]]:
-    """Each partition without a state, as the brokers know it."""
+    """Each partition without a state, and how the brokers know it."""
     answers = evidence.machine.answers.values()
     for lost in () if evidence.zookeeper is None else evidence.zookeeper.topics.lost:
         yield lost, newest(it.partitions[lost.key] for it in answers if lost.key in it.partitions)
@@ -231,7 +232,7 @@ def unparsed_quotas(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def _one(sample: Sample, what: str) -> Iterator[Found]:
-    """One case for all of them, at the first."""
+    """One case for all of a sample, at its first."""
     if sample.count:
         yield Found(sample.examples[0], f"{sample.count:,} {what}: {sample}")
 
