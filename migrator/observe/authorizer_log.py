@@ -1,8 +1,9 @@
-"""The file of the authorizer's log: nobody who writes to it waits for the disk, and it takes bounded room there.
+"""The file of the authorizer's log. Writers never wait for the disk, and the file takes bounded space there.
 
 Lines go into a bounded queue, and one thread writes them. While the disk refuses, they wait in the queue. Lines that
-find the queue full are counted, and the file says how many are missing, where they are missing. A full file gets a
-number, which is one rename: a process that is killed at any moment loses no file, and at most the end of one line.
+find the queue full are counted, and the file says how many are missing, at the place where they are missing. A full
+file gets a number by one rename, so a process that is killed at any moment loses no file, and at most the end of one
+line.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ log = logging.getLogger(__name__)
 
 KEY: Final = "migrator.authorizer.log.file"
 FILE_NAME: Final = "authorizer-log.jsonl"
-"""In the metadata directory, unless the key says otherwise."""
+"""The name in the metadata directory, unless the key says otherwise."""
 FILES: Final = 10
-"""All of them together have the bytes of ``migrator.authorizer.log.max.bytes``."""
+"""How many files there are; together they have the bytes of ``migrator.authorizer.log.max.bytes``."""
 QUEUE_BYTES: Final = 8 << 20
-"""Of lines that wait for the disk."""
+"""The most bytes of lines that wait for the disk."""
 MODE: Final = 0o600
 LINES_AT_ONCE: Final = 100
 RETRY_SECONDS: Final = 1.0
@@ -40,7 +41,7 @@ CLOSE_SECONDS: Final = 5.0
 
 
 class _Gap:
-    """In the queue instead of lines that found no room."""
+    """Stands in the queue for lines that found no room."""
 
     __slots__ = ("lines",)
 
@@ -49,7 +50,7 @@ class _Gap:
 
 
 class AuthorizerLog:
-    """One per process, for any thread.
+    """One for each process; any thread may use it.
 
     :param max_bytes: of all files together.
     """
@@ -63,7 +64,7 @@ class AuthorizerLog:
         self._queue: deque[bytes | _Gap] = deque()
         self._room = queue_bytes
         self.lost = 0
-        """Lines that found no room, since the start."""
+        """How many lines found no room, since the start."""
         self.is_failing = False
         """Whether the disk refuses lines now."""
         self._is_torn = False
@@ -82,7 +83,7 @@ class AuthorizerLog:
         self._thread.start()
 
     def put(self, contents: Iterable[dict[str, Any]]) -> None:
-        """Have lines written, each with the time of now. Never waits."""
+        """Queue lines for writing, each with the time of now. Never waits."""
         lines = [_encoded(content) for content in contents]
         with self._changed:
             for line in lines:
@@ -94,7 +95,7 @@ class AuthorizerLog:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what waits, for `CLOSE_SECONDS` at most."""
+        """Write what waits, for at most `CLOSE_SECONDS`."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -132,7 +133,7 @@ class AuthorizerLog:
                     return
 
     def _write(self, waiting: deque[bytes]) -> None:
-        """Take each line out of the queue once the whole line is in the file."""
+        """Write the lines, and take each out of the queue when all of it is in the file."""
         if not self._is_in_place():
             fresh = self._open()
             os.close(self._descriptor)
@@ -152,7 +153,7 @@ class AuthorizerLog:
             waiting.popleft()
 
     def _is_in_place(self) -> bool:
-        """Whether nobody has taken the file away."""
+        """Whether the file is still at its path."""
         try:
             found, mine = self._path.stat(), os.fstat(self._descriptor)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Two read paths beside the metrics, for tools that poll Kafka's controllers: what to answer, in JSON.
+"""Two read paths beside the metrics, for tools that poll Kafka's controllers. The answers are JSON.
 
 * Jolokia 1.x, as an agent in a controller's JVM answers ``GET /jolokia/read/<mbean>[/<attribute>]``. cp-ansible polls
-  it. What does not exist is an answer with ``status`` 404 in its body, and 200 in HTTP.
+  it. For what does not exist, the answer has ``status`` 404 in its body, and 200 in HTTP.
 * ``GET /v1/kraft-migration/``, as the agent of Strimzi answers: ``{"state": 1}``.
 """
 
@@ -20,16 +20,16 @@ JOLOKIA: Final = "/jolokia"
 _READ: Final = f"{JOLOKIA}/read/"
 _STRIMZI: Final = ("/v1/kraft-migration", "/v1/kraft-migration/")
 _PARTS: Final = re.compile(r"((?:[^!/]|!.|!$)*)/?", re.DOTALL)
-"""``/`` parts, and ``!`` takes from the next character what it would mean."""
+"""Parts between ``/``; a ``!`` takes the special meaning from the next character."""
 _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
 _JMX: Final = "javax.management."
 
 Answer = Callable[[Beans, int], bytes]
-"""From the beans, and the time in seconds."""
+"""Makes the answer from the beans and the time in seconds."""
 
 
 def answer_for(path: str) -> Answer | None:
-    """What answers a path without its query; None where there is nothing.
+    """The function that answers a path without its query; None when the path does not exist.
 
     :param path: as it came, with its escapes.
     """
@@ -42,7 +42,7 @@ def answer_for(path: str) -> Answer | None:
 
 
 def takes_no_orders(path: str) -> bool:
-    """Whether a path is Jolokia's, where orders and bulk requests are sent with POST: the method is refused here."""
+    """Whether a path is Jolokia's. Jolokia takes orders and bulk requests with POST; here that method is refused."""
     return path == JOLOKIA or path.startswith(f"{JOLOKIA}/")
 
 
@@ -52,7 +52,7 @@ def _state(beans: Beans, now_s: int) -> bytes:
 
 
 def _parts(text: str) -> list[str]:
-    """Of a path, without escapes; an empty last one is none."""
+    """The parts of a path, without escapes. An empty last part does not count."""
     found = [_ESCAPED.sub(r"\1", part) for part in _PARTS.findall(text)]
     while found and not found[-1]:
         found.pop()
@@ -81,7 +81,7 @@ def _missing(request: dict[str, str], kind: str, what: str) -> dict[str, Any]:
 
 
 def _sorted_name(name: str) -> str | None:
-    """The name with its properties in order (``ObjectName.getCanonicalName``); None when it is none."""
+    """The name with its properties in order (``ObjectName.getCanonicalName``); None when it is no valid name."""
     domain, _, listed = name.partition(":")
     properties = [part.partition("=") for part in listed.split(",")]
     if not domain or not all(key and equals and text for key, equals, text in properties):

@@ -1,4 +1,4 @@
-"""Figures as Kafka's JMX beans have them, for those who poll beans: Kafka's names, and the attributes of each bean."""
+"""The figures in the form of Kafka's JMX beans, for tools that poll beans: Kafka's names and attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates that a controller uses, and until when: what the metrics show and the alerts warn of."""
+"""The certificates that a controller uses, and when they end, for the metrics and the alerts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from migrator.config.names import reading_certificates
 log = logging.getLogger(__name__)
 
 SOON_SECONDS = 30 * 86_400
-"""A certificate that ends earlier is warned of when it is loaded."""
+"""The log warns of a certificate that ends within this time, when it is loaded."""
 
 
 def not_after(pem: str | bytes) -> list[int]:
-    """When each certificate of a PEM text ends, in seconds since 1970, in the order of the text.
+    """The end of each certificate in a PEM text, in seconds since 1970, in the order of the text.
 
-    :raises ValueError: it holds no certificate, or one that cannot be read.
+    :raises ValueError: the text has no certificate, or one that cannot be read.
     """
     raw = pem.encode("ascii", "replace") if isinstance(pem, str) else pem
     with reading_certificates():
@@ -29,24 +29,24 @@ def not_after(pem: str | bytes) -> list[int]:
 
 
 def chain_ends(pem: str | bytes) -> int:
-    """When the chain that a server shows stops being valid: its first certificate to end. Errors as `not_after`."""
+    """When the chain that a server shows becomes invalid: the first end of its certificates. Errors as `not_after`."""
     return min(not_after(pem))
 
 
 def trust_ends(pem: str | bytes) -> int:
-    """From when nobody is trusted any more: the last of the trusted certificates to end. Errors as `not_after`."""
+    """When no certificate is trusted any more: the last end of the trusted certificates. Errors as `not_after`."""
     return max(not_after(pem))
 
 
 class CertificateBook:
-    """By their use, for example ``listener CONTROLLER: key store``; may be read from any thread."""
+    """The ends by use, for example ``listener CONTROLLER: key store``. Any thread may read it."""
 
     def __init__(self) -> None:
         self._ends: dict[str, int] = {}
         self._reload_failures: dict[str, int] = {}
 
     def note(self, use: str, ends: int) -> None:
-        """From now on this use ends at so many seconds since 1970; warns when that is soon."""
+        """Note when the certificates of a use end, in seconds since 1970; warns when that is soon."""
         if self._ends.get(use) == ends:
             return
         self._ends[use] = ends
@@ -61,7 +61,7 @@ class CertificateBook:
             )
 
     def note_reload_failure(self, use: str) -> None:
-        """A changed file could not be used."""
+        """Note that a changed file could not be used."""
         self._reload_failures[use] = self._reload_failures.get(use, 0) + 1
 
     def ends(self) -> Mapping[str, int]:
@@ -69,5 +69,5 @@ class CertificateBook:
         return dict(self._ends)
 
     def reload_failures(self) -> Mapping[str, int]:
-        """Changed files that could not be used since the controller began, by use."""
+        """By use, how many changed files could not be used since the controller started."""
         return dict(self._reload_failures)

@@ -1,4 +1,4 @@
-"""Failed logins and the ends of certificates, for the metrics endpoint, whatever the role of the controller."""
+"""Failed logins and the ends of certificates for the metrics endpoint, in every role of the controller."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DOOR_METRICS = frozenset({FAILED_LOGINS, EXPIRED_SESSIONS, CERTIFICATE_END, RELO
 
 
 class DoorCollector(Collector):
-    """Reads the books at each scrape."""
+    """Reads the two books at each scrape."""
 
     def __init__(self, logins: LoginBook, certificates: CertificateBook) -> None:
         self._logins = logins
         self._certificates = certificates
 
     def collect(self) -> Iterator[Metric]:
-        """Read the counters of the doors now, for a scrape (see `Collector`)."""
+        """See `Collector`."""
         failed = CounterMetricFamily(FAILED_LOGINS, "Logins that failed, TLS handshakes among them", labels=("door",))
         for door, count in sorted(self._logins.read().items()):
             failed.add_metric([door], count)

@@ -1,4 +1,4 @@
-"""What a load balancer hears of a controller: one line, and whether it is alive and ready."""
+"""What a load balancer learns of a controller: one line, and whether it is alive and ready."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from migrator.observe.printable import json_text
 from migrator.values import value
 
 STALL_MS_MAX = 10_000
-"""For how long the event loop may not turn before the process no longer counts as alive."""
+"""When the event loop has not turned for this long, the process does not count as alive."""
 
 
 @value
 class NodeHealth:
     """One controller at one moment.
 
-    ``role``: of the consensus. ``leader_id``: None while no leader is known here. ``lag``: records that the leader has
-    committed and this node has not applied. ``is_caught_up``: since this process started, it has applied all that the
-    quorum had committed when it first heard of it. ``stall_ms``: since when the event loop does not turn.
+    ``role``: in the quorum. ``leader_id``: None while this node knows no leader. ``lag``: committed records that this
+    node has not applied. ``is_caught_up``: since its start, this node has applied everything that was committed when it
+    first heard of the quorum. ``stall_ms``: for how long the event loop has not turned.
     """
 
     role: str
@@ -32,11 +32,11 @@ class NodeHealth:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this node serves as a voter or an observer that knows what the quorum knows."""
+        """Whether this node is a voter or observer that knows what the quorum knows."""
         return self.is_alive and self.is_caught_up and self.leader_id is not None
 
     def as_json(self) -> bytes:
-        """One line."""
+        """The health on one line."""
         line = {
             "role": self.role,
             "epoch": self.epoch,

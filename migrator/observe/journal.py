@@ -1,10 +1,11 @@
 """The journal: what happened in the migration, kept across restarts, one JSON object a line.
 
-It lies in the metadata directory, is written durably, and is bounded: a file that is full becomes the one older file
-that is kept. An incomplete last line, as a crash leaves it, is cut.
+It is in the metadata directory, durable and bounded: a full file becomes the one older file that is kept. An incomplete
+last line, as a crash leaves it, is cut off.
 
-An order is in the journal before it is carried out, or it is refused (`Journal.append`). What happens by itself does
-not wait for the disk (`Journal.note`): a leader that steps down because its disk is full would stop for saying so.
+An order is in the journal before it is carried out, or it is refused (`Journal.append`). An event that happens by
+itself does not wait for the disk (`Journal.note`): a leader that resigns because its disk is full must not stop because
+it cannot note that.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from migrator.observe.status import JournalEvent
 log = logging.getLogger(__name__)
 
 FILE_NAME = "migration-journal.jsonl"
-"""Of a controller, in its log directory."""
+"""The file of a controller, in its log directory."""
 COMMAND_FILE = "journal.jsonl"
-"""Of a command that goes on where it ended (a rollout, a hand-over), in a directory of its own."""
+"""The file of a command that can be continued (a rollout, a hand-over), in a directory of its own."""
 OLD_SUFFIX = ".1"
 RECENT_MAX = 1_000
-"""How many events are held in memory for those who ask."""
+"""How many events are kept in memory for readers."""
 OVERFULL = 2
-"""So many times its size a full file may have, where no new one can be made."""
+"""A full file may grow to so many times its size when no new file can be made."""
 PRIVATE_FILE = 0o600
 
 
 class Journal:
-    """One per process; not thread-safe.
+    """One for each process; not thread-safe.
 
-    :param max_bytes: size at which the file is rotated.
+    :param max_bytes: the size at which the file is rotated.
     """
 
     def __init__(self, directory: Path, max_bytes: int, *, file_name: str = FILE_NAME) -> None:
@@ -52,9 +53,9 @@ class Journal:
         self._max_bytes = max_bytes
         self._recent: deque[JournalEvent] = deque(maxlen=RECENT_MAX)
         self._waiting: deque[JournalEvent] = deque(maxlen=RECENT_MAX)
-        """What the disk has not taken yet, oldest first."""
+        """Events that are not on disk yet, oldest first."""
         self._is_renamed = False
-        """Whether the file that is written has the name of the older one, because no new one could be made."""
+        """Whether the present file has the name of the older one, because no new one could be made."""
         content = b""
         try:
             for path in (self._path.with_name(file_name + OLD_SUFFIX), self._path):
@@ -68,16 +69,17 @@ class Journal:
             write_again(self._descriptor)
             machine().sync(self._descriptor)
             self._end = machine().size(self._descriptor)
-            """Behind the last entry that counts."""
+            """The end of the last valid entry."""
         except OSError as error:
             machine().close(self._descriptor)
             raise self._trouble(error) from error
         self._sequence = self._recent[-1].sequence if self._recent else 0
 
     def append(self, time_ms: int, kind: str, text: str, **details: str) -> JournalEvent:
-        """An event that must not happen without its entry, such as an order; it is durable when this returns.
+        """Note an event that must not happen without its entry, such as an order. It is durable when this returns.
 
-        :raises OperatorError: the disk refuses. There is no entry, or it is taken back before the next one is written.
+        :raises OperatorError: the disk refuses. There is no entry; what was written of it is removed before the next
+            one.
         """
         try:
             return self._put(JournalEvent(0, time_ms, kind, text, tuple(details.items())))[-1]
@@ -85,8 +87,9 @@ class Journal:
             raise self._trouble(error) from error
 
     def note(self, time_ms: int, kind: str, text: str, **details: str) -> None:
-        """An event that happens in any case. If the disk refuses the entry, it waits in memory for the next one. Only
-        then it gets its number: one that a reader has seen must not be another event's after a kill."""
+        """Note an event that happens in any case. If the disk refuses the entry, it waits in memory for the next one.
+        It gets its number only on disk: a number that a reader has seen must not become another event's after a kill.
+        """
         event = JournalEvent(0, time_ms, kind, text, tuple(details.items()))
         try:
             self._put(event)
@@ -95,9 +98,9 @@ class Journal:
             log.error("%s. This entry is in memory only: %s: %s", self._trouble(error), kind, text)  # noqa: TRY400 - no defect
 
     def _put(self, *events: JournalEvent) -> list[JournalEvent]:
-        """With the next numbers, behind those that wait; all of them or none."""
+        """Write events with the next numbers, after those that wait: all of them or none."""
         if machine().size(self._descriptor) > self._end:
-            machine().truncate(self._descriptor, self._end)  # what was refused, and could not be taken back then
+            machine().truncate(self._descriptor, self._end)  # of a refused entry that could not be removed then
         first = self._sequence + 1
         numbered = [replace(event, sequence=first + n) for n, event in enumerate([*self._waiting, *events])]
         if numbered and self._end >= self._max_bytes:
@@ -109,11 +112,12 @@ class Journal:
         return numbered
 
     def after(self, sequence: int) -> list[JournalEvent]:
-        """Events with a higher number, oldest first, as far as they are held. Those that wait for the disk have 0."""
+        """Events with a higher number, oldest first, as far as memory has them. Events that wait for the disk have
+        number 0."""
         return [event for event in (*self._recent, *self._waiting) if event.sequence > sequence]
 
     def close(self) -> None:
-        """Close the file. Entries that the disk does not take now either are lost; the log of the process has them."""
+        """Close the file. Entries that the disk still refuses are lost here; the process log has them."""
         with suppress(OSError):
             self._put()
         machine().close(self._descriptor)
@@ -129,7 +133,7 @@ class Journal:
         return descriptor
 
     def _end_last_line(self, content: bytes) -> None:
-        """A crash may have cut it. It stays if only its end is missing."""
+        """Repair the last line after a crash: it stays if only its line end is missing."""
         whole = content.rfind(b"\n") + 1
         if any(_events(content[whole:])):
             machine().write(self._descriptor, b"\n", len(content))
@@ -137,7 +141,7 @@ class Journal:
             machine().truncate(self._descriptor, whole)
 
     def _sync_names(self) -> None:
-        """A file that is new, or has a new name, is still there after a crash of the machine."""
+        """Make a new file, or a new name, survive a crash of the machine."""
         directory = machine().open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             machine().sync(directory)
@@ -145,8 +149,8 @@ class Journal:
             machine().close(directory)
 
     def _write(self, data: bytes) -> None:
-        """All of it, durably, or nothing: neither a part nor what an fsync has failed for is left for the next line to
-        go on behind it."""
+        """Write all of it durably, or nothing: neither a part, nor data whose fsync has failed, may be left before the
+        next line."""
         end, position = self._end, self._end
         try:
             while position < end + len(data):
@@ -159,8 +163,8 @@ class Journal:
         self._end = position
 
     def _rotate(self) -> None:
-        """Begin a new file. Where the disk has no room for one, the full one goes on, under its new name if it has that
-        already, and the next entry tries again."""
+        """Begin a new file. When the disk has no room for one, the full file is used further, under its new name if it
+        has that already, and the next entry tries again."""
         try:
             if not self._is_renamed:
                 machine().rename(self._path, self._path.with_name(self._path.name + OLD_SUFFIX))

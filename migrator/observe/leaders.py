@@ -1,10 +1,10 @@
-"""What is said to people about a leader that was asked for and does not take orders."""
+"""Sentences about a leader that was asked for, and that takes no orders."""
 
 from __future__ import annotations
 
 
 def stock_leads(leader: int) -> str:
-    """Whoever runs the command on that machine gets no further: no program of ours is there."""
+    """Kafka's controller leads. To run the command on its machine does not help: our program is not there."""
     return f"controller {leader} leads, and is one of Kafka's own controllers: it takes no orders of this program"
 
 

@@ -1,6 +1,6 @@
-"""Logins that failed, on every door of a controller: counted, and logged at a bounded rate.
+"""Failed logins on every door of a controller: counted, and logged at a limited rate.
 
-Whoever knocks chooses how often, with what name, and thereby what an unguarded log would hold.
+A client decides how often it tries and with which name, and so what a log without a limit would have to hold.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ log = logging.getLogger(__name__)
 BURST = 20
 """Lines that one door may log at once."""
 PER_SECOND = 0.2
-"""Lines that it may log in the long run."""
+"""Lines that one door may log in the long run."""
 REASON_CHARACTERS = 400
 
 
 class LineRate:
-    """A bucket of log lines: `BURST` of them, filled at `PER_SECOND`."""
+    """A bucket of log lines: it holds `BURST`, and fills at `PER_SECOND`."""
 
     def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class LineRate:
         self._left_out = 0
 
     def take(self) -> int | None:
-        """How many lines were left out before this one; None: this one is to be left out, too."""
+        """How many lines were left out before this one; None when this line is left out, too."""
         now = self._clock()
         self._lines = min(BURST, self._lines + (now - self._at) * PER_SECOND)
         self._at = now
@@ -42,12 +42,12 @@ class LineRate:
         return left_out
 
     def spend(self, lines: float) -> None:
-        """The line that was just taken was as long as so many more, which the next ones wait for."""
+        """The line just taken was as long as this many more lines; the next lines wait for them."""
         self._lines -= lines
 
 
 class LoginBook:
-    """Failed logins and expired sessions by door, for example ``listener CONTROLLER``; may be read from any thread."""
+    """Failed logins and expired sessions by door, for example ``listener CONTROLLER``. Any thread may read it."""
 
     def __init__(self, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._clock = clock
@@ -56,15 +56,15 @@ class LoginBook:
         self._rates: dict[str, LineRate] = {}
 
     def open(self, door: str) -> None:
-        """Show this door from now on, with what has failed so far."""
+        """Show this door from now on, with its failures so far."""
         self._failed.setdefault(door, 0)
         self._expired.setdefault(door, 0)
 
     def failed(self, door: str, peer: str, reason: str, principal: str | None = None) -> None:
-        """One more.
+        """Count one failed login.
 
-        :param peer: its address.
-        :param principal: whom it claimed to be, if it got that far.
+        :param peer: the client's address.
+        :param principal: the name that the client gave, if it came that far.
         """
         self._failed[door] = self._failed.get(door, 0) + 1
         left_out = self._rates.setdefault(door, LineRate(self._clock)).take()
@@ -76,18 +76,18 @@ class LoginBook:
             log.warning("%s: %d more failed logins were not logged", door, left_out)
 
     def expired(self, door: str) -> None:
-        """One more connection was closed, because its client did not log in again in time (KIP-368)."""
+        """Count one connection that was closed because its client did not log in again in time (KIP-368)."""
         self._expired[door] = self._expired.get(door, 0) + 1
 
     def read_expired(self) -> Mapping[str, int]:
-        """How many sessions expired since the controller began."""
+        """How many sessions have expired since the controller started."""
         return dict(self._expired)
 
     def read(self) -> Mapping[str, int]:
-        """How many failed since the controller began."""
+        """How many logins have failed since the controller started."""
         return dict(self._failed)
 
 
 def reason_of(text: str) -> str:
-    """Why a peer is turned away, fit for a line of a log: short, on one line. What the peer said in it is `quoted`."""
+    """The reason why a peer is refused, for a log: short, on one line. What the peer has sent is `quoted`."""
     return printable(text[:REASON_CHARACTERS])

@@ -1,7 +1,8 @@
-"""The process log on standard error: one line an event, as text for people or as JSON for collectors.
+"""The process log on standard error: one line for each event, as text for people or as JSON for collectors.
 
-What others sent is escaped, so that no name forges a line or speaks to a terminal. Of an exception, the lines are
-indented."""
+What others have sent is escaped, so that no name forges a line or controls a terminal. The lines of an exception are
+indented.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from migrator.observe.printable import json_text, printable, printable_lines
 
 QUIET_LIBRARIES = ("kazoo", "grpc", "asyncio")
 REPEAT_SECONDS = 60.0
-"""What kazoo warns of, comes again and again: each text once in this time."""
+"""kazoo repeats its warnings; each text is logged once in this time."""
 REMEMBERED_TEXTS = 100
 
 
 class TextFormatter(logging.Formatter):
-    """One line, and the stack of an exception below it."""
+    """One line of text, and the stack of an exception below it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of text for a log record."""
+        """See `logging.Formatter`."""
         head = f"[{self.formatTime(record)}] {record.levelname}"
         line = f"{head} {printable(without_looked_up(record.getMessage()))} ({printable(record.name)})"
         if record.exc_info:
@@ -33,18 +34,18 @@ class TextFormatter(logging.Formatter):
 
 
 class CommandFormatter(logging.Formatter):
-    """For the terminal of somebody who ran a command."""
+    """For the terminal of a command."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """What happened, in one line."""
+        """What happened, on one line."""
         return printable(f"migrator: {record.levelname.lower()}: {without_looked_up(record.getMessage())}")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object for each line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One JSON object, on one line, for a log record."""
+        """See `logging.Formatter`."""
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname,
@@ -57,7 +58,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class ZooKeeperClientWarnings(logging.Filter):
-    """Lets each warning of kazoo through once in `REPEAT_SECONDS`, and everything else always.
+    """Lets each warning of kazoo pass once in `REPEAT_SECONDS`, and every other record always.
 
     :param clock: monotonic seconds.
     """
@@ -68,7 +69,7 @@ class ZooKeeperClientWarnings(logging.Filter):
         self._said: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the log gets this record."""
+        """Whether the record is logged."""
         if record.levelno > logging.WARNING or record.name.partition(".")[0] != "kazoo":
             return True
         text, now = record.getMessage(), self._clock()
@@ -81,8 +82,8 @@ class ZooKeeperClientWarnings(logging.Filter):
 
 
 def set_up_logging(settings: Settings) -> None:
-    """Once per process, as ``migrator.log.format`` says. Secrets are kept out where they arise: no setting, record or
-    znode prints the value of one."""
+    """Set the log up as ``migrator.log.format`` says, once for each process. Nothing here removes secrets: settings,
+    records and znodes do not print them."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if settings.migrator_log_format == "json" else TextFormatter())
     handler.addFilter(ZooKeeperClientWarnings())
@@ -94,7 +95,7 @@ def set_up_logging(settings: Settings) -> None:
 
 
 def set_up_command_logging() -> None:
-    """Warnings go to standard error, as long as nobody sets up a log."""
+    """Warnings go to standard error, unless a log is set up later."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(CommandFormatter())

@@ -1,4 +1,4 @@
-"""Watches over the event loop: how late it runs, and that the garbage collector does not make it late."""
+"""Watches the event loop: measures how late it runs, and keeps threads and the garbage collector from delaying it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ log = logging.getLogger(__name__)
 
 PROBE = TaskKind("loop-probe", OnError.DROP)
 PROBE_SECONDS = 0.05
-"""Each look wakes up a controller that has nothing else to do. A stall seems shorter by at most so much."""
+"""Time between two looks; each look wakes up an idle controller. A stall seems shorter by at most this time."""
 LATE_MS = 100.0
-"""What operators should hear of."""
+"""From here on a stall is worth a log line."""
 WINDOW_SECONDS = 60.0
 SWITCH_SECONDS = 0.0002
-"""For how long a thread may keep Python's lock while others wait for it."""
+"""How long a thread may keep Python's lock while others wait for it."""
 GENERATION_THRESHOLDS = (10_000, 10, 25_000)
-"""An image is millions of objects that live for hours; a full collection looks at each, and finds nothing. One of the
-middle generation looks at 100,000 objects: with 500,000, it took 230 ms of processor time of one turn."""
+"""An image has millions of objects that live for hours; a full collection looks at each, and finds nothing. A
+collection of the middle generation looks at 100,000 objects; with 500,000, it took 230 ms of processor time in one
+turn."""
 
 
 class Work(Enum):
-    """What a turn of the event loop does to the log and its records, where a peer decides how much there is."""
+    """Kinds of work that a turn of the event loop does on the log and its records, and whose amount a peer decides."""
 
     CHECKED_BATCHES = "batches checked"
     CHECKED_BYTES = "bytes checked"
@@ -38,18 +39,18 @@ class Work(Enum):
 
 
 class TurnGauge:
-    """Counts the work of one turn of the event loop after the other and keeps the largest: a bound that holds on a
-    machine of any speed. It takes a further turn for each, so it only counts when somebody has asked for it."""
+    """Counts the work in each turn of the event loop, and keeps the largest amounts: a bound that holds on a machine of
+    any speed. Counting needs an additional turn for each turn, so it is off until it is asked for."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.counts = False
         self._turn: Counter[Work] = Counter()
         self.largest: Counter[Work] = Counter()
-        """By kind, the most that one turn did."""
+        """By kind, the most work of one turn."""
 
     def count(self, work: Work, amount: int) -> None:
-        """Note work of this turn."""
+        """Count work of this turn."""
         if not self.counts:
             return
         if not self._turn:
@@ -62,7 +63,7 @@ class TurnGauge:
 
 
 class LoopHealth:
-    """Measures the longest turn of the event loop, as the lateness of a timer."""
+    """Measures the longest turn of the event loop by the delay of a timer."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -83,7 +84,7 @@ class LoopHealth:
 
     @property
     def present_stall_ms(self) -> float:
-        """For how long the loop has not turned now; may be asked from any thread."""
+        """How long the loop has not turned now. Any thread may ask."""
         return max(0.0, self._loop.time() - self._due) * 1000
 
     @property
@@ -93,9 +94,9 @@ class LoopHealth:
         return max((stall for _, stall in self._recent), default=0.0)
 
     def _look(self) -> None:
-        """A timer: a task that sleeps takes two turns of the loop for each look."""
+        """Called by a timer, because a task that sleeps would take two turns of the loop for each look."""
         stall_ms = self.present_stall_ms
-        self.start()  # first, so that no error ends it
+        self.start()  # first, so that an error below does not end the measuring
         self._measured(stall_ms)
 
     def _measured(self, stall_ms: float) -> None:
@@ -113,19 +114,20 @@ class LoopHealth:
 
 
 def take_short_turns() -> None:
-    """Let no thread keep Python's lock for long. The loop gives it up in each call of the system, and gets it back only
-    when another thread's time is over: with Python's own 5 ms, a heartbeat took half a second beside a big request."""
+    """Let no thread keep Python's lock for long. The event loop releases the lock in each system call, and gets it back
+    only when another thread's time is over. With Python's default of 5 ms, a heartbeat took half a second beside a
+    large request."""
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
 def calm_garbage_collector() -> None:
-    """Make full collections rare, and exempt what is there now from all of them."""
+    """Make full collections rare, and exempt the objects of now from all of them."""
     gc.set_threshold(*GENERATION_THRESHOLDS)
     gc.freeze()
 
 
 def freeze_live_objects() -> None:
-    """Exempt what lives now from collections, e.g. a part of an image that was just loaded; it is still freed when
-    dropped, unless it is in a cycle. Garbage is collected first, as a frozen cycle is never freed; that looks only at
-    what was made since the last time."""
+    """Exempt the objects of now from collections, for example a part of an image that was just loaded. They are still
+    freed when they are dropped, unless they are in a cycle. Garbage is collected first, because a frozen cycle is never
+    freed; this looks only at objects made since the last time."""
     machine().freeze_live_objects()

@@ -1,7 +1,7 @@
-"""Metrics of one controller for Prometheus, under the names that a JMX exporter gives to stock Kafka's.
+"""Metrics of one controller for Prometheus, with the names that a JMX exporter gives to those of stock Kafka.
 
-``kafka.controller:type=KafkaController,name=MetadataType`` is ``kafka_controller_kafkacontroller_metadatatype``.
-Every sample says the node's role and epoch, so that a deposed leader's figures are told from the present one's.
+``kafka.controller:type=KafkaController,name=MetadataType`` is ``kafka_controller_kafkacontroller_metadatatype``. Every
+sample has the node's role and epoch, so that figures of a deposed leader can be told from those of the leader.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class MetadataType(IntEnum):
 
 @value
 class MigrationFigures:
-    """Of the migration. ``public_state``: 0 MigrationIneligible, 1 MigrateZkData, 2 DualWrite, 3 Finished;
-    ``internal_states``: which of all states is the present one; ``dual_writing``: whether every change goes to
-    ZooKeeper and to the brokers right now; ``enabled``: whether this node's property file has the migration on."""
+    """The migration's figures. ``public_state``: 0 MigrationIneligible, 1 MigrateZkData, 2 DualWrite, 3 Finished.
+    ``internal_states``: for every state, whether it is the present one. ``dual_writing``: whether every change is now
+    written to ZooKeeper and sent to the brokers in ZooKeeper mode. ``enabled``: whether the migration is on in this
+    node's property file."""
 
     public_state: int
     internal_states: Mapping[str, bool]
@@ -46,7 +47,7 @@ class MigrationFigures:
 
 @value
 class Reading:
-    """All figures at one moment. Numbers of ``zk_migration_state`` are Kafka's."""
+    """All figures at one moment. ``zk_migration_state`` has Kafka's numbers."""
 
     role: str
     epoch: int
@@ -75,7 +76,7 @@ class Reading:
     refused_appends: int
     voters: int
     voter_reassignment: bool
-    """Whether this node leads and moves the voters to a target."""
+    """Whether this node leads, and moves the voters to a target."""
     voter_reassignment_idle_ms: int
     images_different: int
     images_age_ms: int
@@ -247,13 +248,13 @@ METRICS = frozenset(
 
 
 class ReadingCollector(Collector):
-    """Takes one reading per scrape."""
+    """Takes one reading for each scrape."""
 
     def __init__(self, read: Callable[[], Reading]) -> None:
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """Read every metric now, for a scrape (see `Collector`)."""
+        """See `Collector`."""
         reading = self._read()
         labels = [reading.role, str(reading.epoch)]
         for name, text, figure in GAUGES:
@@ -272,7 +273,7 @@ class ReadingCollector(Collector):
 
 
 def _task_failures(failures: Mapping[str, TaskFailures]) -> Iterator[Metric]:
-    """Of the process, whatever its role: they outlive an epoch."""
+    """Counted for the process in every role, because they outlive an epoch."""
     count = CounterMetricFamily(TASK_COUNTER, "Unexpected errors, by kind of task", labels=("task",))
     last = GaugeMetricFamily(TASK_GAUGE, "When a task last failed, in ms since 1970", labels=("task", "error"))
     for kind, failed in sorted(failures.items()):

@@ -1,7 +1,7 @@
-"""Who may read metrics, and what the way is encrypted with: PEM files, and a file of names and passwords.
+"""Who may read metrics, and the encryption: PEM files, and a file with names and passwords.
 
-The files are looked at for each connection, and read again when one has changed. What cannot be used then changes
-nothing: it is an error in the log and in the metrics, and what was in force stays in force.
+The files are checked for each connection, and read again when one has changed. A changed file that cannot be used is an
+error in the log and in the metrics, and what was read before stays in force.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCHEME = "basic "
 
 @value
 class AccessFiles:
-    """The files' names; empty: not that. With ``ca`` whoever asks must show a certificate that it signed."""
+    """File names; "" when a part is not used. With ``ca``, a client must show a certificate that it has signed."""
 
     certificate: str = ""
     key: str = ""
@@ -48,11 +48,11 @@ class AccessFiles:
 
 
 OPEN = AccessFiles()
-"""Everybody who reaches the port, in the clear."""
+"""Everybody who reaches the port may read, without encryption."""
 
 
 def access_files(settings: Settings) -> AccessFiles:
-    """Those of ``migrator.metrics.*``."""
+    """The files that ``migrator.metrics.*`` names."""
     return AccessFiles(
         settings.migrator_metrics_tls_certificate_file,
         settings.migrator_metrics_tls_key_file,
@@ -62,9 +62,9 @@ def access_files(settings: Settings) -> AccessFiles:
 
 
 class MetricsAccess:
-    """Of one endpoint; for any thread.
+    """The access to one endpoint; any thread may use it.
 
-    :raises OperatorError: a file cannot be used, or others than its owner and group can read the passwords.
+    :raises OperatorError: a file cannot be used, or users other than its owner and group can read the passwords.
     """
 
     def __init__(self, files: AccessFiles) -> None:
@@ -77,11 +77,11 @@ class MetricsAccess:
             self._passwords = _Followed([files.passwords], lambda: _digests(files.passwords))
 
     def tls(self) -> ssl.SSLContext | None:
-        """For the next connection; None: in the clear."""
+        """For the next connection; None: no encryption."""
         return None if self._tls is None else self._tls.current()
 
     def admits(self, authorization: str | None) -> bool:
-        """Whether that header names somebody who may read; it takes the same time for all that are wrong."""
+        """Whether the header names a user who may read. Every wrong header takes the same time."""
         if self._passwords is None:
             return True
         given = hashlib.sha256(_credentials(authorization or "")).digest()
@@ -90,7 +90,7 @@ class MetricsAccess:
 
 
 class _Followed(Generic[T]):
-    """What some files say."""
+    """The value that was read from some files; read again when one has changed."""
 
     def __init__(self, files: Sequence[str], read: Callable[[], T]) -> None:
         self._files = files
@@ -104,7 +104,7 @@ class _Followed(Generic[T]):
         with self._lock:
             seen = self._look()
             if seen != self._seen:
-                self._seen = seen  # looked at before it is read: what changes meanwhile is seen the next time
+                self._seen = seen  # taken before reading, so a change during it is seen next time
                 try:
                     self._current = self._read()
                 except OperatorError as error:
@@ -125,7 +125,7 @@ def _context(files: AccessFiles, certificates: CertificateBook) -> ssl.SSLContex
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     chain = _content(files.certificate, CERTIFICATE_KEY)
     _content(files.key, KEY_KEY)
-    try:  # with a password, or it would ask for one on the terminal
+    try:  # with an empty password, or OpenSSL would ask for one on the terminal
         context.load_cert_chain(files.certificate, files.key, password="")
         certificates.note(f"{_USE}: certificate", chain_ends(chain))
     except (ssl.SSLError, ValueError) as error:
@@ -147,7 +147,7 @@ def _context(files: AccessFiles, certificates: CertificateBook) -> ssl.SSLContex
 
 
 def _digests(name: str) -> tuple[bytes, ...]:
-    """Of each line ``user:password``; the texts themselves are not kept."""
+    """The digest of each line ``user:password``; the texts are not kept."""
     content = _content(name, PASSWORDS_KEY)
     if Path(name).stat().st_mode & stat.S_IRWXO:
         raise OperatorError(f"everybody can read {name}", where=PASSWORDS_KEY, remedy=f"Run: chmod o= {name}")

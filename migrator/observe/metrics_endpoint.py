@@ -1,9 +1,9 @@
-"""The HTTP endpoint for Prometheus, for tools that poll beans, and for load balancers: few paths, and bounds on what a
-caller may ask.
+"""The HTTP endpoint for Prometheus, for tools that poll beans, and for load balancers.
 
-The standard library's server has no bound on threads, none on the time of a connection, and answers on every path.
-Here a connection is a stranger until its request is read and admitted. When all places are taken, the oldest stranger
-gives way to who comes next, so nobody keeps an honest scrape out by being silent.
+It has few paths, and bounds on what a caller may ask. (The server of the standard library bounds neither threads nor
+the time of a connection, and answers on every path.) A connection is a stranger until its request is read and admitted.
+When all places are taken, the oldest stranger gives way to the next connection, so silent clients keep no honest scrape
+out.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 PATH: Final = "/metrics"
 METHODS: Final = ("GET", "HEAD")
 CONNECTIONS_MAX: Final = 64
-"""Each has a thread."""
+"""The most connections; each has a thread."""
 CONNECTIONS_OF_ADDRESS_MAX: Final = 32
 CONNECTION_SECONDS: Final = 10.0
-"""From its begin to its end, TLS and the answer included."""
+"""The longest time of a connection, TLS and the answer included."""
 SILENCE_SECONDS: Final = 5.0
 HEAD_BYTES_MAX: Final = 16_384
-"""Of a request: its line and its headers. It has no body."""
+"""The most bytes of a request: its line and its headers. It has no body."""
 DOOR: Final = "metrics"
 HEALTH_PATHS: Final = ("/health", "/ready")
 """Answered without a password, because load balancers have none. The answer is one line, and names no other host."""
@@ -74,8 +74,8 @@ class MetricsEndpoint:
         health: HealthOf | None = None,
     ) -> None:
         """
-        :param beans: for `migrator.observe.bean_answers`; None: those paths are not there.
-        :param health: for `HEALTH_PATHS`; None: those paths are not there.
+        :param beans: for `migrator.observe.bean_answers`; None: without those paths.
+        :param health: for `HEALTH_PATHS`; None: without those paths.
         :raises OperatorError: the address can't be bound, or a file of ``access`` cannot be used.
         """
         registry = CollectorRegistry(auto_describe=False)
@@ -93,8 +93,8 @@ class MetricsEndpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving; connections end."""
-        with contextlib.suppress(OSError):  # wakes the thread, which looks twice a second whether it shall end
+        """Stop serving, and end all connections."""
+        with contextlib.suppress(OSError):  # wakes the thread, which otherwise looks only twice a second
             self._server.socket.shutdown(socket.SHUT_RDWR)
         self._server.shutdown()
         self._server.server_close()
@@ -104,7 +104,7 @@ class MetricsEndpoint:
 
 @dataclass(slots=True)
 class _Open:
-    """A connection. ``connection``: what is to be shut when its time is over. ``admitted``: its request may be
+    """A connection. ``connection``: the socket to shut when its time is over. ``admitted``: its request may be
     answered."""
 
     connection: socket.socket
@@ -113,7 +113,7 @@ class _Open:
     admitted: bool = False
 
     def shut(self) -> None:
-        """End it; harmless when it has just ended."""
+        """End the connection; does no harm when it has just ended."""
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
 
@@ -140,12 +140,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.access = access
         self.logins = logins
         self.rendering = Lock()
-        """One answer is made at a time: each takes the interpreter from the controller's own work."""
+        """One answer is made at a time, because each takes the interpreter from the controller's own work."""
         self._open: dict[int, _Open] = {}
         super().__init__(address, _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is a place for one more, or a stranger that gives its own."""
+        """Whether there is a free place, or a stranger that gives up its place."""
         address = client_address[0]
         entries = list(self._open.values())
         of_address = [entry for entry in entries if entry.address == address]
@@ -161,29 +161,29 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             return False
         if stranger is not None:
             self.logins.failed(DOOR, stranger.address, "the client had asked nothing when others needed the connection")
-            stranger.deadline = 0  # it holds its place until its thread has seen the end, and gives it only once
+            stranger.deadline = 0  # its thread frees the place later, and only once
             stranger.shut()
         self._open[id(request)] = _Open(request, address, time.monotonic() + CONNECTION_SECONDS)
         return True
 
     def admitted(self, connection: socket.socket) -> None:
-        """This one is no stranger any more."""
+        """This connection is no stranger any more."""
         for entry in list(self._open.values()):
             if entry.connection is connection:
                 entry.admitted = True
 
     def service_actions(self) -> None:
-        """Twice a second: the time of some connections is over; whatever their threads wait for ends."""
+        """Called twice a second: ends connections whose time is over, whatever their threads wait for."""
         self.end_connections(time.monotonic())
 
     def end_connections(self, before: float | None = None) -> None:
-        """Those whose deadline was before that moment; else all."""
+        """End the connections whose deadline was before that moment; without it, all."""
         for entry in list(self._open.values()):
             if before is None or entry.deadline < before:
                 entry.shut()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """In the connection's own thread."""
+        """Runs in the connection's own thread."""
         request.settimeout(SILENCE_SECONDS)
         context = self.access.tls()
         if context is None:
@@ -199,12 +199,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             _Handler(connection, client_address, self)
 
     def shutdown_request(self, request: Any) -> None:
-        """The end of a connection, also of one that there was no room for."""
+        """The end of a connection, also of one that found no place."""
         super().shutdown_request(request)
         self._open.pop(id(request), None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """What the network does to a connection is no news; a defect is."""
+        """Errors of the network are not logged; a defect is."""
         del request
         error = sys.exc_info()[1]
         level = logging.DEBUG if isinstance(error, OSError) else logging.ERROR
@@ -212,7 +212,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection, which is one request."""
+    """One connection, which has one request."""
 
     server: _Server
     server_version, sys_version = "migrator", ""
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
     requestline, request_version, command = "", default_request_version, ""
 
     def handle(self) -> None:
-        """Read, answer, hang up."""
+        """Read the request, answer, close."""
         head = self._head()
         if not head:
             return
@@ -232,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer()
 
     def _head(self) -> list[bytes]:
-        """The lines up to the empty one; none when there is nothing to answer."""
+        """The lines before the empty one; empty when there is nothing to answer."""
         lines: list[bytes] = []
         left = HEAD_BYTES_MAX
         while not lines or lines[-1].strip():
@@ -284,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with self.server.rendering:
                 content, kind = make()
-        except Exception:  # the top of a request: it fails alone, and nobody outside reads why
+        except Exception:  # the top of a request: it alone fails, and its caller does not learn why
             log.exception("The metrics could not be read")
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
             return
@@ -309,7 +309,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _encoder(accept: str) -> tuple[Any, str]:
-    """Who asks for what there is not, such as version ``x`` of a format, gets the plain text that all can read."""
+    """For a format that does not exist, such as an unknown version, the caller gets plain text, which every client can
+    read."""
     try:
         return choose_encoder(accept)
     except (ValueError, TypeError):

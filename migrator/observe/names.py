@@ -1,4 +1,4 @@
-"""Brokers and controllers by their numbers, as a person writes them."""
+"""Brokers and controllers by their ids, as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does next, in each state of a migration: a table, and the one row of it that fits a status."""
+"""What an operator does next in each state of a migration: a table, and the row of it that fits a status."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ UNTIL_DUAL_WRITE = "nothing to do: the controller goes on by itself, up to dual-
 
 @value
 class Facts:
-    """What decides between rows of one state. Ids: brokers by their mode, voters by their migration flag. ``down``:
-    brokers in KRaft mode that do not serve. ``blocked``: somebody has to act before the migration goes on;
-    ``troubled``: there is something to mend, at least."""
+    """The facts that decide between the rows of one state. Ids of brokers by mode, of voters by migration flag.
+    ``down``: brokers in KRaft mode that do not serve. ``blocked``: the migration waits for a person. ``troubled``:
+    there is at least one problem."""
 
     zookeeper_brokers: tuple[int, ...]
     kraft_brokers: tuple[int, ...]
@@ -29,7 +29,7 @@ class Facts:
 
     @property
     def words(self) -> dict[str, str]:
-        """What a row may name."""
+        """The words that a row may use."""
         return {
             "zookeeper": number_ranges("broker", self.zookeeper_brokers),
             "kraft": number_ranges("broker", self.kraft_brokers),
@@ -45,13 +45,13 @@ def _always(_facts: Facts) -> bool:
 
 @value
 class Row:
-    """``states``: names of internal states. The first row of a state whose ``when`` holds is the answer."""
+    """``states``: names of internal states. The first row of a state whose ``when`` is true is the answer."""
 
     states: tuple[str, ...]
     text: str
     when: Callable[[Facts], bool] = _always
     needs_calm: bool = False
-    """To be done only when nothing is to be mended."""
+    """Only when there is no problem."""
     case: str = ""
     """``when`` in words."""
 
@@ -151,7 +151,7 @@ FIRST = "first do what the messages below say. Then "
 
 
 def next_step(status: Status, problems: Sequence[Problem] = ()) -> str:
-    """One clause, with a small letter at its beginning."""
+    """One clause that begins with a small letter."""
     if status.quorum.leader_id < 0:
         return BLANK if status.is_new else NO_LEADER
     found = facts_of(status, problems)
@@ -164,7 +164,7 @@ def next_step(status: Status, problems: Sequence[Problem] = ()) -> str:
 
 
 def facts_of(status: Status, problems: Sequence[Problem]) -> Facts:
-    """What decides."""
+    """The facts for the table."""
     brokers, voters = status.brokers, status.quorum.voters
     return Facts(
         tuple(broker.broker_id for broker in brokers if broker.in_zookeeper_mode),

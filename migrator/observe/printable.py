@@ -1,8 +1,8 @@
-"""What a terminal and a log may be given.
+"""Makes text safe for terminals and logs.
 
-Names come from ZooKeeper, from clients and from peers. They can hold what a terminal obeys, or what a reader takes for
-a line of ours: escape sequences, line ends, marks that turn the direction of text. So all that is printed passes
-through here where it leaves this process: in `migrator.cli.terminal`, in `migrator.observe.logs`, in pages and reports.
+Names come from ZooKeeper, from clients and from peers. They can have characters that control a terminal or imitate a
+line of ours: escape sequences, line ends, marks that change the direction of text. So all output passes through here
+when it leaves the process: in `migrator.cli.terminal`, in `migrator.observe.logs`, in pages and reports.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import orjson
 
 NAME_CHARACTERS = 100
-"""Of a name that somebody else has chosen, in one line."""
+"""The most characters of a foreign name in one line."""
 _INDENT = "    "
 _BEYOND_ASCII = re.compile(r"[^\n -~]")
 
 
 def printable(text: str) -> str:
-    """One line in which every character has a shape: the others, and all spaces but the plain one, are written as
-    Python escapes them (``\\x1b``, ``\\n``, ``\\u202e``)."""
+    """One line of visible characters: all others, and every space but the plain one, are written as Python escapes them
+    (``\\x1b``, ``\\n``, ``\\u202e``)."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -40,19 +40,17 @@ def quoted(text: str, most: int = NAME_CHARACTERS) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Several lines; those after the first are indented, so that none passes for a line of ours."""
+    """Several lines. Those after the first are indented, so that none looks like a line of ours."""
     return f"\n{_INDENT}".join(map(printable, text.split("\n")))
 
 
 def number_of(count: int, what: str) -> str:
-    """
-    :param what: of which there are so many; its plural has an ``s``.
-    """
+    """:param what: the noun for one of them; its plural has an ``s``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def utc(milliseconds: int, zone: str = " UTC") -> str:
-    """The time of day, to the second. What others have written may be no time of any calendar: it is shown as it is.
+    """The time of day, to the second. A foreign number that is no time of any calendar is shown as it is.
 
     :param milliseconds: since 1970.
     """
@@ -63,13 +61,13 @@ def utc(milliseconds: int, zone: str = " UTC") -> str:
 
 
 def json_text(content: Any, *, indent: bool = False) -> str:
-    """JSON in which characters without a shape are escaped, as a terminal may show it.
+    """JSON that a terminal may show: invisible characters are escaped.
 
     :param indent: on several lines.
     """
     try:
         text = orjson.dumps(content, option=orjson.OPT_INDENT_2 if indent else None).decode()
-    except orjson.JSONEncodeError:  # half of a character that takes two in UTF-16, which UTF-8 does not have
+    except orjson.JSONEncodeError:  # half of a surrogate pair, which UTF-8 does not have
         return json.dumps(content, indent=2 if indent else None)
     return _BEYOND_ASCII.sub(_json_escaped, text)
 

@@ -1,4 +1,4 @@
-"""Problems by remedy: what one remedy mends is said together, with everybody whom it is about."""
+"""Groups problems by remedy: problems with the same remedy are shown together, with all nodes that they are about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERED = re.compile(r"(broker|controller) (\d+)")
 
 @value
 class Group:
-    """Problems with one remedy: by what is wrong, who."""
+    """Problems with one remedy. ``whats``: pairs of nodes, and what is wrong with them."""
 
     remedy: str
     warning: bool
@@ -22,7 +22,7 @@ class Group:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is wrong, one line each, and what to do; on one line if only one thing is wrong."""
+        """What is wrong, one line each, and the remedy; on one line if there is one problem only."""
         said = [f"{who}: {what}" for who, what in self.whats]
         remedy = self.remedy.rstrip(".")
         if len(said) == 1:
@@ -37,8 +37,7 @@ class Group:
 
 
 def groups_of(problems: Iterable[Problem]) -> tuple[Group, ...]:
-    """Problems with the same remedy are one group, and those of it that say the same are one line. What holds the
-    migration up comes first."""
+    """The groups. In a group, problems with the same text share a line. Groups that block the migration come first."""
     groups: dict[tuple[str, bool], dict[str, list[str]]] = {}
     for problem in problems:
         whats = groups.setdefault((problem.remedy, problem.warning), {})
@@ -51,7 +50,7 @@ def groups_of(problems: Iterable[Problem]) -> tuple[Group, ...]:
 
 
 def said_of(whos: list[str], what: str) -> tuple[str, str]:
-    """``brokers 1-3``, ``each runs, but ...``; "" for nobody."""
+    """``brokers 1-3``, ``each runs, but ...``; "" for no node."""
     if len(whos) < 2:
         return "".join(whos), what
     numbers: dict[str, list[int]] = {}

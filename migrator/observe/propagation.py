@@ -1,4 +1,4 @@
-"""How long a change takes from its commit to the last broker that knows it."""
+"""How long a change takes from its commit until the last broker knows it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class PropagationMode(StrEnum):
     """How a broker hears of changes."""
 
     ZOOKEEPER = "zookeeper"
-    """By UpdateMetadata and LeaderAndIsr: until all of them are answered."""
+    """By UpdateMetadata and LeaderAndIsr: until all brokers have answered."""
     KRAFT = "kraft"
-    """By the metadata log: until heartbeats report the offset, so up to a heartbeat interval longer than the truth."""
+    """By the metadata log: until heartbeats report the offset, so up to one heartbeat interval too long."""
 
 
 class PropagationTimes:
-    """A histogram by mode. Brokers that are fenced are not waited for."""
+    """A histogram by mode. Fenced brokers are not waited for."""
 
     def __init__(self) -> None:
         self.histogram = Histogram(
@@ -33,5 +33,5 @@ class PropagationTimes:
         self._by_mode = {mode: self.histogram.labels(mode.value) for mode in PropagationMode}
 
     def observe(self, mode: PropagationMode, seconds: float) -> None:
-        """One change has reached everybody."""
+        """One change has reached every broker."""
         self._by_mode[mode].observe(seconds)

@@ -1,4 +1,4 @@
-"""How fast a quorum commits and ZooKeeper follows, seen from the statuses that a controller gives one by one. Pure."""
+"""How fast a quorum commits and ZooKeeper follows, measured from a controller's statuses, one after the other. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from migrator.observe.status import Status
 from migrator.values import value
 
 WINDOW_MS = 5_000
-"""A rate is that of this time: shorter ones jump with every batch."""
+"""A rate is measured over this time: shorter ones jump with every batch."""
 HISTORY = 60
-"""So many seconds are kept for a picture of how the rate went."""
+"""How many seconds are kept for the graph of the rate."""
 
 
 @value
 class Rates:
-    """Records a second; None while too little was seen. ``history``: records committed in each whole second of the last
-    minute, oldest first. ``written``: how fast the write-behind goes forward in the log, None while it is off."""
+    """Records per second; None while too little was seen. ``history``: records committed in each whole second of the
+    last minute, oldest first. ``written``: how fast the write-behind advances in the log; None while it is off."""
 
     committed: float | None = None
     written: float | None = None
@@ -31,15 +31,15 @@ class _Sample:
 
 
 class RateMeter:
-    """Looks at each status; begins anew when another controller answers, or when time or offsets go backwards."""
+    """Takes each status. It begins anew when another controller answers, or when time or offsets go backwards."""
 
     def __init__(self) -> None:
         self._node_id = -1
         self._samples: deque[_Sample] = deque()
 
     def look(self, status: Status) -> Rates:
-        """Take a status into account; what is known now."""
-        if status.quorum.high_watermark < 0:  # a new leader does not know yet what is committed
+        """Take in a status; returns what is known now."""
+        if status.quorum.high_watermark < 0:  # a new leader does not know its high watermark yet
             self._samples.clear()
             return Rates()
         behind = status.write_behind
@@ -70,7 +70,7 @@ class RateMeter:
         )
 
     def _history(self, now_ms: int) -> tuple[int, ...]:
-        """By second; a status that comes after a pause counts for the second in which it came."""
+        """By second. A status after a pause counts for the second in which it came."""
         seconds = [0] * HISTORY
         before = self._samples[0]
         for sample in list(self._samples)[1:]:

@@ -1,6 +1,6 @@
 """What a controller tells an operator about itself: one value, which the node fills and `migrator status` shows.
 
-Times are milliseconds since 1970, ages and durations milliseconds, offsets record offsets; -1 stands for unknown.
+Times are milliseconds since 1970, ages and durations milliseconds, offsets record offsets; -1 is unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BrokerState(StrEnum):
 
 
 class Goal(StrEnum):
-    """Where an operator may want to go."""
+    """What an operator may want to reach."""
 
     FINISH = "finish"
     ROLLBACK = "rollback"
@@ -41,24 +41,24 @@ class Goal(StrEnum):
 
 
 class Force(StrEnum):
-    """What an operator may make the migration do that it does not do unasked."""
+    """What an operator can order that the migration does not do by itself."""
 
     RECLAIM = "reclaim"
-    """Take a cluster over again that was rolled back to ZooKeeper, or whose ``/migration`` nothing proves ours."""
+    """Take over again a cluster that was rolled back to ZooKeeper, or whose ``/migration`` is not proven to be ours."""
     DELETES = "deletes"
-    """Let a reconcile remove more entities than its bound."""
+    """Let a reconcile delete more entities than its limit."""
     RECONCILE = "reconcile"
-    """Compare all of ZooKeeper with the log again, and write what differs."""
+    """Compare all of ZooKeeper with the log again, and write the differences."""
     FINISH = "finish"
     """Finish without a node that is gone for good."""
 
 
 @value
 class VoterStatus:
-    """``zk_migration_ready`` is None when this node does not know. ``heard_ms_ago``: since its last fetch from
-    the leader that tells this, 0 for the leader itself. ``silent_ms``: for how long this leader has heard nothing of
-    it, counted from the election if it never did. ``answers``: whether it answered when it was asked last, None
-    when it was not asked: voters are asked while no controller leads."""
+    """``zk_migration_ready``: None when this node does not know. ``heard_ms_ago``: since its last fetch from this
+    leader; 0 for the leader itself. ``silent_ms``: for how long this leader has heard nothing of it, since the election
+    if it never did. ``answers``: whether it answered the last question; None when it was not asked: voters are asked
+    only while no controller leads."""
 
     node_id: int
     host: str
@@ -80,14 +80,14 @@ class QuorumStatus:
     high_watermark: int
     voters: tuple[VoterStatus, ...] = ()
     stock_leader: bool = False
-    """Whether the leader is one of Kafka's own controllers, as far as this node knows."""
+    """Whether the leader is one of Kafka's controllers, as far as this node knows."""
 
 
 @value
 class MigrationStatus:
-    """Names are those of the migration's state table: MigrationIneligible, MigrateZkData, DualWrite or Finished, and
-    the row behind it. ``active`` says whether this node is the one that acts; the others report from their image, and
-    do not know an age (-1). Nor does who sees the active one only from outside. ``overridable``: the facts that
+    """States of the migration's state table: ``public_state`` is MigrationIneligible, MigrateZkData, DualWrite or
+    Finished, ``internal_state`` the row of the table. ``active``: whether this node acts. Other nodes report from their
+    image, and do not know the age (-1); the same holds for a view from outside. ``overridable``: the facts that
     'migrator force' would override now."""
 
     public_state: str
@@ -100,8 +100,8 @@ class MigrationStatus:
 
 @value
 class BrokerStatus:
-    """``silent_ms`` as a voter's: it is there also when this leader has had no heartbeat yet, and so knows no age.
-    ``graced``: it sends this new leader no heartbeats, and is not fenced because it answers to requests."""
+    """``silent_ms``: as a voter's; known also when this leader has had no heartbeat yet, and so no age. ``graced``: it
+    sends this new leader no heartbeats, but is not fenced because it answers requests."""
 
     broker_id: int
     state: BrokerState
@@ -114,7 +114,7 @@ class BrokerStatus:
 
 @value
 class Problem:
-    """Why the migration does not go on; a warning does not hold it up."""
+    """Why the migration does not continue; a warning does not block it."""
 
     who: str
     what: str
@@ -123,15 +123,15 @@ class Problem:
 
 
 FOREIGN_WRITES = "somebody else wrote to ZooKeeper during dual-write: "
-"""So begins the problem that says it; paths follow, with commas between them."""
+"""How the problem about foreign writes begins; their paths follow, separated by commas."""
 UNKNOWN_LAG = -1
 
 
 @value
 class WriteBehindStatus:
-    """``lag_records`` is `UNKNOWN_LAG` while nobody knows what the leader's predecessor left behind. ``lag_ms``: how
-    long the oldest has waited, without the time in which a comparison made progress. ``blocked_ms`` is the time that
-    writes have waited for ZooKeeper so far."""
+    """``lag_records``: `UNKNOWN_LAG` while it is unknown what the earlier leader has left unwritten. ``lag_ms``: how
+    long the oldest record has waited, without the time in which a comparison made progress. ``blocked_ms``: how long
+    writes have waited for ZooKeeper in total."""
 
     lag_records: int
     lag_ms: int
@@ -141,7 +141,8 @@ class WriteBehindStatus:
 
 @value
 class ClaimStatus:
-    """Our claim of ``/controller``: the controller epoch, and the versions that our writes are conditional on."""
+    """Our claim of ``/controller``: the controller epoch, and the znode versions on which our writes are
+    conditional."""
 
     controller_epoch: int
     controller_epoch_version: int
@@ -150,7 +151,7 @@ class ClaimStatus:
 
 @value
 class JournalEvent:
-    """One entry of the journal; sequence numbers rise by one; 0: the disk has not taken it yet."""
+    """One entry of the journal. Sequence numbers rise by one; 0: not on disk yet."""
 
     sequence: int
     time_ms: int
@@ -160,7 +161,7 @@ class JournalEvent:
 
     @property
     def by(self) -> str:
-        """Who gave the order that this is about; empty for what happened without one, and in journals of before."""
+        """Who gave the order that the event is about; "" for an event without an order, and in older journals."""
         found = dict(self.details)
         return f"{found['by']}, {found['address']}" if {"by", "address"} <= found.keys() else ""
 
@@ -174,14 +175,15 @@ class Orderer:
 
     @property
     def details(self) -> dict[str, str]:
-        """For the journal's event about the order."""
+        """The fields of the journal's event about the order."""
         return {"by": self.name, "address": self.address}
 
 
 @value
 class VerdictReport:
-    """What `migrator verify` found: whether ZooKeeper, up to transaction ``zxid``, equals the log up to ``offset``,
-    which the log has with ``offset_epoch``. ``leader_epoch``: the quorum's when the comparison began."""
+    """The result of `migrator verify`: whether ZooKeeper, up to transaction ``zxid``, equals the log up to ``offset``.
+    ``offset_epoch``: the epoch of the record at that offset. ``leader_epoch``: the quorum's when the comparison began.
+    """
 
     cluster_id: str
     leader_epoch: int
@@ -194,7 +196,7 @@ class VerdictReport:
 
 @value
 class VerdictAnswer:
-    """Whether the end of the migration may rest on a verdict, and why not."""
+    """Whether a verdict is good enough to end the migration, and why not."""
 
     counts: bool
     sentence: str
@@ -202,7 +204,7 @@ class VerdictAnswer:
 
 @value
 class LockAnswer:
-    """``held``: the text of a rollout's lock now, "" without one. ``moved``: whether the caller has written it."""
+    """``held``: the text of a rollout's lock now; "" without one. ``moved``: whether the caller's write was made."""
 
     held: str
     moved: bool
@@ -210,8 +212,8 @@ class LockAnswer:
 
 @value
 class ImagesStatus:
-    """What the leader found when it compared the metadata of all controllers at one offset. ``different``: controllers
-    whose metadata are not those of the leader; ``unknown``: those that did not say, as those of Kafka."""
+    """The leader's comparison of all controllers' metadata at one offset. ``different``: controllers with other
+    metadata than the leader; ``unknown``: controllers that did not tell, such as Kafka's."""
 
     offset: int
     time_ms: int
@@ -220,7 +222,7 @@ class ImagesStatus:
     unknown: tuple[int, ...] = ()
 
     def without(self, voters: Collection[int]) -> ImagesStatus:
-        """As if these controllers had not been asked."""
+        """The same, as if these controllers had not been asked."""
         groups = (self.equal, self.different, self.unknown)
         return ImagesStatus(
             self.offset, self.time_ms, *(tuple(i for i in group if i not in voters) for group in groups)
@@ -228,7 +230,7 @@ class ImagesStatus:
 
     @property
     def disagreement(self) -> str:
-        """A clause; "" without one."""
+        """The difference as a clause; "" without one."""
         if not self.different:
             return ""
         has = "has" if len(self.different) == 1 else "have"
@@ -238,7 +240,7 @@ class ImagesStatus:
 
 @value
 class Gate:
-    """A condition on the way to a `Goal`; ``what`` says how it stands."""
+    """A condition on the way to a `Goal`. ``what`` says how far it is met."""
 
     name: str
     open: bool
@@ -247,13 +249,13 @@ class Gate:
 
 
 SILENT_MS = 3_000
-"""A voter that has been silent for less than this is there: an idle follower fetches twice a second."""
+"""A voter that is silent for less than this counts as there: an idle follower fetches twice a second."""
 
 
 @value
 class Status:
-    """Everything at one moment. ``formatted_version``: the metadata.version that the directory of this node was
-    formatted with. ``is_blank``: this node holds no metadata yet, and knows nothing of the cluster."""
+    """Everything at one moment. ``formatted_version``: the metadata.version with which this node's directory was
+    formatted. ``is_blank``: this node has no metadata yet, and knows nothing of the cluster."""
 
     cluster_id: str
     node_id: int
@@ -273,12 +275,14 @@ class Status:
 
     @property
     def is_new(self) -> bool:
-        """Whether nobody was ever elected, as far as this node knows: a log that is still loaded says otherwise."""
+        """Whether no leader was ever elected, as far as this node knows; a log that is still being loaded may say
+        otherwise."""
         return self.is_blank and self.quorum.log_end_offset <= 0
 
 
 def silent_voters(status: Status) -> tuple[VoterStatus, ...]:
-    """Voters that the leader, if this is its status, hears nothing of, or that did not answer while nobody led."""
+    """Voters from which the leader, if this is its status, hears nothing; or that did not answer while no controller
+    led."""
     leads = status.quorum.leader_id == status.node_id
     return tuple(
         voter

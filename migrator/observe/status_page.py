@@ -1,7 +1,7 @@
-"""What `migrator status` says, made from what controllers have answered. Pure: lines and tables, or one line a change.
+"""What `migrator status` shows, made from the answers of controllers. Pure: lines and tables, or one line for a change.
 
-Whoever is asked, the page shows the view of the controller that leads, if it could be asked: the others know only what
-is in their logs. What they say of themselves is added.
+Whichever controller is asked, the page shows the view of the leader, if it could be asked: other controllers know only
+their logs. What they say of themselves is added.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ RECENT_EVENTS = 8
 UNKNOWN_STATE = "Unknown"
 """The public state that is shown while no controller has any metadata."""
 FLAG_IS_PAST = ("finished", "nothing to migrate")
-"""Internal states in which nobody needs to know whether a controller has the migration on."""
+"""Internal states in which it does not matter whether a controller has the migration on."""
 
 
 @value
 class Unreached:
-    """A controller that was asked and did not answer: how it was reached for, and why that failed."""
+    """A controller that did not answer: how it was to be reached, and why that failed."""
 
     where: str
     why: str
@@ -46,8 +46,8 @@ class Unreached:
 
 @value
 class Answers:
-    """``best`` is the view to show, ``others`` are the remaining answers; ``asked`` is who was asked first, None when
-    that one did not answer."""
+    """``best``: the view to show. ``others``: the other answers. ``asked``: the answer of the controller that was asked
+    first; None when it did not answer."""
 
     best: Status
     asked: Status | None
@@ -56,7 +56,7 @@ class Answers:
 
     @property
     def has_leader(self) -> bool:
-        """Whether the view is of a quorum that somebody leads."""
+        """Whether the quorum of the view has a leader."""
         return self.best.quorum.leader_id >= 0
 
     @property
@@ -67,7 +67,7 @@ class Answers:
 
 @value
 class Table:
-    """Texts by row; ``caption`` may be empty."""
+    """Rows of texts; ``caption`` may be ""."""
 
     title: str
     columns: tuple[str, ...]
@@ -77,12 +77,12 @@ class Table:
 
 @value
 class Page:
-    """In the order in which a reader needs them."""
+    """The parts in the order in which a reader needs them."""
 
     state: str
-    """The public state; in bold."""
+    """The public state, shown in bold."""
     headline: tuple[str, ...]
-    """The first continues the line of the state."""
+    """The first part continues the line of the state."""
     groups: tuple[Group, ...]
     tables: tuple[Table, ...] = field(default=())
     events: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def page_of(answers: Answers) -> Page:
 
 
 def change_line(answers: Answers) -> str:
-    """What counts of a status, on one line without a time: two that are equal are no change."""
+    """What matters of a status, on one line without a time. Two equal lines mean no change."""
     status = answers.best
     migration = status.migration
     doing = f" ({migration.internal_state})" if migration.active else ""
@@ -127,7 +127,7 @@ def event_line(event: JournalEvent) -> str:
 
 
 def sentence_of(event: JournalEvent) -> str:
-    """What happened, and on whose order."""
+    """What happened, and by whose order."""
     return f"{event.kind}: {event.text}" + (f" (by {event.by})" if event.by else "")
 
 
@@ -195,7 +195,7 @@ def _behind(records: int, lag_ms: int, blocked_ms: int, *, is_away: bool) -> str
 
 
 def _voters(status: Status, *, is_leaders: bool) -> Table:
-    """Only what this node knows, and only what still matters."""
+    """Only columns that this node knows, and that still matter."""
     quorum = status.quorum
     asks_flag = is_leaders and not status.is_blank and status.migration.internal_state not in FLAG_IS_PAST
     asked = any(voter.answers is not None for voter in quorum.voters)
@@ -248,14 +248,14 @@ def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
 
 
 def heard(age_ms: int, silent_ms: int) -> str:
-    """When somebody was last heard of by the leader."""
+    """When the leader last heard from a node."""
     if age_ms < 0:
         return "not by this leader" if silent_ms < SILENT_MS else f"not for {duration(silent_ms)}"
     return "now" if age_ms < SILENT_MS else f"{duration(age_ms)} ago"
 
 
 def problems_of(answers: Answers, *, with_ages: bool = True) -> tuple[Problem, ...]:
-    """All at once: those of the view, of silent voters, and what the others say of themselves."""
+    """All problems: of the view, of silent voters, and what other controllers say of themselves."""
     status = answers.best
     found = list(status.problems)
     named = {problem.who for problem in found}
@@ -293,7 +293,7 @@ def _silent(voter: VoterStatus, *, with_age: bool) -> Problem:
 
 
 def _formatted_differently(answers: Answers) -> tuple[Problem, ...]:
-    """Before the first election nobody knows which version will count."""
+    """Before the first election it is unknown which metadata.version will count."""
     if not answers.best.is_blank:
         return ()
     by_version: dict[str, list[int]] = {}

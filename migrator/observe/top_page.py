@@ -1,7 +1,7 @@
 """What `migrator top` shows: one screen, whatever the size of the cluster. Pure: texts, no colours.
 
-The parts that `migrator status` has, too, are made by `status_page`. What is new: the way of the migration at a
-glance, brokers by what they do instead of one by one, and how fast everything goes.
+`status_page` makes the parts that `migrator status` has, too. This adds the stages of the migration, brokers counted by
+what they do, and rates.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from migrator.values import value
 
 ROAD = ("MigrationIneligible", "MigrateZkData", "DualWrite", "Finished")
 LINES_MAX = 12
-"""So many lines of problems at the most: the first are the ones that hold the migration up."""
+"""The most lines of problems; those that block the migration come first."""
 BARS = "▁▂▃▄▅▆▇█"
 
 
 class StageMark(Enum):
-    """Where a stage of the way lies."""
+    """Whether a stage is over, present, or still to come."""
 
     DONE = "✓"
     NOW = "●"
@@ -32,7 +32,7 @@ class StageMark(Enum):
 
 @value
 class Stage:
-    """One public state on the way."""
+    """One public state of the migration."""
 
     name: str
     mark: StageMark
@@ -40,7 +40,7 @@ class Stage:
 
 @value
 class TopPage:
-    """``road`` is empty where there is nothing to migrate. ``problems``: lines, and whether they are only warnings."""
+    """``road``: empty when there is nothing to migrate. ``problems``: lines, and whether they are only warnings."""
 
     page: Page
     road: tuple[Stage, ...]
@@ -73,7 +73,7 @@ def _road(state: str) -> tuple[Stage, ...]:
 
 
 def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
-    """By mode and state, those that need a look first; a follower does not know the states."""
+    """By mode and state, those with a problem first; a follower does not know the states."""
     groups: dict[tuple[bool, str, str], list[int]] = {}
     for broker in brokers:
         mode = "ZooKeeper" if broker.in_zookeeper_mode else "KRaft"
@@ -95,7 +95,7 @@ def _rates(rates: Rates) -> Iterable[str]:
 
 
 def sparkline(figures: Iterable[int]) -> str:
-    """One character a figure, the highest as a full block."""
+    """One character for each figure; the highest is a full block."""
     found = list(figures)
     top = max(found, default=0) or 1
     return "".join(BARS[round(figure / top * (len(BARS) - 1))] for figure in found)

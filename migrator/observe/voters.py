@@ -1,4 +1,4 @@
-"""Who votes, who shall vote, and the way there, as operators see it."""
+"""Voters, wanted voters, and the way there, as operators see them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from migrator.values import value
 
 
 class VoterOrder(Enum):
-    """What an operator asks for: these voters, the voters and these, the voters without these, no change any more; or
-    that the configured voters are taken into the log, so that they can change."""
+    """What an operator orders: exactly these voters; these in addition; without these; no change any more; or that the
+    configured voters go into the log, so that they can change."""
 
     TO = "to"
     ADD = "add"
@@ -19,7 +19,7 @@ class VoterOrder(Enum):
 
 
 class PlanState(Enum):
-    """``RESTING``: a target is set, and this controller does not lead, so it cannot say more."""
+    """``RESTING``: a target is set, but this controller does not lead, so it knows no more."""
 
     IDLE = "no target is set"
     MOVING = "the voters are changing"
@@ -29,7 +29,7 @@ class PlanState(Enum):
 
 @value
 class VotersAnswer:
-    """Targets in text, such as ``4,5,6``; empty without one. ``replaced`` was in force until now."""
+    """Targets as text, such as ``4,5,6``; "" without one. ``replaced``: the target until now."""
 
     target: str
     replaced: str
@@ -38,10 +38,10 @@ class VotersAnswer:
 
 @value
 class ReplicaDescription:
-    """A controller that fetches, or fetched, from the leader. Ages and times in ms, -1 for never.
+    """A controller that fetches, or has fetched, from the leader. Ages and times in ms, -1 for never.
 
-    ``rounds``: how often it has reached an end of the leader's log that was noted before; ``last_round_ms`` how long
-    that took last.
+    ``rounds``: how often it has reached an end of the leader's log that was noted before. ``last_round_ms``: how long
+    that took last time.
     """
 
     node_id: int
@@ -59,7 +59,7 @@ class ReplicaDescription:
 
 @value
 class VotersDescription:
-    """``replicas`` and the steps are known to the leader only. ``leader_id`` is -1 while nobody leads."""
+    """Only the leader knows ``replicas`` and the steps. ``leader_id``: -1 while no controller leads."""
 
     cluster_id: str
     node_id: int
@@ -75,4 +75,4 @@ class VotersDescription:
     next_steps: tuple[str, ...]
     replicas: tuple[ReplicaDescription, ...]
     stock_leader: bool = False
-    """Whether the leader is one of Kafka's own controllers, as far as this node knows."""
+    """Whether the leader is one of Kafka's controllers, as far as this node knows."""

@@ -1,6 +1,6 @@
 """How long writes to ZooKeeper take: Kafka's histograms ZkWriteSnapshotTimeMs and ZkWriteDeltaTimeMs.
 
-Source: ``QuorumControllerMetrics``, ``KRaftMigrationDriver``; the shape is that of a histogram of Yammer Metrics.
+Source: ``QuorumControllerMetrics``, ``KRaftMigrationDriver``; the form is that of a Yammer Metrics histogram.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PREFIX = "kafka_controller_kafkacontroller_"
 METRICS = tuple(PREFIX + name.lower() for name in _HELP)
 """Names in Prometheus."""
 KEPT = 1028
-"""Durations whose quantiles are known: as many as Yammer's histograms keep. Ours are the newest."""
+"""How many durations the quantiles are made of: as many as in Yammer's histograms, but here always the newest."""
 QUANTILES = {"50th": 0.5, "75th": 0.75, "95th": 0.95, "98th": 0.98, "99th": 0.99, "999th": 0.999}
 
 
 class Durations:
-    """Of one kind, in milliseconds; for one writer and any number of readers."""
+    """Durations of one kind in milliseconds, for one writer and any number of readers."""
 
     def __init__(self) -> None:
         self._kept: deque[int] = deque(maxlen=KEPT)
@@ -36,7 +36,7 @@ class Durations:
         self._min = self._max = 0
 
     def note(self, ms: int) -> None:
-        """One more."""
+        """Note one duration."""
         self._min = ms if not self._count else min(self._min, ms)
         self._max = max(self._max, ms)
         self._kept.append(ms)
@@ -49,7 +49,7 @@ class Durations:
         return self._sum
 
     def attributes(self) -> dict[str, float]:
-        """As the bean's attributes; all are 0 before the first one."""
+        """The bean's attributes; all are 0 before the first duration."""
         count, kept = self._count, sorted(self._kept.copy())
         mean = self._sum / count if count else 0.0
         variance = max(0.0, self._squares - mean * self._sum) / (count - 1) if count > 1 else 0.0
@@ -64,7 +64,7 @@ class Durations:
 
 
 def _quantile(ordered: list[int], part: float) -> float:
-    """Between neighbours, as ``Snapshot.getValue``."""
+    """Interpolated between neighbours, as by ``Snapshot.getValue``."""
     if not ordered:
         return 0.0
     position = part * (len(ordered) + 1)
@@ -77,18 +77,18 @@ def _quantile(ordered: list[int], part: float) -> float:
 
 
 class WriteTimes(Collector):
-    """Both, by Kafka's names."""
+    """Both histograms, with Kafka's names."""
 
     def __init__(self) -> None:
         self.snapshot = Durations()
         self.delta = Durations()
 
     def attributes(self) -> Mapping[str, Mapping[str, float]]:
-        """Those of each bean, by its name."""
+        """The attributes of each bean, by its name."""
         return {SNAPSHOT: self.snapshot.attributes(), DELTA: self.delta.attributes()}
 
     def collect(self) -> Iterator[Metric]:
-        """For a scrape: summaries (see `Collector`)."""
+        """Summaries for a scrape (see `Collector`)."""
         for name, durations in ((SNAPSHOT, self.snapshot), (DELTA, self.delta)):
             found, metric = durations.attributes(), PREFIX + name.lower()
             summary = Metric(metric, _HELP[name], "summary")
