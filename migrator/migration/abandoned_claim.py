@@ -1,8 +1,9 @@
-"""The end of a KRaft claim whose quorum is gone, and its logs with it: only ZooKeeper can be asked.
+"""Ends a KRaft claim whose quorum is lost together with its logs: only ZooKeeper can be asked.
 
-A claim is a persistent ``/controller``: brokers elect nobody while it is there. The decision is pure (`examine`);
-`read_left_overs` reads for it. What a log would add is not known here: changes that the quorum had confirmed and not
-yet written to ZooKeeper, brokers in KRaft mode, the end of the migration. So brokers have to be seen in ZooKeeper.
+A claim is a persistent ``/controller`` znode: brokers elect no controller while it exists. The decision is pure
+(`examine`); `read_left_overs` reads for it. Only a log would tell which changes the quorum had confirmed and not yet
+written to ZooKeeper, which brokers run in KRaft mode, and whether the migration had ended. So every broker has to be
+registered in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LOST = "If all logs of that quorum are lost for good, add --accept-loss"
 @value
 class LeftOvers:
     """``registered``: brokers that run in ZooKeeper mode. ``replicas``: brokers that the topics name.
-    ``highest_epoch``: of the controller epochs in the partition states, 0 without any."""
+    ``highest_epoch``: the highest controller epoch in the partition states, 0 when there is none."""
 
     view: ClaimView
     registered: frozenset[int]
@@ -71,7 +72,8 @@ class LeftOvers:
 
 
 def read_left_overs(session: ZooKeeperSession) -> LeftOvers:
-    """Read all of it; the claim first, so that a change of it while the rest is read fails the multi.
+    """Read everything that `examine` judges. The claim is read first: if it changes during the reading, the multi
+    fails.
 
     :raises OperatorError: ZooKeeper cannot be read, or a znode does not decode.
     """
@@ -91,9 +93,9 @@ def read_left_overs(session: ZooKeeperSession) -> LeftOvers:
 
 
 def check_own_log(image: MetadataImage, where: str) -> None:
-    """Whether a log that is at hand may be passed over: one of a new quorum, which has copied nothing.
+    """Check that a log which was found may be ignored: it may be only that of a new quorum, which has copied nothing.
 
-    :raises OperatorError: it is the log of a migration, and tells more than ZooKeeper does.
+    :raises OperatorError: the log is that of a migration, so it tells more than ZooKeeper does.
     """
     check_way_back(image)
     if image.features.zk_migration_state is ZkMigrationState.MIGRATION:
@@ -105,12 +107,12 @@ def check_own_log(image: MetadataImage, where: str) -> None:
 
 
 def examine(found: LeftOvers, now_ms: int, *, gone: Collection[str] = (), accept_loss: bool) -> None:
-    """Whether ZooKeeper alone is enough to end the claim.
+    """Check that ZooKeeper alone is enough to end the claim.
 
-    :param now_ms: of the wall clock.
+    :param now_ms: now, by the wall clock.
     :param gone: ids of brokers and controllers that the operator knows to be gone for good.
-    :param accept_loss: what only a log could tell is given up.
-    :raises OperatorError: it is not.
+    :param accept_loss: the operator gives up what only a log could tell.
+    :raises OperatorError: ZooKeeper alone is not enough.
     """
     claim = found.view.controller
     if claim is None or not found.has_claim:
@@ -154,7 +156,8 @@ def examine(found: LeftOvers, now_ms: int, *, gone: Collection[str] = (), accept
 
 
 def check_silent(session: ZooKeeperSession, seen: ClaimView, seconds: float) -> None:
-    """A quorum that lives writes ``/migration`` every second, even one whose listeners cannot be reached from here.
+    """Check that no quorum writes. A living quorum writes ``/migration`` every second, also when its listeners cannot
+    be reached from here.
 
     :raises OperatorError: ``/migration`` or the claim changes within that time.
     """
@@ -180,7 +183,7 @@ def check_silent(session: ZooKeeperSession, seen: ClaimView, seconds: float) -> 
 
 
 def described(found: LeftOvers, hosts: str) -> Iterator[str]:
-    """What was found, for a person."""
+    """What was found, in words for the operator."""
     view = found.view
     claim = view.controller
     if claim is None:
@@ -208,10 +211,10 @@ def described(found: LeftOvers, hosts: str) -> Iterator[str]:
 
 
 def check_named(found: LeftOvers, controllers: Iterable[int], where: str, gone: Collection[str] = ()) -> None:
-    """Whether the claim is of one of these controllers, whose addresses are known.
+    """Check that the claim belongs to one of these controllers, whose addresses are known.
 
     :param gone: as in `examine`.
-    :raises OperatorError: it is another's: nobody here can tell whether that one runs.
+    :raises OperatorError: it belongs to another controller, of which this command cannot tell whether it runs.
     """
     known = sorted(controllers)
     claim = found.view.controller
@@ -228,5 +231,5 @@ def check_named(found: LeftOvers, controllers: Iterable[int], where: str, gone: 
 
 
 def _gone(nodes: Iterable[int]) -> str:
-    """The options that say so."""
+    """The options of the command that name these nodes as gone."""
     return " ".join(f"--gone {node}" for node in sorted(nodes))

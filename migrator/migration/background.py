@@ -20,10 +20,10 @@ Job = asyncio.Task[AnyEvent | None]
 
 
 class Background:
-    """All that is under way, and the one thread in which ZooKeeper is waited for.
+    """All work that is under way, and the one thread that waits for ZooKeeper.
 
-    :param feed: takes the events in.
-    :param on_failure: told of what work raises: that is a defect, and must stop the process.
+    :param feed: takes the events.
+    :param on_failure: is called with an error that work raises: such an error is a defect and must stop the process.
     """
 
     def __init__(self, feed: Callable[[AnyEvent], None], on_failure: Callable[[BaseException], None]) -> None:
@@ -32,13 +32,13 @@ class Background:
         self._thread = machine().threads(1, "migration-zookeeper")
 
     def spawn(self, work: Coroutine[Any, Any, AnyEvent | None]) -> Job:
-        """Start it; cancelling the task is all it takes to give it up."""
+        """Start the work. To give it up, cancel the task."""
         task = self._supervisor.spawn(WORK, work)
         task.add_done_callback(self._ended)
         return task
 
     def feed_later(self, seconds: float, event: AnyEvent) -> None:
-        """Take an event in after that time."""
+        """Feed an event after so many seconds."""
         self._supervisor.call_later(TIMER, seconds, self.feed, event)
 
     def call_from_thread(self, loop: asyncio.AbstractEventLoop, callback: Callable[[T], None], argument: T) -> None:
@@ -46,16 +46,16 @@ class Background:
         self._supervisor.call_soon_threadsafe(loop, WORK, callback, argument)
 
     async def blocking(self, call: Callable[[], Any]) -> Any:
-        """Run it in the thread, behind what runs there."""
+        """Run the call in the thread, after the calls that wait there."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def close(self) -> None:
-        """Give everything up and wait for its end."""
+        """Cancel all work and wait for its end."""
         await self._supervisor.close()
         self._thread.shutdown(wait=False)
 
     def _ended(self, task: Job) -> None:
-        """Take the event in that the work ended with."""
+        """Feed the event that the work ended with."""
         if task.cancelled() or task.exception() is not None:
             return
         event = task.result()

@@ -1,7 +1,7 @@
-"""The driver and the write-behind as one pure machine: each hears what the other one says.
+"""The driver and the write-behind as one pure machine: each gets the other's messages.
 
 The node feeds it every event of either kind and performs the effects that come out; the model check does the same
-against a model ZooKeeper. What the two say to each other never leaves this file.
+against a model ZooKeeper. Messages between the two never leave this file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from migrator.zookeeper.ops import Applied
 
 AnyEvent = ev.Event | messages.WriteEvent
 AnyEffect = ef.Performed | messages.Performed
-"""What comes out."""
+"""The effects that the caller has to perform."""
 Said = ef.Effect | messages.WriteEffect
-"""What either half says, to the other half included."""
+"""The effects of either half, those for the other half included."""
 
 
 class Coordinator:
@@ -54,7 +54,7 @@ class Coordinator:
         self._epoch = -1
         self._reconcile = ev.Ticket(-1, -1)
         self._needed = EpochOffset(-1, -1)
-        """What ZooKeeper holds already; an image that is older must not be reconciled into it."""
+        """Up to where ZooKeeper holds the log; an older image must not be reconciled into it."""
         self._deferred: ef.Reconcile | ef.Resume | None = None
 
     @property
@@ -64,7 +64,7 @@ class Coordinator:
 
     @property
     def write_behind(self) -> WriteBehind:
-        """For its figures: lag, offset reached, whether it is drained."""
+        """The write-behind, for its figures: lag, offset reached, whether it is drained."""
         return self._write_behind
 
     def status(self, now_ms: int) -> DriverStatus:
@@ -76,7 +76,7 @@ class Coordinator:
     ) -> list[AnyEffect]:
         """This node leads, and ``image`` is the newest committed one.
 
-        :param last_effect: no record behind this offset is kept in ZooKeeper; None: nobody knows.
+        :param last_effect: no record after this offset has an effect in ZooKeeper; None when that is unknown.
         """
         backlog = Backlog(image.provenance.offset if last_effect is None else last_effect, now_ms)
         effects = self._driver.step(ev.LostLeadership(self._epoch), now_ms)
@@ -85,11 +85,11 @@ class Coordinator:
         return self._route([*effects, *self._driver.step(event, now_ms)], now_ms)
 
     def follow(self, delta: ImageDelta) -> None:
-        """A committed image, while another node leads."""
+        """Take a committed image while another node leads."""
         self._recent.add(delta)
 
     def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:
-        """Take one event in; return what has to be done, in order."""
+        """Take one event; return the effects to perform, in order."""
         if isinstance(event, messages.Published):
             return self._published(event, now_ms)
         if isinstance(event, messages.WriteEvent):
@@ -111,13 +111,14 @@ class Coordinator:
         return self._route(effects, now_ms)
 
     def _fit_to_reconcile(self) -> bool:
-        """Whether the image is not older than what ZooKeeper holds. An empty or an early one would erase it
-        (KAFKA-15389): a commit may be heard of before its image is published."""
+        """Whether the image is not older than what ZooKeeper holds. An empty or early image would erase ZooKeeper
+        (KAFKA-15389), and a commit may be known before its image is published."""
         copied = self._image.features.zk_migration_state is ZkMigrationState.MIGRATION
         return copied and self._image.provenance.offset >= self._needed.offset
 
     def _alive(self, event: messages.WriteEvent, now_ms: int) -> list[ef.Effect]:
-        """A reconcile that writes is a reconcile that lives; beside the writes, the worker lives first."""
+        """Report a reconcile that writes as alive. In a comparison beside the writes, only the worker's progress
+        counts."""
         writes = self.state is State.RECONCILING or (self.state is State.COMPARING and not self._write_behind.compares)
         if isinstance(event, messages.MultiEnded | messages.ReconcileWrites) and writes:
             if isinstance(event, messages.ReconcileWrites) or isinstance(event.outcome, Applied):
@@ -126,7 +127,7 @@ class Coordinator:
         return []
 
     def _route(self, effects: Sequence[Said], now_ms: int) -> list[AnyEffect]:
-        """Hand over what is meant for the other half, in order, and pass the rest on."""
+        """Give each half the effects that are for it, in order, and return the others."""
         passed: list[AnyEffect] = []
         for effect in effects:
             passed += self._route_one(effect, now_ms)
@@ -159,7 +160,7 @@ class Coordinator:
                 return [performed]
 
     def _resume(self, ticket: ev.Ticket, now_ms: int) -> list[AnyEffect]:
-        """With what has changed since the mark; a reconcile if nobody knows."""
+        """Resume with the entities that have changed since the mark, or reconcile everything if these are unknown."""
         entities = self._recent.since(self._needed.offset)
         if entities is None or are_too_many(self._image, entities):
             since = f"since offset {self._needed.offset} of the log"

@@ -1,4 +1,4 @@
-"""Reading what the guards and the readiness judge."""
+"""Reads from ZooKeeper what `guards` and `readiness` judge."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from migrator.zookeeper.znodes.topics import decode_topic
 
 
 def read_standing(zookeeper: ReadPort) -> Standing:
-    """Who controls the cluster, as ZooKeeper shows it; what a log knows of it has to be added.
+    """Read who controls the cluster, as ZooKeeper shows it. The caller adds what the log knows.
 
-    :raises MigratorError: when ZooKeeper cannot be read; what does not decode is `Standing.fault`, and so is that no
-        cluster is there (`NoClusterError`).
+    :raises MigratorError: ZooKeeper cannot be read. A znode that does not decode, or a missing cluster
+        (`NoClusterError`), is reported as `Standing.fault` instead.
     """
     try:
         (node,) = zookeeper.reader.read([paths.CLUSTER_ID])
@@ -43,13 +43,13 @@ def read_standing(zookeeper: ReadPort) -> Standing:
 def read_brokers(
     zookeeper: ReadPort, image: MetadataImage, alive: Callable[[Working], None] = lambda _: None
 ) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
-    """The brokers that ZooKeeper knows, and who holds /controller; both not older than the call.
+    """Read the brokers that ZooKeeper knows, and who holds /controller; both not older than the call.
 
-    Assignments are read only once every broker in /brokers/ids has registered, or while nobody runs: this is polled,
-    and reading all topics costs a second where there are many. Until then nobody knows whether a broker that does not
-    run holds replicas, so none is named for its dynamic configuration alone.
+    Assignments are read only once every broker in /brokers/ids has registered, or while no broker runs: this function
+    is polled, and reading many topics takes a second. Until then it is unknown whether a stopped broker holds replicas,
+    so no broker is named only because it has a dynamic configuration.
 
-    :param alive: hears that it goes on.
+    :param alive: called as the reading goes on.
     :raises MigratorError: when ZooKeeper cannot be read.
     """
     holder = zookeeper.view().controller
@@ -61,7 +61,7 @@ def read_brokers(
 
 
 def read_present(zookeeper: ReadPort) -> ZooKeeperBrokers:
-    """The brokers that run at this moment: nothing older is shown, whichever server answers.
+    """Read the brokers that run now: the answer is not older than the call, whichever server gives it.
 
     :raises MigratorError: when ZooKeeper cannot be read.
     """
@@ -70,7 +70,7 @@ def read_present(zookeeper: ReadPort) -> ZooKeeperBrokers:
 
 
 def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
-    """The brokers in /brokers/ids and those with a dynamic configuration, without what assignments say.
+    """Read the brokers in /brokers/ids and those with a dynamic configuration, but no assignments.
 
     :raises MigratorError: when ZooKeeper cannot be read.
     """
@@ -92,7 +92,7 @@ def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
 
 
 def read_running(reader: ZkSource) -> Running:
-    """Which brokers run in ZooKeeper mode.
+    """Read which brokers run in ZooKeeper mode.
 
     :raises MigratorError: when ZooKeeper cannot be read.
     """
@@ -102,7 +102,7 @@ def read_running(reader: ZkSource) -> Running:
 
 
 def read_replicas(reader: ZkSource) -> frozenset[int]:
-    """Every broker of any assignment; what does not decode is the first reading's business.
+    """Read every broker id in any assignment. A znode that does not decode is skipped: the first reading reports it.
 
     :raises MigratorError: when ZooKeeper cannot be read.
     """

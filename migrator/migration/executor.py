@@ -1,7 +1,7 @@
-"""Performs what the coordinator asks for, on the node's event loop, and tells it what became of it.
+"""Performs the coordinator's effects on the node's event loop, and feeds it the results.
 
-Nothing is decided here. Each effect is one small coroutine; work that a state no longer wants is cancelled, and an
-answer that comes too late carries a ticket that nobody waits for. Blocking reads of ZooKeeper run in one thread.
+It decides nothing. Each effect is one small coroutine. Work that a state no longer wants is cancelled, and the
+coordinator drops a late answer by its ticket. Blocking reads of ZooKeeper run in one thread.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ QUEUED_WRITES_MAX = 2_000
 """Entities of a reconcile that wait in the write-behind; the worker's pipe is not read while there are more."""
 
 News = ef.JournalTransition | ef.ReportSituation | messages.Unanswered | messages.SetAside | messages.TakenIn
-"""What the status, the journal or the log of the process tells people."""
+"""The effects that status, journal or the log of the process show to the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings, by what they are here for. ``directory`` holds the segments of the log."""
+    """The settings of the executor. ``directory`` holds the segments of the log."""
 
     identity: Identity
     directory: Path
@@ -67,9 +67,9 @@ class Options:
 class MigrationExecutor:
     """One per process.
 
-    :param on_transition: hears of what people have to know.
-    :param on_failure: told of what must stop the process.
-    :param on_written: hears of each write that ZooKeeper has.
+    :param on_transition: called with what the operator has to know.
+    :param on_failure: called with an error that must stop the process.
+    :param on_written: called after each write that ZooKeeper has applied.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class MigrationExecutor:
         self._working = asyncio.Lock()
         """Held while a worker's process lives."""
         self._full: object | None = None
-        """Stands for the full state that is being planned for the brokers; at the largest clusters that takes long."""
+        """Set while the full state is being planned for the brokers, which takes long at the largest clusters."""
         self._full_ticket = ev.Ticket(-1, -1)
         self._epoch = -1
 
@@ -111,7 +111,7 @@ class MigrationExecutor:
         self._perform(self.coordinator.lead(event, self._controller.image, monotonic_ms(), last_effect))
 
     def feed(self, event: AnyEvent) -> None:
-        """Anything else that happens."""
+        """Take any other event."""
         self._perform(self.coordinator.step(event, monotonic_ms()))
 
     def published(self, delta: ImageDelta) -> None:
@@ -119,11 +119,11 @@ class MigrationExecutor:
         self.feed(messages.Published(delta))
 
     def followed(self, delta: ImageDelta) -> None:
-        """A committed image, while this node does not lead."""
+        """Take a committed image while this node does not lead."""
         self.coordinator.follow(delta)
 
     async def close(self) -> None:
-        """End all work; nothing is written any more."""
+        """End all work; afterwards nothing is written."""
         self.feed(ev.LostLeadership(self._epoch))
         await self._background.close()
 
@@ -193,7 +193,7 @@ class MigrationExecutor:
                 assert_never(never)
 
     async def standing(self) -> Standing:
-        """Who controls the cluster, as ZooKeeper shows it, and what the log knows of the mark there.
+        """Read who controls the cluster, as ZooKeeper shows it, and what the log knows of the mark in /migration.
 
         :raises MigratorError: when ZooKeeper cannot be read.
         """
@@ -217,7 +217,7 @@ class MigrationExecutor:
         self._background.spawn(work())
 
     async def _surroundings(self, signals: ControllerSignals) -> Surroundings:
-        """Who runs now, by what ZooKeeper and the log say."""
+        """Read who runs now, from ZooKeeper and the log."""
         brokers = await self._background.blocking(lambda: read_present(self._zookeeper))
         image = self._controller.image
         return Surroundings(brokers, signals, image.cluster, image.features.levels.get(FEATURE_NAME, 0))
@@ -331,7 +331,8 @@ class MigrationExecutor:
         self._background.spawn(work())
 
     def _name_of_copy(self) -> str | None:
-        """That of the log; a copy that comes gets a new one. A copy of an older release has none."""
+        """The name that the log has for its copy. A copy that is still to be made gets a new name; a copy of an older
+        release has none."""
         features = self._controller.image.features
         if features.zk_migration_state is ZkMigrationState.MIGRATION:
             return features.migration_copied_as
@@ -346,7 +347,7 @@ class MigrationExecutor:
         self._background.spawn(self._commit(effect.ticket, aborting))
 
     def _say(self, effect: ef.AppendFinished | ef.AppendReopened | ef.AppendAdmitted) -> None:
-        """Into the log, how it stands with the migration. The name of the copy stays."""
+        """Append the state of the migration to the log. The name of the copy stays."""
         state = ZkMigrationState.POST_MIGRATION if isinstance(effect, ef.AppendFinished) else ZkMigrationState.MIGRATION
         order = effect.order if isinstance(effect, ef.AppendReopened) else None
         copied_as = self._controller.image.features.migration_copied_as
@@ -354,7 +355,7 @@ class MigrationExecutor:
         self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
 
     async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:
-        """None when leadership is lost: that is heard of by another way."""
+        """Append, and wait for the commit. None when the leadership is lost: another event reports that."""
         try:
             offset = await append
             if offset is None:
@@ -366,7 +367,8 @@ class MigrationExecutor:
         return ev.Committed(ticket, EpochOffset(epoch=ticket.epoch, offset=offset))
 
     def _start_work(self, work: Callable[[], Coroutine[Any, Any, AnyEvent | None]]) -> None:
-        """One worker at a time: an earlier one is cancelled, and its process has ended before the next begins."""
+        """Start a worker's work. One worker runs at a time: an earlier one is cancelled, and its process ends before
+        the next begins."""
 
         async def alone() -> AnyEvent | None:
             async with self._working:

@@ -1,4 +1,4 @@
-"""What the executor needs of the rest of a controller. The node implements these; the tests do so, too."""
+"""What the executor needs from the rest of a controller. The node implements these protocols, and so do tests."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ class ControllerPort(TransactionLog, Protocol):
         """The published image."""
 
     def crc_at(self, offset: int) -> int | None:
-        """The checksum of the batch of our log that holds this offset; None if the log does not hold it any more."""
+        """The checksum of the batch in our log that holds this offset; None if the log no longer holds it."""
 
     async def evidence(self, mark: MigrationState) -> MarkEvidence:
-        """What the log tells of a mark that says copied, and of whoever wrote it."""
+        """What the log tells of a mark that says copied, and of the controller that wrote it."""
 
     async def committed(self, offset: int) -> None:
-        """Wait for it; raises a `MigratorError` when leadership is lost first."""
+        """Wait until the offset is committed. Raises a `MigratorError` when leadership is lost first."""
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
-        """Append an Abort if the log, applied or not, ends within a transaction; its offset, None without one."""
+        """Append AbortTransaction if the log, applied or not, ends within a transaction. Returns its offset, None when
+        no transaction is open."""
 
     async def signals(self) -> ControllerSignals:
-        """ZkMigrationReady of every voter, and the brokers that are not heard of."""
+        """ZkMigrationReady of every voter, and the brokers without heartbeats."""
 
     async def finish_inputs(self) -> FinishInputs:
-        """What the rules of the end ask for."""
+        """What the rules of the end (`finish`) judge."""
 
     def hand_over(self, successor: int) -> None:
         """Resign in favour of that voter."""
@@ -57,49 +58,50 @@ class BrokersPort(Protocol):
         """Open the channels and queue the first, partial state."""
 
     async def send_full(self, zk_epoch: int) -> bool:
-        """Queue the full state, behind the first one. False: the claim is gone, and nothing is queued."""
+        """Queue the full state, behind the first, partial one. False when the claim is gone and nothing is queued."""
 
     def written(self, at: EpochOffset) -> None:
-        """ZooKeeper holds everything up to there: LeaderAndIsr of new topics may go out."""
+        """ZooKeeper holds everything up to ``at``: LeaderAndIsr of new topics may be sent."""
 
     async def stop(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
 
 
 class ReadPort(Protocol):
-    """A session that is only read. All block, and are called in a thread."""
+    """A session that only reads. All methods block, and are called in a thread."""
 
     @property
     def reader(self) -> ZkSource:
-        """For everything but the three znodes of the claim."""
+        """The reader of everything except the three znodes of the claim."""
 
     def view(self) -> ClaimView:
-        """Those three, not older than the call. Raises a `MigratorError`."""
+        """Read these three znodes, not older than the call. Raises a `MigratorError`."""
 
     def no_cluster(self) -> OperatorError:
-        """What to tell when there is no /cluster/id; looks for it elsewhere. Raises a `MigratorError`."""
+        """The error for a missing /cluster/id; looks for it elsewhere. Raises a `MigratorError`."""
 
 
 class ZooKeeperPort(ReadPort, Protocol):
-    """One session. `wake_brokers` blocks, too."""
+    """One session that writes, too. `wake_brokers` blocks."""
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
-        """Start one multi; any thread may ask. Its outcome may be that nobody knows the outcome."""
+        """Start one multi, on any thread. The outcome may be `Unknown`."""
 
     def wake_brokers(self) -> bool:
-        """Make brokers elect: create /controller with broker id -1 and delete it. False: somebody was elected."""
+        """Make brokers elect: create /controller with broker id -1 and delete it. False when a broker has been
+        elected."""
 
 
 class RunningWorker(Protocol):
     def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
-        """What the worker sends, until it ends. Raises a `MigratorError` when it fails."""
+        """Yield the worker's messages until it ends. Raises a `MigratorError` when it fails."""
 
 
 StartWorker = Callable[[Task], AbstractAsyncContextManager[RunningWorker]]
 
 
 class MigratedCluster(Protocol):
-    """What a migration asks of the cluster that it migrates."""
+    """What a migration needs from the cluster that it migrates."""
 
     @property
     def zookeeper(self) -> ZooKeeperPort:
@@ -111,7 +113,7 @@ class MigratedCluster(Protocol):
 
     @property
     def start_worker(self) -> StartWorker:
-        """Gives worker processes."""
+        """Starts worker processes."""
 
     @property
     def connected(self) -> bool:
@@ -119,33 +121,33 @@ class MigratedCluster(Protocol):
 
     @property
     def hosts(self) -> str:
-        """Where ZooKeeper is; "" where there is none."""
+        """ZooKeeper's connection string; "" when there is none."""
 
     @property
     def away(self) -> tuple[str, str]:
-        """Why it does not, as far as anybody knows, and the remedy."""
+        """Why ZooKeeper does not answer, as far as is known, and the remedy."""
 
     def cluster_id(self) -> str:
-        """What ``/cluster/id`` says; blocks.
+        """Read ``/cluster/id``; blocks.
 
-        :raises OperatorError: ZooKeeper is away, or no cluster is there.
+        :raises OperatorError: ZooKeeper does not answer, or holds no cluster.
         """
 
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
-        """Connect, now and whenever the connection was lost; the listener is called on another thread."""
+        """Connect, and connect again whenever the connection is lost. The listener is called on another thread."""
 
     def lead(self) -> None:
-        """This node leads: workers will be wanted soon."""
+        """This node leads, so workers are needed soon."""
 
     def leave(self) -> None:
         """This node no longer leads."""
 
     @property
     def troubles(self) -> Mapping[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, or do not take it, by id."""
+        """What is wrong with brokers in ZooKeeper mode that run and cannot be reached, or refuse requests, by id."""
 
     def publish(self, delta: ImageDelta) -> None:
-        """A committed image, while this node leads."""
+        """Take a committed image while this node leads."""
 
     async def close(self) -> None:
-        """Stop everything; ZooKeeper keeps what is written."""
+        """Stop everything. What is written in ZooKeeper stays."""

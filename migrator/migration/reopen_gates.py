@@ -1,8 +1,8 @@
-"""What stands against reopening a finished migration: what the log holds that ZooKeeper mode cannot, and who is not
-ready. Pure: it looks, and changes nothing.
+"""The obstacles to reopening a finished migration: metadata in the log that ZooKeeper mode does not have, and nodes
+that are not ready. Pure.
 
-What Kafka 3.9 knows in ZooKeeper mode is the measure: no feature but metadata.version (`ZkMetadataCache`), configs of
-topics and brokers only (`ZkConfigMigrationClient`), no `remote.log.*.disable` (`LogConfig`), names of znodes. Kafka 4
+The rules follow what Kafka 3.9 supports in ZooKeeper mode: no feature but metadata.version (`ZkMetadataCache`), configs
+of topics and brokers only (`ZkConfigMigrationClient`), no `remote.log.*.disable` (`LogConfig`), names of znodes. Kafka 4
 has no ZooKeeper mode; its brokers do not know the lowest metadata.version of Kafka 3 (`MetadataVersion`).
 """
 
@@ -31,10 +31,10 @@ EXAMPLES = 5
 
 @value
 class ReopenFacts:
-    """What a leader knows. ``migrating``: by voter, whether its migration flag is on; None did not answer. ``stock``:
-    those that are Kafka's own. ``outdated``: those of a release that does not know a reopened migration. ``standing``
-    and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper could not be read, for ``away``.
-    ``too_large``: paths of the znodes that ZooKeeper would not take."""
+    """What a leader knows. ``migrating``: by voter, whether its migration flag is on; None for no answer. ``stock``:
+    the voters that are Kafka's own. ``outdated``: the voters of a release that does not know a reopened migration.
+    ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper could not be read, for
+    ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse."""
 
     image: MetadataImage
     public: PublicState
@@ -48,7 +48,7 @@ class ReopenFacts:
 
 
 def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
-    """All that has to be well before a finished migration is reopened, and what is good to know."""
+    """All gates that have to be open before a finished migration is reopened, and notes for the operator."""
     return (
         Gate(
             "state",
@@ -191,7 +191,7 @@ def _counted(names: list[str], what: str) -> Iterator[str]:
 
 
 def _brokers(image: MetadataImage) -> Gate:
-    """All that can be seen from here; what their files have to say is in the remedy of the way home."""
+    """The gates of the brokers, as far as the image shows them; the remedy says what the brokers' files need."""
     high = sorted(number for number in image.cluster.brokers if number > RESERVED_BROKER_MAX_ID)
     note = f" ({number_ranges('broker', high)}: set broker.id.generation.enable=false)" if high else ""
     level = image.features.metadata_version

@@ -1,7 +1,7 @@
-"""The rollback: a cluster returns to its ZooKeeper brokers. Every controller of the quorum has ended before.
+"""The rollback: a cluster returns to its ZooKeeper brokers. Every controller of the quorum must have stopped before.
 
-Kafka's own guide only deletes ``/controller`` and ``/migration``; what else is done here keeps partitions from going
-offline afterwards. Sources: Kafka's migration guide, KAFKA-20488, ``Partition.makeLeader``.
+Kafka's own guide only deletes ``/controller`` and ``/migration``; the other steps here keep partitions online
+afterwards. Sources: Kafka's migration guide, KAFKA-20488, ``Partition.makeLeader``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OTHER_LOG = (
 @value
 class RolledBack:
     """``raised_states``: partition states whose version was behind the partition epoch that brokers know.
-    ``raised_epoch``: what ``/controller_epoch`` had to be raised to. ``released``: a KRaft claim was deleted."""
+    ``raised_epoch``: the value to which ``/controller_epoch`` was raised. ``released``: a KRaft claim was deleted."""
 
     raised_states: int = 0
     raised_epoch: int | None = None
@@ -54,13 +54,13 @@ def roll_back(
     crc_at: CrcAt = holds_nothing,
     accept_loss: bool = False,
 ) -> RolledBack:
-    """Take the quorum's claim away; only then do brokers stand for election. Can be repeated.
+    """Delete the quorum's claim, so that brokers elect a controller. Can be repeated.
 
     :param image: the metadata at the end of the quorum's log.
-    :param crc_at: of that log; the default cannot tell another quorum's log.
-    :param accept_loss: there is no newer log: ZooKeeper is taken as it is, wherever it differs.
+    :param crc_at: checksums of that log; the default cannot detect another quorum's log.
+    :param accept_loss: no newer log exists, so ZooKeeper stays as it is wherever it differs.
     :raises OperatorError: the migration is finished; brokers are in KRaft mode; the log is not of the quorum that holds
-        the claim, or not its newest; or ZooKeeper lacks changes that are in the log. Nothing was written then.
+        the claim, or not its newest; or ZooKeeper lacks changes that are in the log. After an error nothing is written.
     """
     reader = BulkReader(session)
     view = look(session, image, crc_at=crc_at, accept_loss=accept_loss)
@@ -79,8 +79,8 @@ def roll_back(
 def look(
     session: ZooKeeperSession, image: MetadataImage, *, crc_at: CrcAt = holds_nothing, accept_loss: bool = False
 ) -> ClaimView:
-    """What `roll_back` would begin with; the operator is asked only after this. Parameters and errors likewise, without
-    what ZooKeeper lacks."""
+    """Check what `roll_back` checks first; the operator is asked only after this. Parameters and errors as there,
+    except for changes that ZooKeeper lacks."""
     session.sync()
     view = read_view(BulkReader(session).read)
     check_way_back(image)
@@ -89,7 +89,7 @@ def look(
 
 
 def check_way_back(image: MetadataImage) -> None:
-    """What the log alone says against a rollback. A log can be asked while its controllers run.
+    """Check what the log alone says against a rollback. This works while the controllers run.
 
     :raises OperatorError: the migration is finished, or brokers are in KRaft mode.
     """
@@ -120,7 +120,7 @@ def check_way_back(image: MetadataImage) -> None:
 
 
 def _check_mark(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_loss: bool) -> None:
-    """Whether the log is the one that ``/migration`` speaks of."""
+    """Check that the log is the one that ``/migration`` names."""
     mark = view.migration
     if mark is None or not mark.copied:
         return
@@ -136,7 +136,7 @@ def _check_mark(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_
 
 
 def log_unfit(view: ClaimView, image: MetadataImage, crc_at: CrcAt) -> Iterator[str]:
-    """All that shows that the log is not the one to roll back with; who accepts the loss, accepts each of these."""
+    """All reasons not to roll back with this log. To accept the loss is to accept each of them."""
     mark = view.migration
     if mark is None or not mark.copied:
         return
@@ -155,11 +155,12 @@ def log_unfit(view: ClaimView, image: MetadataImage, crc_at: CrcAt) -> Iterator[
 
 
 def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, accept_loss: bool = False) -> int:
-    """Brokers ignore a LeaderAndIsr whose partition epoch is older than the one that they know, so a partition whose
-    state lags would have no leader after the next election. Stock leaders leave such; ours do not.
+    """Raise versions of partition states to the partition epochs. Brokers ignore a LeaderAndIsr whose partition epoch
+    is older than the one they know, so a partition whose state lags would have no leader after the next election. Stock
+    leaders leave such states behind; ours do not.
 
-    :param guard: that nobody has become controller since, checked by every write.
-    :param accept_loss: leave alone what differs in more than its version; ZooKeeper may be the newer side.
+    :param guard: the check, part of every write, that no other controller has been elected since.
+    :param accept_loss: leave a state alone that differs in more than its version; ZooKeeper may be newer.
     """
     reader = BulkReader(session)
     writes = list(reconcile(reader, target))
@@ -187,7 +188,7 @@ def _is_state(op: Op) -> TypeGuard[SetData]:
 
 
 def _only_versions(write: EntityWrite, held: Mapping[str, bytes | None]) -> bool:
-    """Whether a write repeats what the partition states that ZooKeeper holds say already."""
+    """Whether a write only repeats the content of the partition states in ZooKeeper."""
     return all(_is_state(op) and op.path in held and _same_state(op, held[op.path]) for op in write.ops)
 
 
@@ -197,19 +198,19 @@ def _same_state(op: SetData, data: bytes | None) -> bool:
 
 
 def epoch_to_raise(view: ClaimView, highest: int) -> int | None:
-    """What ``/controller_epoch`` has to become; None when it is high enough.
+    """The value that ``/controller_epoch`` needs; None when it is high enough.
 
-    :param highest: of the controller epochs in the partition states.
+    :param highest: the highest controller epoch in the partition states.
     """
     return highest if view.epoch is None or highest > view.epoch else None
 
 
 def end_ops(view: ClaimView, epoch: int | None) -> list[Op]:
-    """The one multi that ends a KRaft claim and deletes ``/migration``, each only as it was seen.
+    """The one multi that ends a KRaft claim and deletes ``/migration``, each at the version that was read.
 
-    The epoch is raised in the same multi: brokers give up when it is written after the delete. Where it is not raised
-    it is checked: a znode that somebody has created anew since may have the same version, and its creator has taken
-    the next epoch.
+    The same multi raises the epoch: if it were written after the delete, the electing brokers would give up. When it is
+    not raised, it is checked: a znode that another controller has created since may have the same version, but its
+    creator has taken the next epoch.
     """
     ops: list[Op] = []
     if view.controller is not None and view.controller.is_kraft:
@@ -226,8 +227,8 @@ def end_ops(view: ClaimView, epoch: int | None) -> list[Op]:
 
 
 def state_epochs(reader: BulkReader) -> Iterator[int]:
-    """The controller epochs of all partition states: a ZooKeeper controller refuses those from its future
-    (KAFKA-20488). Taken from ZooKeeper alone, which may know topics that the log does not."""
+    """Read the controller epochs of all partition states. A ZooKeeper controller refuses states with an epoch above its
+    own (KAFKA-20488). They are read from ZooKeeper, which may have topics that the log lacks."""
     topics = reader.read(map(paths.topic, names_below(reader, paths.TOPICS)))
     states = (
         paths.partition_state(znode.path.rpartition("/")[2], number)
@@ -243,7 +244,7 @@ def state_epochs(reader: BulkReader) -> Iterator[int]:
 def apply(session: ZooKeeperSession, ops: list[Op]) -> None:
     """Write a multi, or nothing.
 
-    :raises OperatorError: ZooKeeper is not as it was seen; nothing was written.
+    :raises OperatorError: ZooKeeper has changed since it was read; nothing was written.
     """
     if not ops:
         return

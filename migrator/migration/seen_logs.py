@@ -1,8 +1,8 @@
-"""Which of several controllers' logs to believe when the quorum is gone, and what may be missing in it. Pure.
+"""Decides which of several controllers' logs to use when the quorum is lost, and what may be missing in it. Pure.
 
-A change is confirmed once a majority of the voters has it, and whoever is elected has all that was confirmed. So of the
-logs of any majority the newest holds every confirmed change: the one whose last batch has the highest epoch, and of
-those the longest (Raft, section 5.4.1). It does not have to be the log of the last leader.
+A change is confirmed once a majority of the voters has it, and every elected leader has all confirmed changes. So the
+newest log of any majority holds every confirmed change. The newest log is the one whose last batch has the highest
+epoch, and the longest of these (Raft, section 5.4.1). It need not be the log of the last leader.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class SeenLog:
 
 @value
 class SeenLogs:
-    """``newest`` is one of those that were read; ``unread`` the other voters, as long as it takes a majority to know
-    more; empty when nothing can be missing."""
+    """``newest`` is the log to use. ``unread``: the voters whose logs were not read, while these may hold more; empty
+    when nothing can be missing."""
 
     newest: SeenLog
     read: tuple[int, ...]
@@ -35,7 +35,7 @@ class SeenLogs:
 
     @property
     def doubt(self) -> str:
-        """What may be missing; "" when nothing can."""
+        """What may be missing, in words; "" when nothing can be missing."""
         if not self.unread:
             return ""
         end = self.newest.end
@@ -46,11 +46,11 @@ class SeenLogs:
 
 
 def newest_of(logs: Sequence[SeenLog], voters: Collection[int], named_by: str = VOTERS_KEY) -> SeenLogs:
-    """Choose the log to believe.
+    """Choose the log to use.
 
-    :param named_by: what says who the voters are.
+    :param named_by: the source of the voters' ids, in words.
 
-    :raises OperatorError: there is none, one is of no voter, or two are of one.
+    :raises OperatorError: there is no log, a log belongs to no voter, or two logs to the same voter.
     """
     if not logs:
         raise OperatorError(

@@ -1,4 +1,5 @@
-"""Performs what the write-behind asks for: multis, the mark, one entity again; and looks for foreign writes."""
+"""Performs the effects of the write-behind: sends multis, reads the mark, reads entities again. Audits foreign writes,
+too."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 READ_RETRY_SECONDS = 0.2
 
 OnWritten = Callable[[int], None]
-"""Hears of each write that ZooKeeper has: how many milliseconds it took."""
+"""Called after each write that ZooKeeper has applied, with its duration in milliseconds."""
 
 
 class WriteExecutor:
@@ -63,18 +64,18 @@ class WriteExecutor:
         self._audit: ForeignWrites | None = None
         self._slices: Iterator[list[str]] = iter(())
         self.spellings: Spellings = {}
-        """What comparisons and repairs have seen under this leadership."""
+        """The spellings that comparisons and repairs have seen under this leadership."""
         self._acls: tuple[Map[Uuid, Acl], AclIndex] = Map(), AclIndex()
         """The access control entries of an image, and their index."""
         self._mark_zxid = -1
         """The transaction of our last write with a mark, under any claim."""
 
     def attach(self, write_behind: Callable[[], WriteBehind]) -> None:
-        """Where to find the write-behind; each leadership has a new one."""
+        """Set how to find the current write-behind; each leadership has a new one."""
         self._write_behind = write_behind
 
     def perform(self, effect: messages.SendMulti | messages.ReadMark | messages.ReadAgain) -> None:
-        """Start it; its answer is fed."""
+        """Start an effect; its answer is fed as an event."""
         match effect:
             case messages.SendMulti():
                 self._send(effect)
@@ -87,12 +88,12 @@ class WriteExecutor:
 
     @property
     def audits(self) -> bool:
-        """Whether foreign writes are watched for."""
+        """Whether foreign writes are audited."""
         return self._audit is not None
 
     def audit_from(self, claim: Claim | None) -> None:
-        """What is written from now on, under our claim and not by us, is foreign; None: nothing is watched. A takeover
-        that finds both sides equal writes nothing but the claim."""
+        """Count every later write that is not ours as foreign; None to stop the audit. A takeover that finds both sides
+        equal writes nothing but the claim."""
         self._audit = None if claim is None else ForeignWrites(max(claim.zxid, self._mark_zxid))
         self._strays = Strays(self._voters)
 
@@ -123,7 +124,8 @@ class WriteExecutor:
         self._background.spawn(work())
 
     def _next_slice(self, image: MetadataImage) -> list[str]:
-        """On the thread that reads: all topics may be passed over until something else comes."""
+        """The next slice of paths. Called on the reading thread, because it may pass over all topics to find the next
+        path."""
         some = next(self._slices, None)
         if some is None:
             self._slices = slices(image, spellings=self.spellings)
@@ -166,7 +168,7 @@ class WriteExecutor:
         async def read() -> AnyEvent:
             view = await self._background.blocking(self._zookeeper.view)
             (node,) = await self._background.blocking(lambda: list(self._zookeeper.reader.read([paths.MIGRATION])))
-            if node is not None:  # under the claim, only we write the mark: an answer of ours got lost
+            if node is not None:  # under the claim only we write the mark, so the answer to our own write was lost
                 self._mark_zxid = max(self._mark_zxid, node.stat.mzxid)
                 if self._audit is not None:
                     self._audit.wrote(node.stat.mzxid)
@@ -195,7 +197,7 @@ class WriteExecutor:
         self._background.spawn(work())
 
     def _compared(self, target: Target, entities: Iterable[str]) -> tuple[EntityWrite, ...]:
-        """What some entities lack; blocks."""
+        """The writes that some entities need; blocks."""
         return tuple(write for entity in entities for write in repair(self._zookeeper.reader, target, entity))
 
 

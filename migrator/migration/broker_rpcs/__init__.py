@@ -1,1 +1,1 @@
-"""What brokers in ZooKeeper mode are told, and the channels on which they are told."""
+"""The requests that brokers in ZooKeeper mode get from the controller, and one ordered channel to each broker."""

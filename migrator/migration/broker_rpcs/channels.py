@@ -1,11 +1,12 @@
-"""One ordered channel to each broker in ZooKeeper mode: bounded, retrying, and rid of what a newer full state replaces.
+"""One ordered channel to each broker in ZooKeeper mode: bounded, with retries, and without requests that a newer full
+state replaces.
 
 A broker gets its requests strictly one after the other. A request that is not answered is sent again, after 100 ms as
 stock controllers do and then less often, for as long as the broker is registered with the same epoch: it may have taken
-effect, and all of them can be repeated. An UpdateMetadata that goes to several brokers is encoded once.
+effect, and every request can be repeated. An UpdateMetadata that goes to several brokers is encoded once.
 
-What one broker is, says or has registered concerns its own channel only, which names it in `BrokerChannels.troubles`.
-After an error that nobody expected the channel asks for the full state and begins again, after a back-off.
+A fault of one broker (its answers, its registration) concerns only its own channel; `BrokerChannels.troubles` names it.
+After an unexpected error the channel backs off, asks for the full state, and begins again.
 """
 
 from __future__ import annotations
@@ -50,25 +51,26 @@ RETRY_SECONDS = 0.1
 RETRY_MAX_SECONDS = 2.0
 LARGE_RETRY_MAX_SECONDS = 60.0
 LARGE_BYTES = 50 * 2**20
-"""Brokers close the connection at a request above ``socket.request.max.bytes``, 100 MiB by default. From half of that
-on a request that fails may be too large: it is named so, and sent again less often."""
+"""Brokers close the connection at a request above ``socket.request.max.bytes``, 100 MiB by default. A failing request
+of half that size or more may be too large: the message says so, and the request is sent again less often."""
 REQUEST_SECONDS = 30.0
 DECODE_INLINE_BYTES = 64 * 1024
 """A LeaderAndIsr's answer names every partition; a bigger one is decoded in a thread."""
 MAX_QUEUED = 2_000
-"""Requests for one broker. One that falls further behind is told everything anew instead."""
+"""The most requests that wait for one broker. A broker that falls further behind gets the full state instead."""
 
 LEADERS = (LeaderAndIsr,)
-"""What the closing full state makes needless: it names every partition in LeaderAndIsr, but in UpdateMetadata topics
-only, so what waits for the brokers' caches must still arrive."""
+"""The requests that the closing full state replaces. It names every partition in LeaderAndIsr, but only topics in
+UpdateMetadata, so the UpdateMetadata that wait must still arrive."""
 EVERYTHING = (LeaderAndIsr, UpdateMetadata)
-"""What telling a broker everything anew makes needless. StopReplica never is: a broker moves logs aside that a full
-state leaves out, and deletes only what it is told to."""
+"""The requests that a new full state for one broker replaces. StopReplica is not among them: a broker moves logs aside
+that a full state leaves out, and deletes only logs that a StopReplica names."""
 
 
 @value
 class Answered:
-    """A broker's answer. ``partition_errors``: (topic name or id, partition) by error, for what it refused."""
+    """A broker's answer. ``partition_errors``: for each error, the (topic name or id, partition) pairs that the broker
+    refused."""
 
     broker_id: int
     request: str
@@ -77,7 +79,7 @@ class Answered:
 
     @property
     def refusal(self) -> str:
-        """What the broker did not take; empty when it took everything."""
+        """What the broker refused, in words; empty when it accepted everything."""
         if self.error is ErrorCode.none and not self.partition_errors:
             return ""
         partitions = "".join(f", {error.name} for {count} partitions" for error, count in self.partition_errors.items())
@@ -96,15 +98,16 @@ Connect = Callable[[int, Endpoint], Peer]
 
 
 class _Body:
-    """The part of an UpdateMetadata that is the same for every broker, once the first one has needed it."""
+    """The part of an UpdateMetadata that is the same for every broker; it is encoded for the first broker that needs
+    it."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] | None = None
 
 
 class _Encoding:
-    """Encodes one request after the other: if all channels did at once, a turn of the event loop would take as long as
-    there are brokers."""
+    """Encodes one request after the other. If all channels encoded at once, one turn of the event loop would encode a
+    request for each broker."""
 
     def __init__(self, encoder: RequestEncoder) -> None:
         self._encoder = encoder
@@ -113,7 +116,7 @@ class _Encoding:
     async def encoded(
         self, request: LegacyRequest, body: _Body | None, epoch: int
     ) -> tuple[tuple[int, int], list[bytes]]:
-        """API and version, and the request. Should the channel be closed meanwhile, a body is encoded by the next."""
+        """API and version, and the request. When the channel closes during that, the next channel encodes the body."""
         encoder = self._encoder
         async with self._turn:
             match request:
@@ -138,12 +141,12 @@ class _Queued:
 class BrokerChannels:
     """All channels of one claim. Belongs to one event loop; `close` ends every task.
 
-    :param encoder: of this claim and leader epoch.
+    :param encoder: encodes requests with this claim's and this leader's epochs.
     :param connect: makes clients.
     :param listener: name of the listener between brokers.
-    :param on_answer: hears of every answer that is not simply in order.
-    :param on_overflow: asked to plan the full state for a broker whose queue was thrown away.
-    :param on_failure: told of what must stop the process.
+    :param on_answer: is called with every answer that is not a plain success.
+    :param on_overflow: is called to plan the full state for a broker whose queue was discarded.
+    :param on_failure: is called with an error that must stop the process.
     """
 
     def __init__(
@@ -175,14 +178,15 @@ class BrokerChannels:
 
     @property
     def troubles(self) -> dict[int, str]:
-        """What is wrong with brokers that cannot be told, or did not take what they were told, by id. Metrics read it
-        on a thread of their own."""
+        """What is wrong with brokers that cannot be reached, or that refused a request, by id. Metrics read it on
+        another thread."""
         return self._unreachable | {
             broker_id: channel.trouble for broker_id, channel in list(self._channels.items()) if channel.trouble
         }
 
     def registered(self, brokers: Mapping[int, BrokerRegistration]) -> None:
-        """Which brokers there are now. What waited for one that is gone, or has registered anew, is dropped."""
+        """Take the brokers that are registered now. Requests for a broker that is gone, or has registered anew, are
+        dropped."""
         for broker_id, channel in list(self._channels.items()):
             registration = brokers.get(broker_id)
             if registration is None or self._place(registration) != channel.place:
@@ -209,8 +213,8 @@ class BrokerChannels:
     ) -> None:
         """Queue the requests of a plan, each broker's in order.
 
-        :param replaces: sorts of requests that are dropped where they still wait: `LEADERS` or `EVERYTHING`.
-        :param receipt: hears of the answers.
+        :param replaces: the types of requests that are dropped where they still wait: `LEADERS` or `EVERYTHING`.
+        :param receipt: counts the answers.
         """
         bodies: dict[int, _Body] = {}
         for addressed in plan:
@@ -286,7 +290,7 @@ class _Channel:
         self.place = place
         self.queue: deque[_Queued] = deque()
         self.trouble = ""
-        """Why the broker is not told, or did not take what it was told; empty when all is well."""
+        """Why the broker cannot be reached, or what it refused; empty when all is well."""
         self._peer = peer
         self._encoding = encoding
         self._on_answer = on_answer
@@ -295,7 +299,7 @@ class _Channel:
         self._current: _Queued | None = None
         self._filled = asyncio.Event()
         self._starved = False
-        """What came was thrown away, so nothing makes sense any more but everything."""
+        """Whether requests were discarded, so that only the full state helps."""
         name = f"The channel to broker {place.broker_id}"
         self._task = supervisor.keep(CHANNEL, self._run, name, self._begin_anew)
 
@@ -312,7 +316,8 @@ class _Channel:
         self._filled.set()
 
     def drop(self, sorts: tuple[type[LegacyRequest], ...]) -> None:
-        """Forget what waits of these sorts; with `EVERYTHING`, a broker that had missed something begins anew."""
+        """Drop the waiting requests of these types. With `EVERYTHING`, a broker that had missed something begins
+        anew."""
         if sorts:
             self._starved = self._starved and sorts != EVERYTHING
             self.queue = deque(queued for queued in self.queue if not isinstance(queued.request, sorts))
@@ -335,8 +340,8 @@ class _Channel:
             self._filled.clear()
 
     def _begin_anew(self, error: Exception) -> None:
-        """Nobody knows what the broker makes of the rest now, so it is told everything, by then from a newer image.
-        Deletions stay: no full state stands for them."""
+        """How the broker would take the remaining requests is unknown now, so it gets the full state, from the image of
+        that moment. Deletions stay in the queue: no full state replaces them."""
         self.trouble = f"its request cannot be encoded: {type(error).__name__}: {error}"
         if self._current is not None:
             self.queue.appendleft(self._current)
@@ -345,7 +350,7 @@ class _Channel:
         self._on_overflow(self.place.broker_id, self.trouble)
 
     async def _deliver(self, queued: _Queued) -> None:
-        """Until it is answered: nothing overtakes it."""
+        """Send the request until it is answered: no other request overtakes it."""
         request, epoch = queued.request, self.place.broker_epoch
         (api_key, version), chunks = await self._encoding.encoded(request, queued.body, epoch)
         size = sum(map(len, chunks))
@@ -374,7 +379,7 @@ class _Channel:
 
     async def _read(self, request: LegacyRequest, answer_type: Any, frame: bytearray, offset: int) -> Answered:
         """
-        :raises PeerError: it is no answer.
+        :raises PeerError: the frame does not decode as the answer.
         """
 
         def read() -> Answered:
@@ -386,12 +391,12 @@ class _Channel:
 
 
 async def _in_slices(parts: Iterable[bytes]) -> list[bytes]:
-    """Take an encoder's parts, with a turn for others between any two."""
+    """Collect an encoder's parts, and give the event loop a turn between any two."""
     return [part async for part in in_turns(parts)]
 
 
 def _partition_errors(answer: Any) -> Iterable[ErrorCode]:
-    """Of LeaderAndIsr by topic, of StopReplica in one list, of UpdateMetadata none."""
+    """The errors of partitions. LeaderAndIsr has them by topic, StopReplica in one list, UpdateMetadata has none."""
     for partition in getattr(answer, "partition_errors", ()):
         yield ErrorCode(partition.error_code)
     for topic in getattr(answer, "topics", ()):

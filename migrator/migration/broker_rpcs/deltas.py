@@ -1,12 +1,12 @@
-"""What brokers in ZooKeeper mode are told when the image changes.
+"""The requests to brokers in ZooKeeper mode when the image changes.
 
 Order matters, for each broker: deleted topics go first, since StopReplica knows no topic ids and would hit a new
 topic of the same name; then the brokers; then leaders and followers, before clients hear of them; replicas that
 moved away are deleted last.
 
-A broker that comes back is told everything. Once image and ZooKeeper are known to agree, that includes what it
-should not have any more, for one that was only fenced may know topics that were deleted meanwhile. This goes ahead
-of all else: the ids of namesakes would hide those topics, and so would the deletion of namesakes.
+A broker that comes back gets everything. Once image and ZooKeeper are known to agree, that includes deletions: a broker
+that was only fenced may know topics that were deleted meanwhile. These deletions go first: a new topic with the same
+name, or its deletion, would hide the old topic.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from migrator.wire.legacy.messages import (
 
 
 def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[RequestPlan]:
-    """The way from one image to the next."""
+    """Plan the requests that lead brokers from one image to the next."""
     before, after, changes = delta.before, delta.after, delta.changes
     old = recipients(before)
     outbox = Outbox(after, terms)
@@ -96,9 +96,10 @@ def _partitions(image: MetadataImage, topic_id: Uuid) -> Mapping[int, PartitionR
 
 
 def _waiting(delta: ImageDelta, told: Told) -> Work[Mapping[Uuid, int]]:
-    """The topics that wait after this delta: those that waited, without the deleted, with the new."""
+    """The topics that wait for ZooKeeper after this delta: the earlier ones without deleted topics, and the new
+    topics."""
     before, after = delta.before.topics.by_id, delta.after.topics.by_id
-    waiting, turn = dict(told.waiting), Turn()  # thousands may wait: only those that changed are looked at
+    waiting, turn = dict(told.waiting), Turn()  # thousands may wait: only changed ones are visited
     for topic_id in delta.changes.topics:
         if topic_id not in after:
             waiting.pop(topic_id, None)
@@ -110,7 +111,7 @@ def _waiting(delta: ImageDelta, told: Told) -> Work[Mapping[Uuid, int]]:
 
 
 def _deletions(delta: ImageDelta, outbox: Outbox) -> Work[None]:
-    """Deleted topics leave every cache, and their logs every replica."""
+    """Deleted topics are removed from every metadata cache, and their logs from every replica."""
     before, after = delta.before.topics.by_id, delta.after.topics.by_id
     found, turn = list[TopicImage](), Turn()
     for topic_id in delta.changes.topics:
@@ -155,10 +156,11 @@ def _as_deleted(topic: TopicImage) -> TopicPartitions:
 
 
 def _inform_fresh(outbox: Outbox, fresh: Collection[int], waiting: Mapping[Uuid, int]) -> Work[frozenset[int]]:
-    """Everything for brokers that came back: the cluster's metadata, and one LeaderAndIsr with all that they host.
+    """Plan everything for brokers that came back: the cluster's metadata, and one LeaderAndIsr with all partitions that
+    they host.
 
-    Topics that wait have no logs when image and ZooKeeper agree; before, they may have, so a broker that hosts one
-    gets no LeaderAndIsr yet. Returns those brokers.
+    Topics that wait have no logs when image and ZooKeeper agree. Before that they may have logs, so a broker that hosts
+    one gets no LeaderAndIsr yet. Returns the brokers that were left without one.
     """
     if not fresh:
         return frozenset()
@@ -174,9 +176,9 @@ def _inform_fresh(outbox: Outbox, fresh: Collection[int], waiting: Mapping[Uuid,
 
 
 def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Collection[int]) -> Work[RequestPlan]:
-    """Everything anew for brokers that missed something, deletions perhaps.
+    """Plan the full state for brokers that missed something, perhaps deletions.
 
-    :param image: the one that the last plan was made of.
+    :param image: the image from which the last plan was made.
     """
     outbox = Outbox(image, terms)
     if terms.confirmed:

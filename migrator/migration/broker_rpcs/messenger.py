@@ -1,8 +1,8 @@
-"""Keeps the brokers in ZooKeeper mode told: plans what follows from each image, in slices, and hands it to channels.
+"""Keeps brokers in ZooKeeper mode up to date: plans the requests for each image, in slices, and hands them to channels.
 
-One task plans, one plan after the other, each from the image of the one before; changes that come meanwhile are one
-delta. So a slow plan never lets requests overtake each other. A step that fails unexpectedly is tried again, after a
-back-off and with what was published meanwhile: the next leader would have to plan from the same image.
+One task makes one plan after the other. Each begins at the image of the plan before; changes that come meanwhile become
+one delta. So requests never overtake each other, however slow a plan is. A step that fails unexpectedly is tried again
+after a back-off, with what was published meanwhile: the next leader would have to plan from the same image.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ Step = Callable[[], Awaitable[None]]
 class BrokerMessenger:
     """Open while a claim is held.
 
-    :param on_failure: told when planning breaks an invariant.
-    :param on_told: told how many seconds passed from the commit of a change until every broker had answered.
+    :param on_failure: is called when planning breaks an invariant.
+    :param on_told: is called with the seconds from the commit of a change until every broker had answered.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class BrokerMessenger:
     ) -> None:
         self._on_told = on_told
         self._pending_since = 0.0
-        """When the oldest of the changes was committed that are not planned yet."""
+        """When the oldest change that is not planned yet was committed."""
         self._listener = listener
         self._connect = connect
         self._on_failure = on_failure
         self._supervisor = Supervisor(on_failure)
         self._fault = ""
-        """Why nobody is told anything; empty when planning works."""
+        """Why planning fails, so that no broker gets requests; empty when planning works."""
         self._missed: set[int] = set()
         self._channels: BrokerChannels | None = None
         self._terms = Terms(listener)
@@ -82,14 +82,14 @@ class BrokerMessenger:
         self._image: MetadataImage | None = None
         self._pending: list[Changes] = []
         self._telling: list[Changes] = []
-        """What was pending and is being planned; it is planned again if that fails."""
+        """The changes that are being planned; they are planned again if that fails."""
         self._telling_since = 0.0
         self._newest: MetadataImage | None = None
-        """The image after what is pending."""
+        """The image after the pending changes."""
         self._reached = -1
         self._steps: deque[Step] = deque()
         self._full: list[asyncio.Future[bool]] = []
-        """Who waits for the full state to be queued, or has waited."""
+        """The callers that wait for the full state to be queued, or have waited."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -101,7 +101,7 @@ class BrokerMessenger:
 
     @property
     def troubles(self) -> dict[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, or do not take it, by id."""
+        """What is wrong with brokers in ZooKeeper mode that run and cannot be reached, or refuse requests, by id."""
         if self._channels is None or self._image is None:
             return {}
         told = recipients(self._image)
@@ -113,7 +113,7 @@ class BrokerMessenger:
     def open(
         self, controller: SendingController, image: MetadataImage, has_config: Container[str], predecessor_offset: int
     ) -> None:
-        """A claim is held: first words to every broker."""
+        """A claim is held: send the first, partial state to every broker."""
         self.close()
         self._channels = BrokerChannels(
             RequestEncoder(controller),
@@ -130,8 +130,8 @@ class BrokerMessenger:
         self._wake.set()
 
     async def full(self) -> bool:
-        """ZooKeeper equals the image: everybody gets everything. Returns whether that is queued; it is not when the
-        claim is gone."""
+        """ZooKeeper equals the image: send the full state to every broker. Returns whether it is queued; it is not when
+        the claim is gone."""
         if self._channels is None:
             return False
         queued: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -148,7 +148,7 @@ class BrokerMessenger:
         return await queued
 
     def publish(self, delta: ImageDelta) -> None:
-        """A committed change."""
+        """Take a committed change."""
         if self._channels is not None:
             if not self._pending:
                 self._pending_since = asyncio.get_running_loop().time()
@@ -163,7 +163,7 @@ class BrokerMessenger:
             self._add(self._release)
 
     def close(self) -> None:
-        """The claim is gone: nobody is told anything any more."""
+        """The claim is gone: stop sending."""
         self._steps = deque()
         self._pending, self._telling = [], []
         self._image = None
@@ -185,7 +185,7 @@ class BrokerMessenger:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _add(self, step: Step) -> None:
-        """Behind the others. The one that is under way may be the same: what it began with is older."""
+        """Queue a step behind the others. A step of the same kind may be under way: it began with an older image."""
         if step not in itertools.islice(self._steps, 1, None):
             self._steps.append(step)
         self._wake.set()
@@ -219,7 +219,7 @@ class BrokerMessenger:
         self._telling = []
 
     def _tell_anew(self, broker_id: int) -> None:
-        """What waited for the broker is gone: it gets everything."""
+        """The broker's queue was discarded: send it the full state."""
         self._missed.add(broker_id)
         self._add(self._tell_again)
 
@@ -233,7 +233,7 @@ class BrokerMessenger:
             self._tell_anew(answered.broker_id)
 
     async def _tell_again(self) -> None:
-        """Whoever is fenced waits until it is back."""
+        """Plan the full state for brokers that missed something. A fenced broker waits until it is back."""
         if self._image is None:
             return
         missed = self._missed & recipients(self._image).keys()
@@ -254,9 +254,9 @@ class BrokerMessenger:
         anew: AbstractSet[int] = frozenset(),
         receipt: Receipt | None = None,
     ) -> None:
-        """Hand a plan over.
+        """Hand a plan to the channels.
 
-        :param anew: brokers that it tells everything.
+        :param anew: the brokers that get the full state in it.
         """
         plan = await _finish(work)
         if self._channels is None:
@@ -277,7 +277,7 @@ def _conclude(waiting: asyncio.Future[bool], *, result: bool) -> None:
 
 
 async def _finish(work: Work[T]) -> T:
-    """Run a planner to its end, with a turn for others at each of its yields."""
+    """Run a planner to its end, and give the event loop a turn at each of its yields."""
     while True:
         try:
             next(work)

@@ -1,4 +1,4 @@
-"""Tells when every broker has answered what one plan sent."""
+"""Reports when every broker has answered the requests of one plan."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 class Receipt:
-    """Of the requests of one plan.
+    """Counts the answers to the requests of one plan.
 
-    :param done: called once all of them are answered; never if one was dropped, or there is none.
+    :param done: called once all requests are answered; never if one was dropped, or there is none.
     """
 
     def __init__(self, done: Callable[[], None]) -> None:
@@ -17,12 +17,12 @@ class Receipt:
         self._any = False
 
     def expect(self) -> None:
-        """One more request."""
+        """One more request was queued."""
         self._open += 1
         self._any = True
 
     def answered(self) -> None:
-        """One answer."""
+        """One request was answered."""
         self._open -= 1
         if not self._open and self._any:
             self._done()

@@ -1,8 +1,8 @@
-"""What brokers in ZooKeeper mode are told, at a takeover and in full. Pure: images in, requests out.
+"""The requests to brokers in ZooKeeper mode, at a takeover and for the full state. Pure: images in, requests out.
 
-Planning visits every partition, so each planner is a generator: it yields nothing after every few thousand
-partitions, so that the caller can see to other work, and returns the `RequestPlan`. A broker's requests must reach it
-in their order, one plan after the other. Rules that hold in every plan:
+Planning visits every partition, so each planner is a generator: it yields nothing after every few thousand partitions,
+so that the caller can do other work, and returns the `RequestPlan`. A broker's requests must reach it in their order,
+one plan after the other. Rules that hold in every plan:
 
 * Recipients are registered as migrating and unfenced. Others get everything when they come back.
 * Each UpdateMetadata names all registered brokers, for it replaces the list, and topics with their ids.
@@ -35,7 +35,7 @@ from migrator.wire.legacy.messages import (
 )
 
 PART_BYTES: Final = 10 * 2**20
-"""About how big a part of a split UpdateMetadata is. Each part costs a broker a copy of its metadata cache."""
+"""About how big a part of a split UpdateMetadata is. For each part a broker copies its metadata cache."""
 
 T = TypeVar("T")
 Work = Generator[None, None, T]
@@ -43,11 +43,11 @@ Work = Generator[None, None, T]
 
 @value
 class Terms:
-    """What does not come from images.
+    """What a plan needs beside images.
 
     :ivar listener: name of the listener between brokers.
     :ivar confirmed: image and ZooKeeper were reconciled and `plan_full` went out, so a broker that comes back may
-        be told what it should no longer have.
+        be told to delete what it should no longer have.
     :ivar without_topic_ids: brokers that have logs without a topic id, on which a LeaderAndIsr of type 2 fails as
         a whole; they get type 1.
     """
@@ -59,11 +59,11 @@ class Terms:
 
 @value
 class Told:
-    """What still has to be told, beside the image that the last plan was made of.
+    """What brokers have not been told yet, beside the image from which the last plan was made.
 
     :ivar waiting: topics without LeaderAndIsr, each with the offset that has to be in ZooKeeper first.
-    :ivar uninformed: brokers that started under no leader yet and could be told of some of their partitions only.
-        They get no LeaderAndIsr: a first one that is not complete makes them forget the high watermarks of the rest.
+    :ivar uninformed: brokers that have started, and of whose partitions only some could be sent. They get no
+        LeaderAndIsr: if the first one is not complete, a broker forgets the high watermarks of the other partitions.
     """
 
     waiting: Mapping[Uuid, int] = Map()
@@ -124,7 +124,7 @@ class Outbox:
         return UpdateType.INCREMENTAL if refuses else UpdateType.FULL
 
     def plan(self, told: Told) -> RequestPlan:
-        """The result; recipients that get nothing are left out."""
+        """The finished plan, without recipients that get nothing."""
         uninformed = told.uninformed.intersection(self.recipients)
         sends = (
             Addressed(broker_id, self.recipients[broker_id].epoch, tuple(requests))
@@ -137,12 +137,12 @@ class Outbox:
 def plan_takeover(
     image: MetadataImage, terms: Terms, has_config: Container[str], predecessor_offset: int
 ) -> Work[RequestPlan]:
-    """First words of a new leader, before it has compared its image with ZooKeeper: nothing of them takes anything
-    away from a broker.
+    """Plan the first requests of a new leader, which has not compared its image with ZooKeeper yet: they delete nothing
+    on a broker.
 
     :param has_config: names of the topics with a znode below ``/config/topics``.
-    :param predecessor_offset: last offset that the leader before us may have told brokers of; whoever registered
-        after it has heard nothing at all yet.
+    :param predecessor_offset: the last offset of which the leader before us may have told brokers; a broker that
+        registered after it has heard nothing yet.
     """
     outbox = Outbox(image, terms)
     for part in (yield from metadata_parts(outbox)):
@@ -164,13 +164,15 @@ def plan_takeover(
 
 
 def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[RequestPlan]:
-    """All of it, after image and ZooKeeper have been reconciled: logs that a broker is not told of become strays,
-    topics that are not named leave its cache. Partitions in the cache are up to date by then, so that the closing
-    UpdateMetadata names topics only; it is never split. What it cannot mend: a topic deleted and made again with
-    fewer partitions under the leader before us, unknown to a broker that stays up, keeps the rest in that cache.
+    """Plan the full state, after image and ZooKeeper have been reconciled. Logs that it does not name become strays on
+    a broker, and topics that it does not name leave its cache. Partitions in the cache are up to date by then, so the
+    closing UpdateMetadata names topics only; it is never split. One fault stays: when the leader before us deleted a
+    topic and created it with fewer partitions, and a running broker heard nothing of that, the other partitions stay in
+    its cache.
 
     :param image: the one that the last plan was made of.
-    :param offset: what ZooKeeper holds after the reconcile; only topics created later may wait any longer.
+    :param offset: up to where ZooKeeper holds the log after the reconcile; only topics that were created later go on
+        waiting.
     """
     outbox = Outbox(image, Terms(terms.listener, confirmed=True, without_topic_ids=terms.without_topic_ids))
     waiting = still_waiting(told, offset)
@@ -182,7 +184,7 @@ def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Wo
 
 
 def plan_released(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[RequestPlan]:
-    """ZooKeeper has caught up to ``offset`` (inclusive): tell of the topics that waited for it.
+    """ZooKeeper has caught up to ``offset`` (inclusive): plan LeaderAndIsr of the topics that waited for it.
 
     :param image: the one that the last plan was made of.
     """
@@ -215,7 +217,7 @@ def recipients(image: MetadataImage) -> Mapping[int, BrokerRegistration]:
 
 
 def without(image: MetadataImage, topic_ids: Container[Uuid]) -> Iterable[TopicImage]:
-    """All topics but those."""
+    """All topics except these."""
     return (topic for topic_id, topic in image.topics.by_id.items() if topic_id not in topic_ids)
 
 
@@ -232,7 +234,7 @@ def partly_hosting(broker_ids: Iterable[int], image: MetadataImage, topic_ids: I
 
 
 def by_broker(broker_ids: Iterable[int], topics: Iterable[TopicPartitions]) -> Work[dict[int, list[TopicPartitions]]]:
-    """Divide partitions up among those of the brokers that host a replica."""
+    """The partitions, by each of the brokers that hosts a replica of them."""
     result: dict[int, list[TopicPartitions]] = {broker_id: [] for broker_id in sorted(broker_ids)}
     turn = Turn()
     for part in topics:
@@ -249,8 +251,8 @@ def by_broker(broker_ids: Iterable[int], topics: Iterable[TopicPartitions]) -> W
 
 
 def metadata_parts(outbox: Outbox) -> Work[list[UpdateMetadata]]:
-    """All topics of the image in UpdateMetadata requests of type 0, the only type that may be split. There is at
-    least one, for it also names the brokers."""
+    """All topics of the image in UpdateMetadata requests of type 0, the only type that may be split. There is at least
+    one request, because it also names the brokers."""
     parts: list[UpdateMetadata] = []
     topics: list[TopicPartitions] = []
     size, turn = 0, Turn()

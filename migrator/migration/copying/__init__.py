@@ -1,1 +1,1 @@
-"""What worker processes do: read ZooKeeper, copy it into the log, compare it with an image."""
+"""The work of worker processes: read ZooKeeper, copy it into the log, compare it with an image."""

@@ -1,4 +1,5 @@
-"""Comparing all of ZooKeeper with an image, with a bound on what may be deleted unasked. Pure over a `ZkSource`."""
+"""Compares all of ZooKeeper with an image, with a bound on deletions that no operator has allowed. Pure over a
+`ZkSource`."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ CHUNK = 200
 """Entities in one message."""
 EXAMPLES = 5
 DIGEST_BYTES = 8
-"""Of the sum of the hashes of all names: their order means nothing."""
+"""Size of a digest: the sum of the hashes of all names, so their order does not matter."""
 REMOVALS = frozenset({Effect.DELETE, Effect.REPLACE})
 
 
 @value
 class WriteChunk:
-    """What has to be written, in order. ``spellings``: those seen since the last message."""
+    """Entities to write, in order. ``spellings``: the names of config znodes that were seen since the last message."""
 
     writes: tuple[EntityWrite, ...]
     spellings: Spellings = field(default_factory=dict)
@@ -31,7 +32,7 @@ class WriteChunk:
 
 @value
 class ReconcileEnd:
-    """Nothing follows. ``held``: these removals were left out; ``spellings`` as in `WriteChunk`."""
+    """The last message. ``held``: the removals that were left out; ``spellings`` as in `WriteChunk`."""
 
     held: HeldDeletes | None
     spellings: Spellings = field(default_factory=dict)
@@ -40,9 +41,9 @@ class ReconcileEnd:
 def compare(
     zookeeper: ZkSource, target: Target, max_deletes: int, allowed: str = ""
 ) -> Iterator[WriteChunk | ReconcileEnd]:
-    """What is not a removal goes out at once; removals wait until it is known that there are not too many.
+    """Yield the differences. Removals come last, once it is known that there are not too many of them.
 
-    :param allowed: the digest of the removals that an operator was shown: these go out, however many they are.
+    :param allowed: the digest of the removals that an operator has allowed: these are yielded, however many there are.
     """
     chunk: list[EntityWrite] = []
     removals: list[EntityWrite] = []

@@ -1,4 +1,4 @@
-"""The image at an offset, read from a log directory that its owner goes on writing: nothing is locked or repaired."""
+"""Reads the image at an offset from a log directory while its owner writes there: nothing is locked or repaired."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch
 
 OnBytes = Callable[[int], None]
-"""Hears of each batch that was read, and how many bytes it has."""
+"""Called with the bytes of each batch that was read."""
 
 
 def ignore(_size: int) -> None:
-    """An `OnBytes` for who does not want to know."""
+    """An `OnBytes` that does nothing."""
 
 
 def load_image(directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore) -> MetadataImage:
-    """The image whose last record is ``at`` (offset inclusive).
+    """Load the image whose last record is ``at`` (offset inclusive).
 
-    :param directory: the one that holds the segments, ``__cluster_metadata-0``.
+    :param directory: the directory that holds the segments, ``__cluster_metadata-0``.
     :raises OperatorError: when the log there does not reach that far, or is damaged.
     """
     listing = list_log(directory)
@@ -46,7 +46,7 @@ def load_image(directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore) -> 
 
 
 def bytes_to_load(directory: Path, at: EpochOffset) -> int:
-    """How much `load_image` will read, about: what follows the offset is in it."""
+    """About how many bytes `load_image` will read; those after the offset are counted, too."""
     listing = list_log(directory)
     snapshot = listing.newest_snapshot(at.offset)
     first, files = (0, []) if snapshot is None else (snapshot.offset, [listing.snapshots[snapshot]])
@@ -55,7 +55,7 @@ def bytes_to_load(directory: Path, at: EpochOffset) -> int:
 
 
 def _newest_snapshot(listing: LogListing, at: EpochOffset, on_bytes: OnBytes) -> MetadataImage:
-    """Of the newest snapshot that is not beyond the offset; the empty image without one."""
+    """The image of the newest snapshot that is not beyond the offset; the empty image when there is none."""
     newest = listing.newest_snapshot(at.offset)
     if newest is None:
         return EMPTY_IMAGE

@@ -1,4 +1,4 @@
-"""Which znodes a migration creates, sets and deletes, of those that there are: what our identity has to be allowed."""
+"""Lists the existing znodes that a migration creates, sets and deletes: our identity needs these permissions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
 
 PROBES_MAX = 200
-"""How many znodes of a family are asked for the right to write."""
+"""In how many znodes of a family the permission to write is tested."""
 
 
 def entities(reader: ZkSource) -> dict[str, list[str]]:
-    """Paths of what is copied, by family.
+    """Paths of the znodes that are copied, by family.
 
     :raises MigratorError: ZooKeeper cannot be read.
     """
@@ -32,7 +32,7 @@ def entities(reader: ZkSource) -> dict[str, list[str]]:
 
 
 def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> Wanted:
-    """What a migration does to this ZooKeeper; of big families, some that are spread over all.
+    """The operations of a migration on this ZooKeeper; of a big family, a sample that is spread over all of it.
 
     :param listed: see `entities`.
     :raises MigratorError: ZooKeeper cannot be read.
@@ -52,7 +52,8 @@ def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> Wanted:
 
 
 def forbidden_to(session: ZooKeeperSession, reader: ZkSource) -> Iterator[ZnodeError]:
-    """What a migration would do here, and our identity may not: found out in vain, nothing is changed.
+    """The operations of a migration that our identity may not do here. They are tried in multis that fail, so nothing
+    changes.
 
     :raises MigratorError: ZooKeeper went away.
     """
@@ -61,7 +62,7 @@ def forbidden_to(session: ZooKeeperSession, reader: ZkSource) -> Iterator[ZnodeE
 
 
 def _there(reader: ZkSource, candidates: list[str]) -> tuple[str, ...]:
-    """Those that exist, and may be read: others are named for that already."""
+    """The candidates that exist and may be read. Those that may not be read are reported elsewhere."""
     found = reader.read(candidates)
     return tuple(path for path, znode in zip(candidates, found, strict=True) if znode is not None)
 

@@ -1,4 +1,4 @@
-"""Reading ZooKeeper for the copy: the first reading that only decodes, and the copy proper with its second look.
+"""Reads ZooKeeper for the copy: the first reading only decodes; the copy itself has a second look at what changed.
 
 Both are generators over any `ZkSource`, so that a worker process can stream them: memory is bounded by one batch and,
 of each topic, its name, id, partition ids, config keys and mzxids. What changed between the readings is found by mzxid
@@ -40,13 +40,14 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 MAX_FAULTS = 1_000
-"""How many znodes that do not decode are named; the rest is counted."""
+"""How many znodes that do not decode are named; further ones are only counted."""
 PROGRESS_RECORDS = 20_000
 
 
 @value
 class Decoded:
-    """Of the first reading, cumulative; ``done`` with the last one. ``faults`` are those since the one before."""
+    """Progress of the first reading. Counts are cumulative, ``faults`` are those since the message before; ``done`` is
+    set in the last message."""
 
     records: int
     faults: tuple[Gap, ...] = ()
@@ -56,7 +57,8 @@ class Decoded:
 
 @value
 class CopyBatch:
-    """One or more whole record batches from offset 0, to be stamped by the leader (`records.batch.restamp`)."""
+    """One or more whole record batches from offset 0, which the leader gives offsets and epoch
+    (`records.batch.restamp`)."""
 
     data: bytes
     records: int
@@ -64,7 +66,8 @@ class CopyBatch:
 
 @value
 class CopyEnd:
-    """The versions were read last of all. ``read_again``: entities that changed between the two readings."""
+    """The end of the copy. The versions of the claim were read last of all. ``read_again``: how many entities changed
+    between the two readings."""
 
     records: int
     read_again: int
@@ -73,7 +76,7 @@ class CopyEnd:
 
 
 def ignore(_phase: Phase) -> None:
-    """For a source that has nothing to catch up with."""
+    """For a source that need not catch up."""
 
 
 def decode_all(
@@ -85,7 +88,7 @@ def decode_all(
 ) -> Iterator[Decoded]:
     """Read and decode everything, write nothing.
 
-    :param more_faults: asked in the end for what else stands in the way.
+    :param more_faults: called at the end; it yields the other faults that prevent a copy.
     """
     faults: list[Gap] = []
     counted = 0
@@ -112,9 +115,9 @@ def decode_all(
 class Copy:
     """One copy. `run` yields `CopyBatch` es and ends with `CopyEnd`.
 
-    :param level: finalized metadata.version; decides about record versions.
-    :param batch_records: batches have at least that many records (``migrator.copy.batch.records``).
-    :param now_ms: append time of a batch.
+    :param level: the finalized metadata.version, which decides the record versions.
+    :param batch_records: the fewest records of a batch (``migrator.copy.batch.records``).
+    :param now_ms: gives the append time of a batch.
     """
 
     def __init__(
@@ -139,10 +142,10 @@ class Copy:
         self._read_again = 0
 
     def run(self, before: Callable[[Phase], None] = ignore) -> Iterator[CopyBatch | CopyEnd]:
-        """Read, look again, read the versions of the claim.
+        """Read everything, read again what changed, and read the versions of the claim.
 
-        :param before: called ahead of each reading, which must then see all that was written until now.
-        :raises ZnodeError: when something does not decode any more.
+        :param before: called ahead of each reading, which must see all earlier writes.
+        :raises ZnodeError: when a znode no longer decodes.
         """
         before(Phase.COPY)
         yield from self._batches(self._first_reading())
@@ -162,7 +165,8 @@ class Copy:
             yield family
 
     def _second_look(self) -> Iterator[list[MetadataRecord]]:
-        """A topic that changed is removed and recorded anew; nobody sees the transaction before its end."""
+        """Read again what changed. A changed topic is removed and recorded anew; no reader sees the transaction before
+        its end."""
         gone = dict(self._topics)
         for reading in self._reader.topics(self._unchanged):
             before = gone.pop(reading.znodes.name, None)
@@ -221,7 +225,7 @@ class Copy:
 
 @value
 class _Seen:
-    """What tells whether a topic changed, without a look into it."""
+    """What shows that a topic changed, without decoding it again."""
 
     topic_id: Uuid
     partitions: tuple[int, ...]
@@ -229,15 +233,16 @@ class _Seen:
     zxids: tuple[int, ...]
 
     def removal(self, name: str) -> list[MetadataRecord]:
-        """Takes back what was recorded. Kafka's brokers replay the transaction in one go, and there a RemoveTopicRecord
-        leaves configs alone that came just before it."""
+        """The records that take back what was recorded of the topic. Configs are removed one by one: Kafka's brokers
+        replay the transaction at once, and then a RemoveTopicRecord does not remove configs from the same
+        transaction."""
         topic = ConfigResourceType.TOPIC
         configs: list[MetadataRecord] = [ConfigRecord(topic, name, key, None) for key in self.config_keys]
         return [*configs, RemoveTopicRecord(self.topic_id)]
 
 
 def _key(record: MetadataRecord) -> object:
-    """What a record is about: the same for two readings of the same znode."""
+    """The key of a record: equal for two readings of the same znode."""
     match record:
         case ConfigRecord():
             return ConfigRecord, record.resource_type, record.resource_name, record.name
@@ -255,7 +260,7 @@ def _key(record: MetadataRecord) -> object:
 
 
 def _entry(record: AccessControlEntryRecord) -> tuple[object, ...]:
-    """An access control entry is all of its content; its id is random in each reading."""
+    """The key of an access control entry is its content; its id is random in each reading."""
     return (
         AccessControlEntryRecord,
         (record.resource_type, record.resource_name, record.pattern_type),

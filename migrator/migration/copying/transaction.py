@@ -1,4 +1,5 @@
-"""The one metadata transaction of a migration, as a worker streams it, into a log: a quorum's, or a rehearsal's."""
+"""Appends the one metadata transaction of a migration, as a worker streams it, to the log of a quorum or of a
+rehearsal."""
 
 from __future__ import annotations
 
@@ -20,24 +21,25 @@ BEGIN: tuple[MetadataRecord, ...] = (BeginTransactionRecord(TRANSACTION_NAME),)
 
 
 def end_of_copy(copied_as: str | None = None) -> tuple[MetadataRecord, ...]:
-    """Complete, and nothing but complete, together with this batch."""
+    """The batch that completes the copy: ZkMigrationState MIGRATION and the end of the transaction are durable
+    together."""
     return ZkMigrationStateRecord(ZkMigrationState.MIGRATION, copied_as=copied_as), EndTransactionRecord()
 
 
 class TransactionLog(Protocol):
-    """Where a copy goes."""
+    """The log that a copy is appended to."""
 
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
-        """Append one batch; gives its last offset. Raises a `MigratorError` when ``epoch`` is over."""
+        """Append one batch; return its last offset. Raises a `MigratorError` when ``epoch`` is over."""
 
     async def append_encoded(self, epoch: int, batches: bytes) -> int:
-        """Append whole batches, which get their offsets from the log; errors likewise."""
+        """Append whole batches, which get their offsets from the log. Errors as in `append`."""
 
 
 async def append_copy(log: TransactionLog, epoch: int, messages: AsyncIterator[Message]) -> CopyEnd:
     """Append what lies between `BEGIN` and `end_of_copy`.
 
-    :raises MigratorError: the worker failed, or the log refused; the transaction is as open as it was.
+    :raises MigratorError: the worker failed, or the log refused the append; the transaction stays open.
     """
     async for message in messages:
         if isinstance(message, CopyEnd):

@@ -1,9 +1,9 @@
-"""CPU- and ZooKeeper-heavy work in a process of its own: the first reading, the copy, the comparison with the image.
+"""Long work in a process of its own: the first reading, the copy, the comparison of ZooKeeper with the image.
 
 The event loop of a controller must not stall for a second because 200,000 partitions are decoded. A worker is spawned
-for one task, streams its results through a pipe (which bounds what is under way: a slow reader makes a slow worker),
-and ends. However it ends, its reader learns it: by the last message, by `WorkerFailure`, or by the end of the pipe.
-Meanwhile it reports how far it is (`progress`), in every phase; and it does not outlive its parent.
+for one task, streams its results through a pipe, and ends. The pipe bounds the results under way: a slow reader slows
+the worker down. The reader always learns of the end: by the last message, by `WorkerFailure`, or by the end of the
+pipe. The worker reports its progress in every phase (`progress`), and does not outlive its parent.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 DEAD_SECONDS = 5.0
-"""How long the exit code of a process that has closed its pipe is waited for."""
+"""How long to wait for the exit code of a process that has closed its pipe."""
 
 
 @value
 class DecodeTask:
-    """The first reading. `Decoded` messages. ``may_write``: what we would write, and may not, is a fault, too; that is
-    found out by writes in vain."""
+    """The first reading; sends `Decoded` messages. ``may_write``: also test whether our identity may write; a missing
+    permission is a fault, too. The test sends multis that must fail, so it changes nothing."""
 
     may_write: bool = True
 
 
 @value
 class CopyTask:
-    """The copy proper. `CopyBatch` messages, then `CopyEnd`."""
+    """The copy itself; sends `CopyBatch` messages, then `CopyEnd`."""
 
     level: int
     batch_records: int
@@ -61,8 +61,8 @@ class CopyTask:
 
 @value
 class CompareTask:
-    """ZooKeeper against the image at ``at``, loaded from the log in ``directory``. `WriteChunk` messages, then
-    `ReconcileEnd`. ``allowed``: the digest of the deletes that an operator has allowed, however many they are."""
+    """Compares ZooKeeper with the image at ``at``, loaded from the log in ``directory``; sends `WriteChunk` messages,
+    then `ReconcileEnd`. ``allowed``: the digest of the deletes that an operator has allowed, however many there are."""
 
     directory: Path
     at: EpochOffset
@@ -76,9 +76,9 @@ Task = DecodeTask | CopyTask | CompareTask
 
 @value
 class Tools:
-    """What every task needs. Crosses the process border by pickle, not by command line: it holds secrets.
-    ``retry_seconds``: how long a reading goes on through lost connections; ``report_seconds``: a worker says how far it
-    is no more often than that."""
+    """What every task needs. It reaches the process by pickle and not on the command line, because it holds secrets.
+    ``retry_seconds``: how long a reading is repeated after lost connections; ``report_seconds``: the least time between
+    two reports of progress."""
 
     session: SessionOptions
     passwords: PasswordEncoder
@@ -88,7 +88,7 @@ class Tools:
 
 @value
 class WorkerFailure:
-    """The task ended early; ``expected`` is False for what is a defect of this program."""
+    """The task ended early; ``expected`` is False for a defect of this program."""
 
     reason: str
     expected: bool
@@ -106,7 +106,7 @@ OnProgress = Callable[[Working], None]
 
 
 def ignore(_working: Working) -> None:
-    """An `OnProgress` for who does not want to know."""
+    """An `OnProgress` that does nothing."""
 
 
 Message = Decoded | CopyBatch | CopyEnd | WriteChunk | ReconcileEnd
@@ -114,7 +114,8 @@ LAST_MESSAGES = (CopyEnd, ReconcileEnd)
 
 
 class WorkerFailedError(MigratorError):
-    """A worker ended before its work did; says why. ``is_defect``: of this program."""
+    """A worker ended before its work was done; the message says why. ``is_defect``: the reason is a defect of this
+    program."""
 
     def __init__(self, reason: str, *, is_defect: bool = False) -> None:
         super().__init__(reason)
@@ -124,7 +125,7 @@ class WorkerFailedError(MigratorError):
 def results(task: Task, tools: Tools, report: OnProgress) -> Iterator[Message]:
     """Do a task in this process.
 
-    :param report: hears how far it is; it is called between two pieces of work.
+    :param report: called with the progress, between two pieces of work.
     :raises MigratorError: when ZooKeeper or the log cannot be read, or holds what cannot be decoded.
     """
     meter = Meter(report, time.monotonic, tools.report_seconds)
@@ -145,7 +146,7 @@ def _results(
     source, random = MeteredSource(reader, meter), Random(os.urandom(16))
 
     def begin(phase: Phase) -> None:
-        """The server that this session is on may be behind the one that the claim was won on."""
+        """The server of this session may be behind the one on which the claim was won."""
         meter.begin(phase)
         reader.catch_up()
 
@@ -173,7 +174,8 @@ def _results(
 def main(pipe: Connection) -> None:
     """The worker process: waits for its task, does it, ends. Signals of the terminal are its parent's business.
 
-    It makes no cycles to speak of, while the collector would look at every znode again and again: a third of its time.
+    The garbage collector is off: there are hardly any cycles, and it would visit every znode again and again, for a
+    third of the time.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
@@ -183,7 +185,7 @@ def main(pipe: Connection) -> None:
         task, tools = pipe.recv()
         for message in results(task, tools, pipe.send):
             pipe.send(message)
-    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants nothing any more
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent has ended, or has closed the pipe
         return
     except MigratorError as error:
         _tell(pipe, WorkerFailure(str(error), expected=not isinstance(error, InvariantViolation)))
@@ -192,7 +194,8 @@ def main(pipe: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed closes the pipe, too, but a worker that computes looks at that only now and then."""
+    """End this process when its parent has ended. A killed parent closes the pipe, too, but a computing worker rarely
+    looks there."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -213,21 +216,21 @@ class WorkerProcess:
         self.process = context.Process(target=main, args=(self._theirs,), name="migrator-worker", daemon=True)
 
     def start(self) -> None:
-        """Start it; it goes on to import what it needs by itself."""
+        """Start the process, which then imports its modules by itself."""
         self.process.start()
         self._theirs.close()
 
     def wait_up(self, seconds: float) -> None:
-        """Wait until it waits for its task, no longer than that; or until it has died."""
+        """Wait until the process waits for its task or has died, but no longer than so many seconds."""
         self.pipe.poll(seconds)
 
     def kill(self) -> None:
-        """End the process, and wait for it. It has nothing to put in order."""
+        """Kill the process, and wait for its end. It leaves nothing to clean up."""
         self.process.kill()
         self.process.join()
 
     def close(self) -> None:
-        """Once the process has ended and nobody reads the pipe."""
+        """Free the process and the pipe. To be called when the process has ended and no thread reads the pipe."""
         self.process.close()
         self.pipe.close()
 
@@ -239,9 +242,10 @@ def _started() -> WorkerProcess:
 
 
 class Worker:
-    """A running worker. Use as an asynchronous context manager: whichever way that is left, the process has ended then.
+    """A running worker. Use it as an asynchronous context manager: after the block the process has ended, in every
+    case.
 
-    :param obtain: gives the started process, blocking.
+    :param obtain: returns the started process; blocks.
     """
 
     def __init__(self, task: Task, tools: Tools, obtain: Callable[[], WorkerProcess] = _started) -> None:
@@ -250,7 +254,7 @@ class Worker:
         self._held: WorkerProcess | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="worker-pipe")
         self._ender = ThreadPoolExecutor(1, thread_name_prefix="worker-end")
-        """A thread of its own: the reader waits for a worker that may have nothing to say for long."""
+        """A thread of its own, because the reader's thread may wait long for a message of the worker."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -272,7 +276,7 @@ class Worker:
 
     def _begin(self) -> None:
         self._held = self._obtain()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `messages` says how it ended
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `messages` reports how it ended
             self._held.pipe.send(self._assignment)
 
     @property
@@ -287,9 +291,9 @@ class Worker:
         return self._process.process.pid
 
     async def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
-        """Results as they come; reading slower slows the worker down.
+        """Yield results as they come. A slow reader slows the worker down.
 
-        :param on_progress: hears how far it is. A worker that it does not hear of for long hangs.
+        :param on_progress: called with the progress. A worker that reports nothing for long hangs.
         :raises WorkerFailedError: when it fails or dies before its last message.
         """
         loop = asyncio.get_running_loop()
@@ -320,7 +324,7 @@ class Worker:
 
 
 async def _surely(executor: Executor, call: Callable[[], None]) -> None:
-    """Run it to its end, even if whoever waits is cancelled meanwhile, which is then heard of afterwards."""
+    """Run the call to its end, even if the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     running = asyncio.get_running_loop().run_in_executor(executor, call)
     cancelled = False
     while not running.done():
@@ -334,8 +338,8 @@ async def _surely(executor: Executor, call: Callable[[], None]) -> None:
 
 
 class Workers:
-    """Gives workers, and keeps one started in advance: a new interpreter and its imports take most of a second, which
-    is a good part of a takeover."""
+    """Provides workers, and keeps one process started in advance: a new interpreter and its imports take most of a
+    second, a large part of a takeover."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
@@ -343,12 +347,12 @@ class Workers:
         self._spare: Future[WorkerProcess] | None = None
 
     def prepare(self) -> None:
-        """Have one started, unless one is."""
+        """Start a process in advance, unless there is one."""
         if self._spare is None:
             self._spare = self._starter.submit(_started)
 
     def wait_up(self, seconds: float) -> None:
-        """Wait until the one that was prepared is up; blocking."""
+        """Wait until the prepared process is up; blocks."""
         if self._spare is not None:
             self._spare.result().wait_up(seconds)
 
@@ -360,19 +364,19 @@ class Workers:
         return Worker(task, self._tools, _started if spare is None else partial(_usable, spare))
 
     def release(self) -> None:
-        """Keep none in advance any more."""
+        """Stop keeping a process in advance."""
         spare, self._spare = self._spare, None
         if spare is not None:
             self._starter.submit(_end, spare)
 
     def close(self) -> None:
-        """End the one that waits; blocking."""
+        """End the waiting process; blocks."""
         self.release()
         self._starter.shutdown()
 
 
 def _usable(spare: Future[WorkerProcess]) -> WorkerProcess:
-    """The process kept in advance, or a new one if somebody has killed it meanwhile."""
+    """The process kept in advance, or a new one if that process has been killed meanwhile."""
     process = spare.result()
     if process.process.is_alive():
         return process

@@ -1,1 +1,1 @@
-"""The pure state machine: states, transitions, guards, and the driver that walks through them."""
+"""The pure state machine: states, transitions, guards, and the driver that goes through them."""

@@ -1,9 +1,8 @@
 """The migration driver: `step(event, now) -> effects`, pure.
 
 It runs on the active controller only. Each step drops what is stale, interprets the rest (`interpret`), looks up the
-transition (`transitions`), and returns the effects of entering the next state. Whoever performs the effects answers
-with events; nothing here waits. Entering the same state again repeats its work, with a new ticket, under a growing
-back-off.
+transition (`transitions`), and returns the effects of entering the next state. The executor answers with events;
+nothing here waits. Entering the same state again repeats its work, with a new ticket, under a growing back-off.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class MigrationDriver:
         return self._memory.state
 
     def status(self, now_ms: int) -> DriverStatus:
-        """State, age, and the sentence that says why, who and what to do."""
+        """State, age, and the situation: why, who is concerned, and what to do."""
         return self._memory.status(now_ms)
 
     def step(self, event: ev.Event, now_ms: int) -> list[ef.Effect]:
-        """Take one event in; return what has to be done, in order.
+        """Take one event; return the effects to perform, in order.
 
         :raises InvariantViolation: when a transition would break a safety rule.
         """
@@ -77,11 +76,12 @@ class MigrationDriver:
         return effects
 
     def _was_just_told(self, event: ev.Event) -> bool:
-        """DriverStatus always has the newest figures; a log that grows with each of them helps nobody."""
+        """Whether the log of the process had this progress a moment ago. `DriverStatus` always has the newest figures,
+        and the log must not grow with each of them."""
         return isinstance(event, ev.WorkProgressed) and self._memory.now_ms - self._memory.told_ms < TELL_MS
 
     def _stale(self, event: ev.Event) -> bool:
-        """Whether nobody waits for it any more: of another leader epoch, or of work that was done again since."""
+        """Whether the event is out of date: it is of another leader epoch, or of work that was begun anew since."""
         memory = self._memory
         ticket = getattr(event, "ticket", None)
         if ticket is not None:
@@ -120,7 +120,7 @@ class MigrationDriver:
         return effects
 
     def _pace_ms(self) -> int:
-        """How long until the state's work is done again, unless an event comes first."""
+        """Milliseconds until the state's work is done again, unless an event comes first."""
         memory = self._memory
         match memory.state.properties.pace:
             case PaceRule.AUDIT:
@@ -136,12 +136,12 @@ class MigrationDriver:
         return ef.ScheduleTimer(memory.ticket, delay)
 
     def _ask(self) -> ev.Ticket:
-        """The ticket for work that will be answered."""
+        """The ticket for an effect that gets an answer."""
         self._memory.outstanding = True
         return self._memory.ticket
 
-    # What entering each state asks for. `before` is the state itself when it is entered again; a state that asks for
-    # nothing at first does so when its timer enters it again.
+    # The effects of entering each state. `before` is the state itself when it is entered again; a state without effects
+    # at first has them when its timer enters it again.
 
     def _examine(self) -> list[ef.Effect]:
         memory = self._memory
@@ -209,7 +209,7 @@ class MigrationDriver:
         return [*self._open(), ef.Resume(self._ask())]
 
     def _open(self) -> list[ef.Effect]:
-        """What a claim begins with, once the copy is committed."""
+        """The effects that begin a claim once the copy is committed."""
         term = self._memory.term
         claim = present(term.claim, "dual-writing without a claim")
         at = guards.reached(claim.migration) if claim.migration.copied else term.base
@@ -268,7 +268,7 @@ class MigrationDriver:
 
 
 def _may(state: State, effect: ef.Effect) -> bool:
-    """Whether what an effect writes to ZooKeeper is what the state may write."""
+    """Whether the state allows what the effect writes to ZooKeeper."""
     match effect:
         case ef.TakeClaim() | ef.ReleaseClaim() | ef.NudgeElection():
             return state.properties.writes is Writes.CLAIM

@@ -1,7 +1,7 @@
-"""What the migration driver asks for.
+"""The effects of the migration driver. Each docstring ends with the events that answer it.
 
-The executor performs what is `Performed`, in order; each effect that has a ticket is answered. What is `ForWriteBehind`
-never comes to the executor: the coordinator hands it over.
+The executor performs those of `Performed`, in order, and answers each effect that has a ticket. The coordinator hands
+those of `ForWriteBehind` to the write-behind; they never reach the executor.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from migrator.zookeeper.leadership import Claim, ClaimView
 
 @value
 class Examine:
-    """Read /cluster/id, /controller_epoch, /controller and /migration, look its offset up in the log: `Examined`.
-    ``brokers``: a claim may follow at once, so look who runs, too."""
+    """Read /cluster/id, /controller_epoch, /controller and /migration, and look up the offset of /migration in the log:
+    `Examined`. ``brokers``: a claim may follow at once, so read who runs, too."""
 
     ticket: Ticket
     brokers: bool = False
@@ -26,7 +26,7 @@ class Examine:
 
 @value
 class ReadReadiness:
-    """`ReadinessInputs`."""
+    """Read what `readiness` judges: `ReadinessInputs`."""
 
     ticket: Ticket
 
@@ -40,8 +40,8 @@ class DecodeAll:
 
 @value
 class TakeClaim:
-    """One multi, conditional on the versions of ``view`` as the guards saw them: `ClaimResult`. ``heal_to``: what
-    /migration is set to; None leaves its offset."""
+    """Send one multi, conditional on the versions of ``view`` as the guards saw them: `ClaimResult`. ``heal_to``: the
+    offset that /migration is set to; None leaves its offset."""
 
     ticket: Ticket
     view: ClaimView
@@ -50,7 +50,7 @@ class TakeClaim:
 
 @value
 class ReleaseClaim:
-    """One multi: check /controller_epoch, delete /controller, both at these versions: `ReleaseResult`."""
+    """Send one multi that checks /controller_epoch and deletes /controller, both at these versions: `ReleaseResult`."""
 
     ticket: Ticket
     epoch_version: int
@@ -59,7 +59,8 @@ class ReleaseClaim:
 
 @value
 class NudgeElection:
-    """Create /controller with broker id -1, then delete it: brokers that missed the release elect. No answer."""
+    """Create /controller with broker id -1, then delete it, so that brokers which missed the release elect. No
+    answer."""
 
 
 @value
@@ -72,8 +73,8 @@ class StartCopy:
 
 @value
 class LookAgain:
-    """The copy is complete, ``records`` of them, and whether it counts is not known yet: read who runs, and the
-    versions of the claim: `CopyDone` or `CopyFailed`."""
+    """A copy of ``records`` records is complete, and may not be committed yet: read again who runs, and the versions of
+    the claim: `CopyDone` or `CopyFailed`."""
 
     ticket: Ticket
     records: int
@@ -81,7 +82,7 @@ class LookAgain:
 
 @value
 class CompleteTransaction:
-    """Append ZkMigrationState MIGRATION, with the name that the claim has given the copy, and End as one batch:
+    """Append ZkMigrationState MIGRATION, with the name that the claim gave the copy, and EndTransaction, as one batch:
     `Committed`."""
 
     ticket: Ticket
@@ -90,7 +91,7 @@ class CompleteTransaction:
 
 @value
 class AbortTransaction:
-    """Append Abort if a transaction is open: `Committed` (at once when none is)."""
+    """Append AbortTransaction if a transaction is open: `Committed` (at once when none is open)."""
 
     ticket: Ticket
     reason: str
@@ -98,7 +99,7 @@ class AbortTransaction:
 
 @value
 class CancelWork:
-    """Stop the worker processes; their results are not wanted any more."""
+    """Stop the worker processes; their results are no longer wanted."""
 
 
 @value
@@ -111,21 +112,21 @@ class OpenWriteBehind:
 
 @value
 class StopDualWrite:
-    """Nothing is written to ZooKeeper and sent to its brokers any more, queued work included."""
+    """Stop writing to ZooKeeper and sending to its brokers; queued work is dropped, too."""
 
 
 @value
 class SendTakeoverRpcs:
-    """UpdateMetadata of type 0 for all topics, LeaderAndIsr of type 1 where it is safe. No answer."""
+    """Send UpdateMetadata of type 0 for all topics, and LeaderAndIsr of type 1 where it is safe. No answer."""
 
     zk_epoch: int
 
 
 @value
 class Reconcile:
-    """Compare all of ZooKeeper with the image, write what differs: `WorkProgressed`, `ReconcileDone`, `ReconcileHeld`,
-    `ReconcileFailed`. The coordinator turns it into `CompareAll`. ``deletes_allowed``: the digest of the deletes that
-    an operator has allowed, "" for none."""
+    """Compare all of ZooKeeper with the image, and write what differs: `WorkProgressed`, `ReconcileDone`,
+    `ReconcileHeld`, `ReconcileFailed`. The coordinator turns it into `CompareAll`. ``deletes_allowed``: the digest of
+    the deletes that an operator has allowed, "" for none."""
 
     ticket: Ticket
     deletes_allowed: str
@@ -142,8 +143,8 @@ class Resume:
 
 @value
 class CompareAll:
-    """Compare all of ZooKeeper with this image in a worker; the write-behind takes the writes (`ReconcileWrites`).
-    Answered with `ReconcileFailed` when the worker fails."""
+    """Compare all of ZooKeeper with this image in a worker, and feed the writes to the write-behind
+    (`ReconcileWrites`), or `ReconcileFailed` when the worker fails."""
 
     ticket: Ticket
     image: MetadataImage
@@ -152,8 +153,8 @@ class CompareAll:
 
 @value
 class SendFullRpcs:
-    """LeaderAndIsr of type 2, then the closing UpdateMetadata: `RpcsQueued`. ``again``: it was asked for before; what
-    is still being planned is waited for, and not planned twice."""
+    """Send LeaderAndIsr of type 2, then the closing UpdateMetadata: `RpcsQueued`. ``again``: it was asked for before; a
+    plan that is still under way is waited for, and not begun twice."""
 
     ticket: Ticket
     zk_epoch: int
@@ -162,14 +163,14 @@ class SendFullRpcs:
 
 @value
 class AuditZooKeeper:
-    """Look for znodes that somebody else wrote: `AuditResult`."""
+    """Look for znodes that another client wrote: `AuditResult`."""
 
     ticket: Ticket
 
 
 @value
 class AskVoters:
-    """`VotersAsked`."""
+    """Ask the voters what the rules of the end need: `VotersAsked`."""
 
     ticket: Ticket
 
@@ -198,14 +199,14 @@ class AppendAdmitted:
 
 @value
 class HandOver:
-    """Resign the leadership in favour of that voter."""
+    """Resign the leadership in favour of that voter. No answer."""
 
     successor: int
 
 
 @value
 class ScheduleTimer:
-    """`Timer` with that ticket, once."""
+    """Feed one `Timer` with that ticket at that time."""
 
     ticket: Ticket
     delay_ms: int
@@ -213,7 +214,7 @@ class ScheduleTimer:
 
 @value
 class JournalTransition:
-    """Goes into the durable journal, and the log."""
+    """Write a transition to the durable journal and to the log of the process."""
 
     epoch: int
     before: State
@@ -224,7 +225,7 @@ class JournalTransition:
 
 @value
 class ReportSituation:
-    """The sentence for status and log has changed. ``for_journal``: it is worth remembering, too."""
+    """Show a new sentence in status and log. ``for_journal``: write it to the journal, too."""
 
     sentence: str
     for_journal: bool = False
@@ -256,9 +257,9 @@ Performed = (
     | JournalTransition
     | ReportSituation
 )
-"""What the executor performs."""
+"""The effects that the executor performs."""
 
 ForWriteBehind = OpenWriteBehind | Reconcile | Resume
-"""What the driver says to the write-behind; it never leaves the coordinator."""
+"""The effects that the coordinator hands to the write-behind."""
 
 Effect = Performed | ForWriteBehind

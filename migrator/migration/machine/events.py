@@ -1,4 +1,4 @@
-"""What the migration driver is told. Results of work that it asked for carry the ticket of that work."""
+"""The events of the migration driver. A result of work that it asked for carries the ticket of that work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from migrator.zookeeper.znodes.controller import ControllerClaim
 class Ticket:
     """Names one piece of work: the leader epoch in which it was asked for, and a number that grows.
 
-    A result whose ticket is not the current one is of work that nobody waits for any more, and is dropped."""
+    The driver waits for the current ticket only, and drops a result with any other."""
 
     epoch: int
     number: int
@@ -27,9 +27,9 @@ class Ticket:
 
 @value
 class BecameLeader:
-    """This node leads, and its log is applied. ``base``: offset and epoch of the record that made the copy complete
-    (or of the oldest record that the log still knows after it); it only matters with the record MIGRATION. ``hold``:
-    the log says that the operator has paused the migration. ``reopened``: the log says that a finished migration was
+    """This node leads, and its log is applied. ``base``: offset and epoch of the record that made the copy complete (or
+    of the oldest record that the log still knows after it); it matters only when the record is MIGRATION. ``hold``: the
+    operator's order to pause the migration, from the log. ``reopened``: the log says that a finished migration was
     reopened, and that ZooKeeper does not hold everything yet."""
 
     epoch: int
@@ -65,8 +65,8 @@ class ZooKeeperLost:
 
 @value
 class Examined:
-    """``standing`` None: ZooKeeper could not be read, for ``reason``. ``surroundings`` are from after the standing, and
-    None unless they were asked for."""
+    """The answer to `Examine`. ``standing`` is None when ZooKeeper could not be read, for ``reason``. ``surroundings``
+    were read after the standing; None unless they were asked for."""
 
     ticket: Ticket
     standing: Standing | None
@@ -76,8 +76,8 @@ class Examined:
 
 @value
 class ReadinessInputs:
-    """``brokers`` None: ZooKeeper could not be read, for ``reason``. ``holder``: who holds /controller; a deposed
-    leader may still have claimed it."""
+    """The answer to `ReadReadiness`. ``brokers`` is None when ZooKeeper could not be read, for ``reason``. ``holder``:
+    who holds /controller; a deposed leader may still have claimed it."""
 
     ticket: Ticket
     brokers: ZooKeeperBrokers | None
@@ -102,7 +102,7 @@ class DecodeResult:
 
 @value
 class ClaimResult:
-    """``claim`` None: not won, or nobody knows, for ``reason``."""
+    """``claim`` is None when the claim was not won, or its outcome is unknown, for ``reason``."""
 
     ticket: Ticket
     claim: Claim | None
@@ -111,7 +111,7 @@ class ClaimResult:
 
 @value
 class ReleaseResult:
-    """``released`` False: refused or unknown, for ``reason``."""
+    """``released`` is False when the release was refused or its outcome is unknown, for ``reason``."""
 
     ticket: Ticket
     released: bool
@@ -120,7 +120,7 @@ class ReleaseResult:
 
 @value
 class WorkProgressed:
-    """The work under that ticket is alive, and has come so far."""
+    """The work under that ticket makes progress."""
 
     ticket: Ticket
     working: Working
@@ -128,8 +128,8 @@ class WorkProgressed:
 
 @value
 class CopyDone:
-    """Everything is appended, the second listing included. The two versions were read last of all: they show whether
-    the claim stood until then; ``surroundings`` are from after that."""
+    """Everything is appended, the second look included. The two versions were read last of all and show whether the
+    claim held until then; ``surroundings`` were read after them."""
 
     ticket: Ticket
     records: int
@@ -146,7 +146,7 @@ class CopyFailed:
 
 @value
 class Committed:
-    """What the driver appended under that ticket is committed up to ``at``, the record's own offset and epoch."""
+    """The record that the driver appended under that ticket is committed; ``at`` is its offset and epoch."""
 
     ticket: Ticket
     at: EpochOffset
@@ -154,7 +154,7 @@ class Committed:
 
 @value
 class ReconcileDone:
-    """ZooKeeper equals the image; ``written`` counts entities, removed ones included."""
+    """ZooKeeper equals the image; ``written`` counts the entities written, removed ones included."""
 
     ticket: Ticket
     written: int
@@ -162,7 +162,7 @@ class ReconcileDone:
 
 @value
 class ReconcileHeld:
-    """All but the deletes is written: there are ``deletes`` of them, more than the bound."""
+    """Everything but the deletes is written: there are ``deletes`` of them, more than the bound."""
 
     ticket: Ticket
     deletes: int
@@ -186,7 +186,7 @@ class RpcsQueued:
 
 @value
 class WriteBehindFailed:
-    """The write-behind stopped. ``fenced``: another controller holds the cluster; else only a reconcile can help."""
+    """The write-behind stopped. ``fenced``: another controller holds the cluster; otherwise a reconcile is needed."""
 
     epoch: int
     fenced: bool
@@ -195,8 +195,9 @@ class WriteBehindFailed:
 
 @value
 class AuditResult:
-    """``foreign`` names znodes that somebody else wrote while we dual-write; ``strays`` the brokers in ZooKeeper that
-    do not obey the quorum; ``running`` all that have a znode in ``/brokers/ids``. With ``failure`` nobody knows."""
+    """``foreign``: znodes that another client wrote while we dual-write; ``strays``: the brokers in ZooKeeper that do
+    not obey the quorum; ``running``: all brokers with a znode in ``/brokers/ids``. With ``failure`` these are
+    unknown."""
 
     ticket: Ticket
     foreign: tuple[str, ...]
@@ -220,26 +221,26 @@ class Timer:
 class OperatorForce:
     what: Force
     without: frozenset[int] = frozenset()
-    """The voters that `Force.FINISH` does without."""
+    """The voters that `Force.FINISH` leaves out."""
     overrides: frozenset[str] = frozenset()
-    """The facts that were shown (`Situation.overridable`), of an order that overrides some."""
+    """The facts that were shown to the operator (`Situation.overridable`), when the order overrides facts."""
 
 
 @value
 class OperatorPause:
-    """Given now, or committed; ``hold`` says by whom and when."""
+    """The operator's order to pause; ``hold`` says by whom and when."""
 
     hold: MigrationHold
 
 
 @value
 class OperatorResume:
-    """Committed: nothing holds the migration."""
+    """The end of a pause is committed."""
 
 
 @value
 class OperatorReopen:
-    """A finished migration shall go on; ``order`` is what the log keeps of that."""
+    """The operator's order that a finished migration goes on; ``order`` is kept in the log."""
 
     order: MigrationReopening
 

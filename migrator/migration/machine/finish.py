@@ -1,7 +1,7 @@
-"""When may a migration be finished, and who may start a node with the flag off. Pure.
+"""When a migration may be finished, and when a node may start with the flag off. Pure.
 
 The end (`POST_MIGRATION`) is written only when every voter signals that its flag is off, and only while no broker in
-ZooKeeper mode is left, which would lose its controller (KAFKA-20960).
+ZooKeeper mode is registered: such a broker would lose its controller (KAFKA-20960).
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ WITHOUT_BROKER = "If a broker is gone for good, the status of a leader that dual
 
 @value
 class FinishInputs:
-    """``migrating``: ZkMigrationReady of the ApiVersions of each voter, ourselves included; None: did not answer.
-    ``zk_brokers``: registered brokers in ZooKeeper mode. ``caught_up``: voters that can lead now, best first.
-    ``verified``: whether a verification found both sides equal; None where none is demanded. ``fetching``: voters that
-    have fetched from us within the last seconds. ``different``: voters whose metadata are not ours at one offset."""
+    """``migrating``: ZkMigrationReady of the ApiVersions of each voter, this node included; None for a voter that did
+    not answer. ``zk_brokers``: registered brokers in ZooKeeper mode. ``caught_up``: voters that can lead now, best
+    first. ``verified``: whether a verification found both sides equal; None when none is required. ``fetching``: voters
+    that have fetched from us within the last seconds. ``different``: voters whose metadata differ from ours at the same
+    offset."""
 
     migrating: Mapping[int, bool | None]
     zk_brokers: tuple[int, ...]
@@ -47,8 +48,8 @@ class FinishDecision:
 
 @value
 class VerdictContext:
-    """What a reported verdict is held against: the active controller's cluster, epoch and state, and the epoch that its
-    log has at the offset of the verdict, None without that offset."""
+    """What a reported verdict is compared with: the active controller's cluster, epoch and state, and the epoch of its
+    log at the offset of the verdict, None when the log has no such offset."""
 
     cluster_id: str
     leader_epoch: int
@@ -57,10 +58,10 @@ class VerdictContext:
 
 
 def objection(report: VerdictReport, standing: VerdictContext) -> str:
-    """Why the end of the migration may not rest on a verdict; "" when it may.
+    """Why a verdict may not justify the end of the migration; "" when it may.
 
     A leader that finishes has the flag off and never wrote to ZooKeeper in its epoch. So a comparison that began in
-    that epoch saw ZooKeeper as it will stay, unless somebody else writes.
+    that epoch saw ZooKeeper as it will stay, unless another client writes.
     """
     if report.cluster_id != standing.cluster_id:
         return f"it is of cluster {report.cluster_id}, this is {standing.cluster_id}"
@@ -81,17 +82,18 @@ def zk_mode_brokers(cluster: ClusterImage) -> tuple[int, ...]:
 
 
 def without(who: str, node_id: int) -> str:
-    """The sentence that names the command that leaves a node out."""
+    """The sentence with the command that leaves a node out."""
     return f"If {who} is gone for good: migrator force finish --without {node_id} --reason TEXT."
 
 
 def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset(), *, reopened: bool = False) -> FinishDecision:
-    """What a leader whose flag is off does next.
+    """Decide what a leader whose flag is off does next.
 
-    :param left_out: voters that the operator has said are gone for good. One that shows life all the same counts.
-    :param reopened: the migration was finished before, and goes on as soon as a voter leads that has it on. With the
-        flag off on every voter the operator has given that up, and nobody asks for a verification: ZooKeeper lacks what
-        has changed since the end.
+    :param left_out: voters that, as the operator says, are gone for good. A voter among them that still fetches is
+        waited for all the same.
+    :param reopened: the migration was finished before, and goes on as soon as a voter whose flag is on leads. When
+        every flag is off, the operator has given up the reopening. No verification is asked for then: ZooKeeper lacks
+        what has changed since the end.
     """
     on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
     silent = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is None]
@@ -136,8 +138,8 @@ def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset(), *, reop
 
 
 def decide_before_copy(inputs: FinishInputs) -> FinishDecision:
-    """What a leader whose flag is off does while nothing is copied yet: one that has it on leads better, because it
-    knows what the copy waits for, and gives back a claim that a leader may have left in ZooKeeper."""
+    """Decide what a leader whose flag is off does before the copy. A voter whose flag is on should lead instead: it
+    knows what the copy waits for, and releases a claim that an earlier leader may have left in ZooKeeper."""
     on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
     off = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is False]
     plural = "s" if len(off) > 1 else ""
@@ -166,11 +168,11 @@ def _not_while_zk_brokers(inputs: FinishInputs, on: list[int]) -> FinishDecision
 
 
 def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str, current: bool) -> None:
-    """The check at the start of a node whose flag is off while the log says MIGRATION.
+    """Check the start of a node whose flag is off while the log says MIGRATION.
 
-    :param source: who was asked, "the leader, controller 2," or "the log of this node,".
+    :param source: where the brokers are from, in words: "the leader, controller 2," or "the log of this node,".
     :param current: whether the source knows everything that is committed.
-    :raises OperatorError: while a broker in ZooKeeper mode is registered; exit code 2, or 75 if that may be over.
+    :raises OperatorError: a broker in ZooKeeper mode is registered; exit code 2, or 75 if that may no longer be so.
     """
     if zk_brokers:
         names = ", ".join(map(str, zk_brokers))

@@ -1,7 +1,7 @@
-"""May this leader claim the ZooKeeper cluster? Every refusal that protects a cluster from us is decided here.
+"""Decides whether this leader may claim the ZooKeeper cluster. Every refusal that protects a cluster from us is here.
 
-Pure: what ZooKeeper shows (`Standing`) and what we know of ourselves (`Claimant`) in, a `GuardAnswer` out. The claim
-multi is conditional on the versions of that same reading, so a verdict holds at the moment at which it is used.
+Pure: from what ZooKeeper shows (`Standing`) and what the leader knows of itself (`Claimant`) follows a `GuardAnswer`.
+The claim multi is conditional on the versions of the same reading, so the answer still holds when it is used.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 
 @value
 class MarkEvidence:
-    """What our log tells of the offset in ``/migration``, and of whoever wrote it there.
+    """What our log tells of the offset in ``/migration``, and of the controller that wrote it there.
 
     ``epoch`` and ``crc``: of the batch that holds the offset; None when the log holds no such offset. ``compacted``:
-    the offset lies below the log's start, where nothing can be looked up any more. ``stock_wrote``: the controller
-    that wrote it led our log in the epoch in which it did, and was one of stock Kafka, which writes no CRC.
-    ``same_copy``: it has the name that our log has for the copy.
+    the offset lies below the log's start, where nothing can be looked up. ``stock_wrote``: the controller that wrote
+    the offset led our log in that epoch, and was one of stock Kafka, which writes no CRC. ``same_copy``: ``/migration``
+    has the name that our log has for the copy.
     """
 
     epoch: int | None = None
@@ -38,14 +38,14 @@ class MarkEvidence:
 
 @value
 class Standing:
-    """One reading of what decides who controls the cluster. A ``/migration`` without data is as good as none
-    (zookeeper-security-migration leaves such, KAFKA-19480)."""
+    """One reading of the znodes that decide who controls the cluster. A ``/migration`` without data counts as missing
+    (zookeeper-security-migration leaves one, KAFKA-19480)."""
 
     cluster_id: str | None
     view: ClaimView
     evidence: MarkEvidence = MarkEvidence()
     fault: OperatorError | None = None
-    """One of these znodes does not decode, or there is no cluster; the other fields then say nothing."""
+    """One of these znodes does not decode, or there is no cluster; then the other fields have no meaning."""
 
     @property
     def mark(self) -> MigrationState:
@@ -61,9 +61,9 @@ UNREADABLE = ClaimView(None, -1, None, -1, None, None)
 class Claimant:
     """What a leader knows of itself. ``decoded``: everything in ZooKeeper was read once, without a fault.
     ``overridden``: the facts that an operator was shown and has overridden, in the words of `GuardAnswer.overridable`.
-    ``has_claimed``: it has sent a claim in this epoch, whatever became of it.
-    ``base`` is the record that made the copy complete (End), or the oldest that we know to be later. ``reopened``: the
-    migration was finished, and ZooKeeper does not hold everything yet that has changed since."""
+    ``has_claimed``: it has sent a claim in this epoch, with whatever outcome. ``base`` is the record that made the copy
+    complete (EndTransaction), or the oldest known record after it. ``reopened``: the migration was finished, and
+    ZooKeeper does not hold everything yet that has changed since."""
 
     node_id: int
     epoch: int
@@ -78,8 +78,8 @@ class Claimant:
 
 @value
 class GuardAnswer:
-    """What follows from an examination; the sentences are for the operator. ``overridable``: every fact that a refusal
-    rests on, if an order can override them all."""
+    """The answer to an examination; its sentences are for the operator. ``overridable``: all facts behind a refusal, if
+    an order can override all of them."""
 
     finding: Finding
     reason: str = ""
@@ -88,7 +88,7 @@ class GuardAnswer:
 
 
 class Ownership(Enum):
-    """Whose offset ``/migration`` holds."""
+    """Which log the offset in ``/migration`` belongs to."""
 
     OURS = "ours"
     NOT_COPIED = "not copied"
@@ -97,11 +97,11 @@ class Ownership(Enum):
 
 
 def ownership(standing: Standing) -> Ownership:
-    """Whether our log holds the offset of ``/migration`` with its epoch and in that very batch.
+    """Decide whether our log holds the offset of ``/migration``, with the same epoch and in the same batch.
 
-    Offset and epoch alone prove nothing: every young quorum has an offset 100 of epoch 1. The CRC of the batch does: it
-    covers the records and the millisecond of their append. Where the log has dropped the batch, the name of the copy
-    does, which is random.
+    Offset and epoch alone prove nothing: every young quorum has an offset 100 of epoch 1. The CRC of the batch is a
+    proof: it covers the records and the millisecond of their append. When the log has dropped the batch, the name of
+    the copy is the proof, because it is random.
     """
     mark, evidence = standing.mark, standing.evidence
     if not mark.copied:
@@ -116,10 +116,10 @@ def ownership(standing: Standing) -> Ownership:
 
 
 def continues(standing: Standing, us: Claimant) -> bool:
-    """Whether ZooKeeper is what the last leader of this quorum made of it: that leader still holds the claim, the
-    checksum proves its mark, and no order overrides a doubt. The claim is conditional on the version of that mark. So
-    what ZooKeeper may lack is what the log has changed since. Of a reopened migration everything is compared: nobody
-    wrote to ZooKeeper for as long as it was finished, or anybody did."""
+    """Whether ZooKeeper is as the last leader of this quorum left it: that leader still holds the claim, the checksum
+    proves its mark, and no order overrides a doubt. The claim is conditional on the version of that mark. So ZooKeeper
+    can lack only what the log has changed since. After a reopening everything is compared: while the migration was
+    finished, this quorum wrote nothing, and other clients may have written."""
     holder, mark = standing.view.controller, standing.mark
     return (
         us.record is ZkMigrationState.MIGRATION
@@ -133,26 +133,26 @@ def continues(standing: Standing, us: Claimant) -> bool:
 
 
 def examine(standing: Standing, us: Claimant) -> GuardAnswer:
-    """What a leader may do, given what ZooKeeper shows."""
+    """Decide what a leader may do, given what ZooKeeper shows."""
     if standing.fault is not None:
         return GuardAnswer(Finding.REFUSE, f"{standing.fault.where}: {standing.fault.what}", standing.fault.remedy)
     return _wrong_cluster(standing, us) or _history(standing, us) or _newer(standing, us) or _step(standing, us)
 
 
 def reached(mark: MigrationState) -> EpochOffset:
-    """Up to which record ZooKeeper holds our metadata."""
+    """The record up to which ZooKeeper holds our metadata."""
     return EpochOffset(epoch=mark.kraft_metadata_epoch, offset=mark.kraft_metadata_offset)
 
 
 def heal_to(standing: Standing, us: Claimant) -> EpochOffset | None:
-    """End's own offset, when a crash between End and the first write of ``/migration`` kept it from there; None:
-    the offset that is there stays."""
+    """The offset of EndTransaction, when a crash after it prevented the first write of ``/migration``; None to keep the
+    offset in ``/migration``."""
     healing = us.record is ZkMigrationState.MIGRATION and not standing.mark.copied
     return us.base if healing else None
 
 
 def adopt(view: ClaimView, us: Claimant) -> Claim | None:
-    """The claim that a reading shows to be ours although its outcome was unknown."""
+    """The claim, if this reading shows that ours succeeded although its outcome was unknown."""
     plan = plan_claim(view, controller_id=us.node_id, kraft_epoch=us.epoch, now_ms=0)
     return plan if isinstance(plan, Claim) else None
 
@@ -176,7 +176,7 @@ def _wrong_cluster(standing: Standing, us: Claimant) -> GuardAnswer | None:
 
 
 def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
-    """Refuse where the log and ``/migration`` tell different stories; stock Kafka erases the cluster here."""
+    """Refuse when log and ``/migration`` contradict each other. Stock Kafka erases the cluster in this case."""
     mark = standing.mark
     if mark.copied and us.record is not ZkMigrationState.MIGRATION:
         return GuardAnswer(
@@ -199,7 +199,7 @@ def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
     found = [_unproved(standing)] if owner is Ownership.UNPROVED else []
     controller = standing.view.controller
     if us.reopened and (controller is None or controller.is_nobody):
-        pass  # somebody has tidied up, or ZooKeeper is a new one: there is nobody to take the cluster from
+        pass  # znodes were cleaned up, or ZooKeeper is new: there is no controller to take the cluster from
     elif controller is None or not controller.is_kraft:
         found.append(_rolled_back(controller))
     facts = tuple(each.reason for each in found)
@@ -209,7 +209,7 @@ def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
 
 
 def _rolled_back(controller: ControllerClaim | None) -> GuardAnswer:
-    """A fact that an order can override."""
+    """The fact, which an order can override, that brokers control the cluster again."""
     holder = "absent"
     if controller is not None:
         holder = f"held by ZooKeeper broker {controller.broker_id} since {utc(controller.timestamp_ms)}"
@@ -222,7 +222,7 @@ def _rolled_back(controller: ControllerClaim | None) -> GuardAnswer:
 
 
 def _unproved(standing: Standing) -> GuardAnswer:
-    """Ours perhaps, perhaps another quorum's: an operator has to know."""
+    """The mark may be ours or another quorum's: an operator has to decide."""
     mark = standing.mark
     if standing.evidence.compacted:
         why = "which is below the start of this controller's log: nothing here proves that this quorum wrote it"
@@ -250,7 +250,8 @@ def _place(mark: MigrationState) -> str:
 
 
 def _newer(standing: Standing, us: Claimant) -> GuardAnswer | None:
-    """A claim with our id and epoch is ours only if we have made one: every young quorum has a leader in epoch 1."""
+    """Refuse a newer claim. One with our id and epoch is ours only if we have sent a claim: every young quorum has a
+    leader in epoch 1."""
     newest = standing.mark.kraft_controller_epoch
     holder = standing.mark.kraft_controller_id
     controller = standing.view.controller

@@ -1,8 +1,7 @@
-"""What the driver makes of an event: it is taken into the volatile state, and interpreted.
+"""Takes an event into the volatile state, and finds out what it means there.
 
 `interpret` returns (trigger, finding), the key of the transition table, or None for an event that moves nothing. It
-emits no effects and moves no state, so that everything that decides about a transition is in two places: here and in
-the table.
+emits no effects and moves no state, so two places decide about a transition: this module and the table.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _elected(memory: VolatileState, event: ev.BecameLeader) -> Interpretation:
 
 
 def _turned_off(memory: VolatileState) -> Finding:
-    """What a leader whose flag is off has to do."""
+    """Interpret an event for a leader whose flag is off."""
     return Finding.FINISH if memory.term.record is ZkMigrationState.MIGRATION else Finding.OFF
 
 
@@ -150,7 +149,7 @@ def _examined(memory: VolatileState, event: ev.Examined) -> Interpretation:
     if verdict.reason:
         memory.situation = Situation(verdict.reason, verdict.remedy, verdict.overridable)
     if verdict.finding is Finding.REFUSE:
-        memory.term.overridden = frozenset()  # it was not what stood in the way
+        memory.term.overridden = frozenset()  # the override was not needed
     if memory.hold is not None and verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY}:
         memory.term.decoded = False
         memory.situation = held(memory.hold)
@@ -182,7 +181,7 @@ def _election_finding(memory: VolatileState, standing: guards.Standing) -> Findi
 
 
 def _stray(memory: VolatileState) -> Finding:
-    """Somebody else claims meanwhile; should that be so again and again, the examinations rest in between."""
+    """Another controller claims meanwhile. If that happens again and again, the examinations back off."""
     memory.term.failures += 1
     return Finding.STRAY_CLAIM
 
@@ -242,7 +241,7 @@ def _claimed(memory: VolatileState, event: ev.ClaimResult) -> Interpretation:
 
 
 def _progress(memory: VolatileState, event: ev.WorkProgressed) -> Interpretation:
-    """News of work that has ended already hide nothing of why it ended."""
+    """Take progress. Progress of work that has already ended does not replace the reason of its end."""
     if not memory.outstanding:
         return None
     memory.progress_ms = memory.now_ms
@@ -252,7 +251,7 @@ def _progress(memory: VolatileState, event: ev.WorkProgressed) -> Interpretation
     shown = memory.state.properties.has_worker
     if shown and not (
         memory.state is State.DECODING and memory.term.had_faults
-    ):  # what was found counts until the next result
+    ):  # the finding stays until the next result
         memory.situation = Situation(memory.course.sentence(memory.now_ms))
     return None
 
@@ -392,7 +391,7 @@ def _voters(memory: VolatileState, event: ev.VotersAsked) -> Interpretation:
 
 
 def _timer(memory: VolatileState) -> Interpretation:
-    """Work that is under way is waited for, up to a bound; what is not is done again."""
+    """Wait for work that is under way, up to a bound. Work that is not under way is done again."""
     if memory.state is State.COMPARING and memory.now_ms >= memory.entered_ms + COMPARE_MAX_MS:
         minutes = COMPARE_MAX_MS // 60_000
         memory.situation = Situation(f"the comparison beside the writes has not ended within {minutes} minutes")
@@ -419,17 +418,18 @@ def _timer(memory: VolatileState) -> Interpretation:
 
 
 def _forced(memory: VolatileState, event: ev.OperatorForce) -> Interpretation:
-    """Only what is being asked for right now can be forced: a permission is not kept for later."""
+    """Take an order of the operator. It can force only what the state waits for now: a permission is not kept for
+    later."""
     if event.what not in memory.state.properties.forceable:
         return None
     if event.what is Force.FINISH:
         if memory.state is not State.FINISHING:
-            return None  # only silent voters are left out; a broker is unregistered, which needs no order to the driver
+            return None  # only silent voters are left out; to unregister a broker needs no order to the driver
         memory.term.left_out |= event.without
         return Trigger.FORCED, Finding.ANY
     if event.what in OVERRIDES and (not event.overrides or event.overrides != set(memory.situation.overridable)):
         return None
-    memory.term.failures = 0  # an order does not wait for a back-off
+    memory.term.failures = 0  # an order is carried out without a back-off
     memory.term.overridden = event.overrides if event.what is Force.RECLAIM else frozenset()
     memory.term.deletes_allowed = memory.term.held_deletes if event.what is Force.DELETES else ""
     return Trigger.FORCED, Finding.ANY
@@ -446,7 +446,7 @@ def _resumed(memory: VolatileState) -> Interpretation:
 
 
 def _reopened(memory: VolatileState, event: ev.OperatorReopen) -> Interpretation:
-    """A leader whose flag is off would only finish again."""
+    """Take the order to reopen. A leader whose flag is off refuses it, because it would only finish again."""
     if memory.state is not State.FINISHED or not memory.term.enabled:
         return None
     memory.term.reopening = event.order
@@ -454,7 +454,7 @@ def _reopened(memory: VolatileState, event: ev.OperatorReopen) -> Interpretation
 
 
 UNREACHABLE = "ZooKeeper is out of reach"
-"""How the reason of such a situation begins."""
+"""The beginning of the reason of such a situation."""
 
 
 def _unreachable(reason: str) -> Situation:

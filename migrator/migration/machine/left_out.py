@@ -1,4 +1,5 @@
-"""Nodes that the end of a migration does without: gone for good, as an operator says and as nothing contradicts. Pure.
+"""Nodes for which the end of a migration does not wait: an operator says that they are gone for good, and nothing
+contradicts this. Pure.
 
 A voter may be left out of the question whether the migration is turned off everywhere; a broker in ZooKeeper mode is
 unregistered. Both are refused for a node that shows life: after the end, a broker in ZooKeeper mode has no controller.
@@ -16,7 +17,7 @@ from migrator.values import value
 
 
 def vanished(broker_id: int) -> Gap:
-    """A registered broker in ZooKeeper mode that nobody hears of any more, and that holds up the end."""
+    """The gap of a registered broker in ZooKeeper mode that no longer sends heartbeats and delays the end."""
     who = f"broker {broker_id}"
     return Gap(
         who,
@@ -29,14 +30,14 @@ def vanished(broker_id: int) -> Gap:
 
 @value
 class VoterToLeaveOut:
-    """``answers`` to us, or ``fetches`` from us: it is there."""
+    """A voter that ``answers`` us, or ``fetches`` from us, is running."""
 
     node_id: int
     answers: bool
     fetches: bool
 
     def check(self, state: State) -> None:
-        """:raises OperatorError: the migration does not wait for it, or it is not gone."""
+        """:raises OperatorError: the migration does not wait for this voter, or the voter is not gone."""
         if state is not State.FINISHING:
             raise kept(
                 f"the migration is '{state.value}', and then it does not wait for controller {self.node_id}",
@@ -53,7 +54,8 @@ class VoterToLeaveOut:
 
 @value
 class BrokerToLeaveOut:
-    """``silent``: for a whole session time-out, and fenced; ``in_zookeeper``: its znode in /brokers/ids exists."""
+    """``silent``: no heartbeat for a whole session time-out, and fenced; ``in_zookeeper``: its znode in /brokers/ids
+    exists."""
 
     node_id: int
     in_zookeeper_mode: bool
@@ -61,9 +63,9 @@ class BrokerToLeaveOut:
     in_zookeeper: bool
 
     def check(self, state: State) -> None:
-        """A broker that the controllers do not hear may still serve clients: ZooKeeper knows.
+        """A broker without heartbeats to the controllers may still serve clients: its znode in ZooKeeper shows that.
 
-        :raises OperatorError: it does not hold up the end, or it is not gone.
+        :raises OperatorError: the broker does not delay the end, or is not gone.
         """
         who = f"broker {self.node_id}"
         if not self.in_zookeeper_mode:
@@ -89,7 +91,7 @@ class BrokerToLeaveOut:
 
 
 def unknown(node_id: int) -> OperatorError:
-    """Nobody has that id."""
+    """The error for an id that no node has."""
     return kept(
         f"{node_id} is neither a controller of the quorum nor a registered broker",
         "'migrator status' lists the controllers and the brokers with their ids.",
@@ -97,5 +99,5 @@ def unknown(node_id: int) -> OperatorError:
 
 
 def kept(what: str, remedy: str) -> OperatorError:
-    """That nothing changes, and why."""
+    """The error that says that nothing changes, and why."""
     return OperatorError(f"nothing was forced: {what}", where="force finish", remedy=remedy)

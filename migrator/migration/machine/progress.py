@@ -1,7 +1,7 @@
-"""How far a worker is: a heartbeat that is made of work, not of time.
+"""The progress of a worker: a heartbeat that counts work, not time.
 
-A worker counts what it has done, and says so at most a few times a second: who does nothing says nothing. So a slow
-worker is told from one that hangs, which a thread that only ticks could not do. Pure: the clock is passed in.
+A worker counts its work, and reports it at most a few times a second. A worker that does nothing reports nothing, so a
+slow worker differs from one that hangs; a thread that only ticks would hide that. Pure: the clock is passed in.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 
 REPORT_SECONDS = 0.25
-"""A worker reports no more often than that."""
+"""The least seconds between two reports of a worker."""
 _TOPIC_PREFIX = f"{paths.TOPICS}/"
 
 
 class Phase(Enum):
-    """What a worker is at, in what that is shown, and how much that is of what it counts."""
+    """A phase of a worker's task; the unit that operators see, and the size of that unit in what the worker counts."""
 
     LOAD = ("loads the metadata log", "MB", 1_000_000)
     DECODE = ("reads and decodes ZooKeeper", "topics", 1)
@@ -31,24 +31,24 @@ class Phase(Enum):
 
     @property
     def what(self) -> str:
-        """For operators."""
+        """The name of the phase, for operators."""
         return self.value[0]
 
     @property
     def unit(self) -> str:
-        """What is shown."""
+        """The unit that operators see."""
         return self.value[1]
 
     @property
     def size(self) -> int:
-        """Of one unit, in what is counted: bytes, or the unit itself."""
+        """The size of one unit in what is counted: bytes, or 1 where the unit itself is counted."""
         return self.value[2]
 
 
 @value
 class Working:
-    """``done`` of ``of`` in a phase; ``of`` 0 while nobody knows how much there is. It is sent only when something was
-    done since the one before, which may be too little to be counted."""
+    """``done`` of ``of`` in a phase; ``of`` is 0 while the total is unknown. A report is sent only when work was done
+    since the report before, perhaps less than one unit."""
 
     phase: Phase
     done: int = 0
@@ -56,9 +56,9 @@ class Working:
 
 
 class Meter:
-    """Counts in a worker, and reports.
+    """Counts the work of a worker, and reports it.
 
-    :param report: takes each report; it may block.
+    :param report: called with each report; may block.
     :param clock: seconds, monotonic.
     """
 
@@ -72,16 +72,16 @@ class Meter:
         self._now = Working(Phase.LOAD)
 
     def begin(self, phase: Phase, of: int = 0) -> None:
-        """A new phase, which is reported at once."""
+        """Begin a phase, and report it at once."""
         self._now = Working(phase, 0, of)
         self._send()
 
     def expect(self, of: int) -> None:
-        """It is known now how much the phase has."""
+        """Set the total of the phase, now that it is known."""
         self._now = replace(self._now, of=of)
 
     def did(self, more: int = 0) -> None:
-        """Some work is done: so much more of what is counted, or a part of it."""
+        """Count work that was done; 0 for a part of one unit."""
         if more:
             self._now = replace(self._now, done=self._now.done + more)
         if self._clock() >= self._due:
@@ -93,7 +93,7 @@ class Meter:
 
 
 class MeteredSource:
-    """A `ZkSource` whose answers are counted: each znode is work, each topic's own znode a unit."""
+    """A `ZkSource` that counts its answers: each znode is work, and each topic's own znode is one unit."""
 
     def __init__(self, source: ZkSource, meter: Meter) -> None:
         self._source = source
@@ -121,14 +121,14 @@ def _is_topic(path: str) -> bool:
 
 @value
 class Step:
-    """A phase as it was heard of: since when, and how far it was then."""
+    """A phase as its reports show it: the latest report, and the time and the count of the first one."""
 
     working: Working
     since_ms: int
     first: int
 
     def sentence(self, now_ms: int) -> str:
-        """What is done, how much of it, how fast. Of what has only begun no figure is given."""
+        """What is done, how much of it, and how fast. A phase that has just begun has no figures."""
         phase, done, of = self.working.phase, self.working.done, self.working.of
         if done < phase.size:
             return phase.what
@@ -141,13 +141,13 @@ class Step:
 
 @value
 class Course:
-    """One piece of work, as it was heard of so far. Comparing and writing go on side by side."""
+    """One piece of work, as its reports show it so far. Comparing and writing may go on at the same time."""
 
     latest: Step | None = None
     writing: Step | None = None
 
     def heard(self, working: Working, now_ms: int) -> Course:
-        """After one more report."""
+        """The course after one more report."""
         is_writing = working.phase is Phase.WRITE
         before = self.writing if is_writing else self.latest
         step = Step(working, now_ms, working.done)
@@ -157,9 +157,9 @@ class Course:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """What is under way."""
+        """The phases that are under way."""
         return tuple(step.working.phase for step in (self.latest, self.writing) if step is not None)
 
     def sentence(self, now_ms: int) -> str:
-        """For status and log."""
+        """The progress in words, for status and log."""
         return "; ".join(step.sentence(now_ms) for step in (self.latest, self.writing) if step is not None)

@@ -1,9 +1,9 @@
-"""Who is not ready for the copy, why, and what to do about it. Pure: inputs that were read in, named gaps out.
+"""Which nodes are not ready for the copy, why, and what to do about it. Pure: readings in, named gaps out.
 
-Known brokers are those in ``/brokers/ids`` and every replica of every assignment: a broker that is down but holds a
-replica would come back in ZooKeeper mode and find nobody to talk to. A registration outlives the broker's migration
-mode, so one that runs must also be heard of: stock controllers would take a cluster from brokers that were rolled
-back meanwhile and obey nobody then. Source: KIP-866, ``KRaftMigrationDriver``.
+Known brokers are those in ``/brokers/ids`` and every replica of every assignment: a stopped broker that holds a replica
+would come back in ZooKeeper mode and find no controller. A registration stays when a broker leaves the migration mode,
+so a running broker must also send heartbeats. Stock controllers do not ask for them: they would take over a cluster
+whose brokers were rolled back meanwhile and obey no KRaft controller. Source: KIP-866, ``KRaftMigrationDriver``.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ _ENABLE = (
     "controller.quorum.bootstrap.servers) and controller.listener.names in its file, and restart it."
 )
 FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
-"""3.7-IV0: only from here on do controllers register, and only then can their readiness be seen in the image."""
+"""3.7-IV0: only from this level on do controllers register, so that the image shows their readiness."""
 
 
 UNREGISTERED = "it runs, but has not registered with the quorum"
 NOT_RUNNING = "it holds replicas, but is not running"
-"""As far as ZooKeeper shows: a broker in KRaft mode is not there. Status says why, where a registration was refused."""
+"""What ZooKeeper shows: a broker in KRaft mode is not registered there. Status says why a registration was refused."""
 TOO_MANY_STOCK = "they are stock controllers, and enough of them to elect a leader that ends the migration at once"
 TOO_MANY_STOCK_REMEDY = "Let this program run on a majority of the voters until the migration is finished."
 
 
 def is_too_many_stock(stock: frozenset[int], voters: int) -> bool:
-    """Whether the stock ones of so many voters could elect a leader without any of ours, who look at its flag."""
+    """Whether the stock voters could elect a leader alone. Our voters look at a candidate's migration flag; stock
+    voters do not."""
     return len(stock) > voters // 2
 
 
@@ -46,7 +47,7 @@ class Severity(Enum):
 
 @value
 class Gap:
-    """One thing that is missing. ``who`` is "broker 3", "controller 3001" or a znode."""
+    """One thing that is missing for the copy. ``who`` is "broker 3", "controller 3001" or a znode."""
 
     who: str
     reason: str
@@ -59,8 +60,9 @@ class Gap:
 
 @value
 class ZooKeeperBrokers:
-    """What ZooKeeper tells of the brokers. ``listeners``: listener names by broker id, for each of ``/brokers/ids``;
-    ``replicas``: every broker id of any assignment; ``configured``: ids with a dynamic configuration only."""
+    """What ZooKeeper shows of the brokers. ``listeners``: listener names by broker id, for each znode of
+    ``/brokers/ids``; ``replicas``: every broker id of any assignment; ``configured``: ids with a dynamic configuration
+    only."""
 
     listeners: Mapping[int, frozenset[str]]
     replicas: frozenset[int]
@@ -68,17 +70,17 @@ class ZooKeeperBrokers:
     faults: tuple[Gap, ...] = ()
     """Znodes that did not decode while this was read."""
     born: Mapping[int, int] = field(default_factory=dict)
-    """The czxid of each of ``/brokers/ids``: a restart gives another one, and so does an expired session."""
+    """The czxid of each znode of ``/brokers/ids``. It changes with a restart, and with an expired session."""
     endpoints: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
 
 
 @value
 class ControllerSignals:
-    """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer; ``stock``: those that
-    are Kafka's own controllers; ``silent_brokers``: registered, but without heartbeats to the active controller;
-    ``asking_brokers``: in migration mode, and told to wait with their registration until the copy is complete;
-    ``rivals``: registered brokers with whose id another process asks to register; ``alive_ms``: when the process of a
-    registration lived for sure (`Sessions`)."""
+    """``ready``: ZkMigrationReady of the ApiVersions of each voter, None for a voter that did not answer; ``stock``:
+    the voters that are Kafka's own controllers; ``silent_brokers``: registered, but without heartbeats to the active
+    controller; ``asking_brokers``: in migration mode, and told to wait with their registration until the copy is
+    complete; ``rivals``: registered brokers whose id another process tries to register; ``alive_ms``: the latest time
+    at which a registered process was certainly alive (`Sessions`)."""
 
     ready: Mapping[int, bool | None]
     stock: frozenset[int] = frozenset()
@@ -90,7 +92,7 @@ class ControllerSignals:
 
 @value
 class Surroundings:
-    """Who runs, at one moment. ``metadata_version`` is the finalized level."""
+    """Which nodes run at one moment. ``metadata_version`` is the finalized level."""
 
     brokers: ZooKeeperBrokers
     signals: ControllerSignals
@@ -100,7 +102,7 @@ class Surroundings:
 
 @value
 class Requirements:
-    """What this controller expects. ``inter_broker_listener`` "" stands for no demand; ``metadata_version`` is the
+    """What this controller requires. ``inter_broker_listener`` "" requires nothing; ``metadata_version`` is the
     finalized level."""
 
     inter_broker_listener: str
@@ -109,8 +111,8 @@ class Requirements:
 
 @value
 class Readiness:
-    """``ineligible_brokers`` and ``ineligible_controllers`` are what the metrics of those names count. Where no broker
-    runs and none is known, one is missing."""
+    """The result. The metrics of the same names show ``ineligible_brokers`` and ``ineligible_controllers``. When no
+    broker runs and none is known, a broker is missing."""
 
     controllers: tuple[Gap, ...]
     brokers: tuple[Gap, ...]
@@ -120,11 +122,11 @@ class Readiness:
 
     @property
     def ready(self) -> bool:
-        """Nothing is missing."""
+        """Whether nothing is missing."""
         return not self.controllers and not self.brokers
 
     def sentence(self, limit: int = 3) -> str:
-        """The first gaps in words, those with one remedy together; all of them are in the fields."""
+        """The first gaps in words, grouped by remedy; the fields have all of them."""
         gaps = self.controllers + self.brokers
         if not gaps:
             return "every controller and every known broker is ready"
@@ -140,9 +142,9 @@ def assess(
     requirements: Requirements,
     doubts: Mapping[int, Gap] = MappingProxyType({}),
 ) -> Readiness:
-    """Name everything that keeps the copy from starting.
+    """Name everything that prevents the start of the copy.
 
-    :param doubts: registered brokers whose znode may be of another process (`sightings`).
+    :param doubts: registered brokers whose znode may belong to another process (`sightings`).
     """
     found = tuple(_controller_gaps(signals, cluster, requirements))
     controllers = tuple(gap for gap in found if gap.severity is Severity.BLOCKER)
@@ -165,8 +167,9 @@ def assess(
 
 
 def strangers(around: Surroundings, doubts: Mapping[int, Gap]) -> tuple[Gap, ...]:
-    """Brokers that run and would obey nobody once the copy is complete: they came up meanwhile, and not in migration
-    mode. One that is down is none, nor one that came back and waits for the end of the transaction to register.
+    """Brokers that run and would obey no controller once the copy is complete: they have started meanwhile, and not in
+    migration mode. A stopped broker is not among them, nor one that came back and waits for the end of the transaction
+    to register.
 
     :param doubts: as in `assess`.
     """
@@ -184,7 +187,7 @@ def strangers(around: Surroundings, doubts: Mapping[int, Gap]) -> tuple[Gap, ...
 
 
 def foresee(brokers: ZooKeeperBrokers, inter_broker_listener: str) -> tuple[Gap, ...]:
-    """What ZooKeeper alone shows of all this before there is a quorum, warnings included.
+    """The gaps that ZooKeeper alone shows before there is a quorum, with warnings.
 
     :param inter_broker_listener: see `Requirements`.
     """
@@ -201,7 +204,7 @@ def foresee(brokers: ZooKeeperBrokers, inter_broker_listener: str) -> tuple[Gap,
 
 
 def incompatible_brokers(cluster: ClusterImage, metadata_version: int) -> dict[int, Gap]:
-    """Registered brokers that the finalized metadata.version does not suit: they get no RPCs and are named."""
+    """Registered brokers that do not support the finalized metadata.version: they get no RPCs and are named."""
     gaps: dict[int, Gap] = {}
     for broker_id, registration in cluster.brokers.items():
         supported = next((range_ for range_ in registration.features if range_.name == "metadata.version"), None)
@@ -217,8 +220,9 @@ def incompatible_brokers(cluster: ClusterImage, metadata_version: int) -> dict[i
 
 
 def _controller_gaps(signals: ControllerSignals, cluster: ClusterImage, requirements: Requirements) -> Iterable[Gap]:
-    """A voter that is down but has registered as ready holds nothing up, as with stock controllers: a majority is
-    enough for the copy, and should it come back without the flag, it ends nothing on its own (`finish`)."""
+    """The gaps of controllers. A stopped voter that has registered as ready delays nothing, as with stock controllers:
+    a majority is enough for the copy, and if the voter comes back without the flag, it cannot end the migration alone
+    (`finish`)."""
     if is_too_many_stock(signals.stock, len(signals.ready)):
         names = ", ".join(map(str, sorted(signals.stock)))
         yield Gap(f"controllers {names}", TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY)

@@ -1,10 +1,10 @@
-"""Whether the znode of a broker and its registration with the quorum are of one process. Pure.
+"""Decides whether the znode of a broker and its registration with the quorum belong to the same process. Pure.
 
-Nothing names the process in both places. A znode of ``/brokers/ids`` goes when its process ends, and also when its
-ZooKeeper session expires; then the same process creates another one. A registration stays when its process ends. So a
-znode counts for a registered broker only once the registered process is known to have lived after the znode was read
-first: had another process created the znode, the registered one would have ended before. Both may live, though, with
-one id; then their addresses differ, or the second one asks to register.
+Nothing names the process in both places. A znode of ``/brokers/ids`` disappears when its process ends, and also when
+its ZooKeeper session expires; then the same process creates another znode. A registration stays when its process ends.
+So a znode counts for a registered broker only once the registered process is known to have lived after the first
+reading that showed the znode: if another process had created the znode, the registered process would have ended before.
+Two living processes may have one id, however; then their addresses differ, or the second process asks to register.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from migrator.values import value
 
 @value
 class Sighting:
-    """A znode of ``/brokers/ids``: its czxid, and when a reading that showed it first had ended."""
+    """A znode of ``/brokers/ids``: its czxid, and the end of the first reading that showed it."""
 
     born: int
     read_ms: int
@@ -27,15 +27,15 @@ class Sighting:
 
 @value
 class Doubts:
-    """Registered brokers whose znode may be of another process, by id. ``brief``: heartbeats, or their absence, decide
-    within seconds. ``lasting``: somebody has to act."""
+    """Registered brokers whose znode may belong to another process, by id. ``brief``: heartbeats, or their absence,
+    decide within seconds. ``lasting``: the operator has to act."""
 
     brief: Mapping[int, Gap]
     lasting: Mapping[int, Gap]
 
 
 def sighted(before: Mapping[int, Sighting], brokers: ZooKeeperBrokers, now_ms: int) -> dict[int, Sighting]:
-    """The sightings after another reading, which has ended now."""
+    """The sightings after another reading, which ended at ``now_ms``."""
     return {
         broker_id: seen if (seen := before.get(broker_id)) is not None and seen.born == born else Sighting(born, now_ms)
         for broker_id, born in brokers.born.items()
@@ -43,7 +43,7 @@ def sighted(before: Mapping[int, Sighting], brokers: ZooKeeperBrokers, now_ms: i
 
 
 def doubts(around: Surroundings, seen: Mapping[int, Sighting]) -> Doubts:
-    """What does not fit together yet."""
+    """The brokers whose znode and registration are not known to belong together yet."""
     brief, lasting = {}, {}
     signals = around.signals
     for broker_id in sorted(seen.keys() & around.cluster.brokers.keys()):
@@ -59,7 +59,8 @@ def doubts(around: Surroundings, seen: Mapping[int, Sighting]) -> Doubts:
 
 
 def _moved(here: Iterable[Endpoint], there: Iterable[Endpoint]) -> tuple[Endpoint, Endpoint] | None:
-    """The first listener that both name, at two addresses. Brokers before 3.7.1 do not register all listeners."""
+    """The first listener that both name with different addresses. Brokers before 3.7.1 do not register all
+    listeners."""
     registered = {end.name: end for end in there}
     for end in here:
         other = registered.get(end.name)

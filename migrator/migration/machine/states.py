@@ -1,15 +1,15 @@
-"""What each state of a migration is: one row a state. How one follows another is in `transitions`.
+"""What each state of a migration is: one row for each state. `transitions` says which state follows another.
 
-A migration moves the metadata of a cluster from ZooKeeper into the log of this quorum, while brokers keep running. The
-active controller, and nobody else, walks through these states. Before the copy it only reads: it *examines* who
-controls the cluster, *waits* for controllers and brokers, and *decodes* all of ZooKeeper. Then it writes: it *claims*
-``/controller``, *copies* everything in one transaction, and *commits* it. From then on the log is the truth, and
-ZooKeeper follows: the controller *reconciles* ZooKeeper with the log, *informs* the brokers, and *dual-writes* until
-the operator turns the migration off. Then it *finishes*. A later leader that knows what its predecessor may not have
-written *compares* beside its writes instead, without making them wait.
+A migration moves the metadata of a cluster from ZooKeeper into the log of this quorum, while brokers keep running. Only
+the active controller goes through these states. Before the copy it only reads: it *examines* who controls the cluster,
+*waits* for controllers and brokers, and *decodes* all of ZooKeeper. Then it writes: it *claims* ``/controller``,
+*copies* everything in one transaction, and *commits* it. From then on the log is the truth, and ZooKeeper follows: the
+controller *reconciles* ZooKeeper with the log, *informs* the brokers, and *dual-writes* until the operator turns the
+migration off. Then it *finishes*. A later leader that knows which changes its predecessor may not have written
+*compares* instead: a worker compares all of ZooKeeper while changes are written.
 
 A finished migration can be *reopened*. The log says so first. Then the leader claims, and reconciles all of ZooKeeper,
-however often it has to begin again. Only when ZooKeeper holds everything does it *admit* brokers in ZooKeeper mode,
+and begins again until that is done. Only when ZooKeeper holds everything does it *admit* brokers in ZooKeeper mode,
 again in the log first: such a broker takes the settings of its topics from ZooKeeper when it starts.
 
 Nothing here survives a crash. Each new leader starts from the `ZkMigrationStateRecord` in the log (KIP-866) and from
@@ -62,7 +62,7 @@ class State(Enum):
 
     @property
     def properties(self) -> Properties:
-        """The row of this state in `PROPERTIES`."""
+        """This state's row in `PROPERTIES`."""
         return PROPERTIES[self]
 
 
@@ -86,7 +86,7 @@ class PublicState(Enum):
 
 
 class PaceRule(Enum):
-    """When a state does its work again if nothing happens, where that is no fixed time."""
+    """When a state does its work again if no event comes, for states without a fixed time."""
 
     BACK_OFF = "the wait doubles with each attempt, from 0.1 s to 10 s"
     AUDIT = "every migrator.audit.interval.ms"
@@ -103,28 +103,29 @@ class Writes(Enum):
 
 @value
 class Properties:
-    """What is true of a state for as long as it lasts."""
+    """The properties of a state."""
 
     sentence: str
-    """What the state does, for operators, where the event that led to it has nothing better to say."""
+    """What the state does, for operators, when the event that led to it gives no better sentence."""
     public: PublicState
     """What metrics, status and journal show, as far as the record in the log allows it (`public_state`)."""
     pace: int | PaceRule = PaceRule.BACK_OFF
     """Milliseconds after which the state does its work again."""
     writes: Writes = Writes.NOTHING
-    """What it may write to ZooKeeper."""
+    """What the state may write to ZooKeeper."""
     forceable: frozenset[Force] = frozenset()
-    """What an operator may force. In all other states the order means nothing."""
+    """The orders that an operator may give in this state. In other states they have no effect."""
     has_worker: bool = False
-    """A worker process does the work. Status shows its progress, and a silent worker is ended."""
+    """Whether a worker process does the work. Status shows its progress, and a silent worker is killed."""
     takes_verdicts: bool = False
-    """Nobody writes to ZooKeeper until the end of the migration: what `migrator verify` finds now stays true."""
+    """Whether no controller writes to ZooKeeper until the end of the migration, so that a result of `migrator verify`
+    stays true."""
     waits_for_person: bool = False
-    """Only an operator gets the migration out of this state: a controller that stops does not wait for ZooKeeper."""
+    """Whether only an operator can end this state. A controller that stops in it does not wait for ZooKeeper."""
     turned_off: bool = False
-    """The leader has the migration turned off: it has no session with ZooKeeper and never comes to dual-writing."""
+    """Whether the leader's migration flag is off: it has no session with ZooKeeper and never dual-writes."""
     at_rest: bool = False
-    """The state waits for nothing: it has no timer, and answers are of no use any more."""
+    """Whether the state waits for nothing: it has no timer, and answers are dropped."""
 
     @property
     def needs_zookeeper(self) -> bool:
@@ -302,15 +303,15 @@ def forceable_in(what: Force) -> tuple[State, ...]:
 
 
 OVERRIDES = frozenset({Force.RECLAIM, Force.DELETES})
-"""Orders that override facts. Each such order names the facts that were shown to who gave it."""
+"""Orders that override facts. Such an order names the facts that were shown to the operator."""
 
 
 def check_shown(what: Force, overridable: Collection[str], shown: Collection[str]) -> None:
-    """Whether an order overrides exactly what was shown.
+    """Check that an order overrides exactly the facts that were shown.
 
-    :param overridable: what the migration is refused for, or holds, now.
-    :param shown: what the order names.
-    :raises OperatorError: it overrides nothing, or other facts.
+    :param overridable: the facts for which the migration is refused, or waits, now.
+    :param shown: the facts that the order names.
+    :raises OperatorError: the order overrides nothing, or other facts.
     """
     where = f"force {what}"
     if not overridable:

@@ -1,7 +1,7 @@
-"""Brokers in ZooKeeper that do not obey the quorum after the copy. Pure: what two looks show in, named gaps out.
+"""Brokers in ZooKeeper that do not obey the quorum after the copy. Pure: two readings in, named gaps out.
 
-Before the copy `readiness` waits for them. Later a broker may still be started without the migration, or with the id
-of a controller: it registers in ``/brokers/ids``, finds a KRaft controller, and gets no orders from anybody. Only
+Before the copy `readiness` waits for them. Later a broker may still be started without the migration, or with the id of
+a controller: it registers in ``/brokers/ids``, finds a KRaft controller, and gets no requests from any controller. Only
 ZooKeeper shows it.
 """
 
@@ -21,15 +21,16 @@ _ENABLE = (
 
 @value
 class Running:
-    """What a look at ``/brokers/ids`` shows: by broker id, the transaction that created its znode, which names one run
-    of the process."""
+    """One reading of ``/brokers/ids``: by broker id, the transaction that created its znode. It stands for one run of
+    the process."""
 
     znodes: Mapping[int, int]
 
 
 class Strays:
-    """Of one leadership. A broker that is starting, or whose session has not expired yet, is a stray for some seconds,
-    so one is named only when two looks in a row show the same run of it; the id of a controller is none at once.
+    """The strays of one leadership. A broker that is starting, or whose session has not expired yet, looks like a stray
+    for some seconds, so a broker is named only when two readings in a row show the same run of it. A broker with the id
+    of a controller is named at once.
 
     :param controllers: ids of the voters when the process began. Those that have registered since count as well.
     """
@@ -39,7 +40,7 @@ class Strays:
         self._suspects: Mapping[int, int] = {}
 
     def look(self, running: Running, cluster: ClusterImage) -> tuple[Gap, ...]:
-        """Those that are strays now, by id."""
+        """The brokers that are strays now, by id."""
         gaps = {
             broker_id: gap for broker_id in sorted(running.znodes) if (gap := self._gap(broker_id, cluster)) is not None
         }
@@ -85,6 +86,6 @@ class Strays:
 
 
 def in_words(strays: tuple[Gap, ...], limit: int = 3) -> str:
-    """The first of them in words."""
+    """The first strays in words."""
     more = f" (and {len(strays) - limit} more)" if len(strays) > limit else ""
     return "; ".join(f"{gap.who}: {gap.reason}" for gap in strays[:limit]) + more

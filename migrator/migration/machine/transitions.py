@@ -1,8 +1,8 @@
 """Every transition between the states of a migration, as data: `(state, trigger, finding) -> state`.
 
-An event comes in. Its kind is the *trigger*; what the driver makes of it, given all that it remembers, is the
-*finding*. The state's block in `TRANSITIONS` says which state follows. What is not in the block changes nothing.
-A state that follows itself does its work again, under a growing back-off. Nothing else moves the driver.
+The kind of an event is the *trigger*; what it means, given the driver's volatile state, is the *finding*. The state's
+block in `TRANSITIONS` says which state follows. A pair that is not in the block changes nothing. A state that follows
+itself does its work again, under a growing back-off. Nothing else changes the state.
 
 To learn what can happen in a state, read its block. To learn what a state is, read its row in `states`.
 """
@@ -40,7 +40,7 @@ class Trigger(Enum):
 
 
 class Finding(Enum):
-    """What the driver makes of an event, given its volatile state. `ANY`: the event speaks for itself."""
+    """What an event means, given the driver's volatile state. `ANY`: the trigger alone decides."""
 
     ANY = "any"
     # of an election
@@ -117,7 +117,7 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },
     State.REFUSED: {
-        # It leaves the same ways as `EXAMINING`, and is a state of its own so that a refusal keeps its age.
+        # The same states follow as after `EXAMINING`. It is a state of its own so that a refusal keeps its age.
         (Trigger.EXAMINED, Finding.CLEAR): State.WAITING_FOR_CONTROLLERS,
         (Trigger.EXAMINED, Finding.STRAY_CLAIM): State.RELEASING,
         (Trigger.EXAMINED, Finding.NO_CONTROLLER): State.AWAITING_ELECTION,
@@ -216,7 +216,7 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },
     State.COMPARING: {
-        # Whatever it cannot decide beside the writes, a reconcile decides without them.
+        # What the comparison cannot decide while changes are written, a reconcile decides without them.
         (Trigger.RECONCILED, Finding.DONE): State.INFORMING_BROKERS,
         (Trigger.TIMER, Finding.FAILED): State.RECONCILING,
         (Trigger.TIMER, Finding.STALLED): State.RECONCILING,
@@ -270,10 +270,10 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },
 }
-"""An answer that leads a state to itself is in no block: the state would ask again at once, for as long as nothing
-changes. Only timers and news from outside make a state do its work again."""
+"""No block leads an answer back to the same state: the state would ask again at once, as long as nothing changes. Only
+timers and events from outside make a state do its work again."""
 
 
 def next_state(state: State, trigger: Trigger, finding: Finding) -> State | None:
-    """The state that follows, which may be the same (its entry effects are then repeated); None: nothing happens."""
+    """The state that follows. When it is the same state, its entry effects are repeated; None when nothing happens."""
     return TRANSITIONS[state].get((trigger, finding))

@@ -1,4 +1,4 @@
-"""The driver's volatile state: all that it remembers, gone after a crash, rebuilt by the next examination."""
+"""The driver's volatile state: it is lost in a crash, and the next examination rebuilds it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ BACKOFF_MAX_MS = 10_000
 COPY_RETRY_MIN_MS = 1_000
 COPY_RETRY_MAX_MS = 60_000
 STALL_MS = 30_000
-"""Work that shows no progress for that long is given up: a worker that hangs is a worker that crashed. One that is
-slow is not: it reports whatever it has done (`progress`)."""
+"""Work without progress for that long is given up: a worker that hangs is treated as crashed. A slow worker is not
+given up, because it reports all work that it does (`progress`)."""
 COMPARE_MAX_MS = 5 * 60_000
-"""A comparison beside the writes takes no longer: removals wait for it. Then everything is compared without writes."""
+"""The longest comparison beside the writes, because removals wait for it. After that time a reconcile takes its
+place."""
 TELL_MS = 10_000
-"""How often the log hears how far work is."""
+"""How often progress goes to the log of the process."""
 ELECTION_WAIT_MS = 5_000
 SETTLE_MS = POLL_MS
-"""Between the last broker's registration and all that ends with the claim: a broker in ZooKeeper mode that has just
-started knows no topic until the ZooKeeper controller tells it, and some clients fail what they send to such a one."""
+"""The least time between the last broker's registration and the way to the claim: a broker in ZooKeeper mode that has
+just started knows no topic until the ZooKeeper controller has sent them, and some clients fail when they send to such a
+broker."""
 AUDIT_INTERVAL_MS = 30_000
 
 
@@ -41,9 +43,9 @@ T = TypeVar("T")
 
 
 def present(found: T | None, message: str) -> T:
-    """What was found, which must be there.
+    """Return what was found.
 
-    :raises InvariantViolation: when it is None.
+    :raises InvariantViolation: it is None.
     """
     if found is None:
         raise InvariantViolation(message)
@@ -52,8 +54,8 @@ def present(found: T | None, message: str) -> T:
 
 @value
 class Situation:
-    """Why the driver is where it is, who is concerned, and what to do about it. ``overridable``: the facts that an
-    order overrides; an order names them as they were shown."""
+    """The reason of the driver's state, who is concerned, and what to do about it. ``overridable``: the facts that an
+    order overrides; the order names them as they were shown."""
 
     why: str = ""
     remedy: str = ""
@@ -64,7 +66,7 @@ class Situation:
 
 
 def held(hold: MigrationHold) -> Situation:
-    """That the operator has paused the migration, where and when."""
+    """The situation of a paused migration: the order's reason, controller and time."""
     return Situation(
         f"the operator has paused the migration before the copy: {hold.reason} (ordered at controller {hold.node_id}, "
         f"{utc(hold.time_ms)})",
@@ -78,8 +80,8 @@ NOWHERE = EpochOffset(-1, -1)
 
 @value
 class Identity:
-    """What never changes while the process runs. ``inter_broker_listener``: the one brokers get their RPCs on;
-    ``audit_interval_ms``: how often the audit of foreign writes looks."""
+    """What never changes while the process runs. ``inter_broker_listener``: the listener on which brokers get their
+    RPCs; ``audit_interval_ms``: the time between two audits of foreign writes."""
 
     node_id: int
     cluster_id: str
@@ -91,7 +93,7 @@ class Identity:
 @value
 class DriverStatus:
     """For metrics, ``status`` and the journal. ``age_ms``: since the state was entered. ``running``: the brokers that
-    have a znode in ``/brokers/ids``, None where nobody knows."""
+    have a znode in ``/brokers/ids``, None when unknown."""
 
     state: State
     public: PublicState
@@ -107,7 +109,7 @@ class DriverStatus:
 
 @dataclass(slots=True)
 class Term:
-    """What is remembered of one leadership; a new one starts from nothing."""
+    """The state of one leadership; a new leadership starts with an empty one."""
 
     epoch: int = -1
     record: ZkMigrationState = ZkMigrationState.NONE
@@ -118,43 +120,44 @@ class Term:
     reopened: bool = False
     """Whether the migration was finished, and ZooKeeper does not hold everything yet that has changed since."""
     reopening: MigrationReopening | None = None
-    """The order that is on its way into the log."""
+    """The order to reopen that is being appended to the log."""
     standing: Standing | None = None
     claim: Claim | None = None
     decoded: bool = False
     had_faults: bool = False
     copied: int = 0
-    """Records of the copy that is complete, and does not count yet."""
+    """The number of records of a copy that is complete and not committed yet."""
     copy_failures: int = 0
     retry_copy_at_ms: int = 0
     overridden: frozenset[str] = frozenset()
-    """The facts that an operator has overridden, of a refusal."""
+    """The facts behind a refusal that an operator has overridden."""
     has_claimed: bool = False
-    """Whether a claim was sent."""
+    """Whether a claim was sent in this leadership."""
     held_deletes: str = ""
     """The digest of the deletes that are held."""
     deletes_allowed: str = ""
-    """The digest of those that an operator has allowed."""
+    """The digest of the deletes that an operator has allowed."""
     readiness: Readiness | None = None
     sightings: dict[int, Sighting] = field(default_factory=dict)
-    """The znodes of the brokers, as they were last seen; replaced, never changed."""
+    """The znodes of the brokers, as last seen; the dictionary is replaced, never changed."""
     ready_ms: int | None = None
-    """Since when everybody has been ready."""
+    """Since when all nodes have been ready."""
     decision: FinishDecision | None = None
     left_out: frozenset[int] = frozenset()
-    """Voters that the operator has said are gone for good: the end is not held up by their silence."""
+    """Voters that, as the operator says, are gone for good: the end does not wait for their answers."""
     running: frozenset[int] | None = None
     """The brokers that the last audit found in ZooKeeper; None before the first."""
     strays: tuple[Gap, ...] = ()
-    """Brokers that the last audit found in ZooKeeper, and that do not obey the quorum."""
+    """Brokers that the last audit found in ZooKeeper and that do not obey the quorum."""
     failures: int = 0
-    """Claims, releases and writes that went wrong, and claims of others that got in the way, since all was last in
-    order: a ZooKeeper broker elected, or dual-writing."""
+    """How many claims, releases and writes have failed, or met another controller's claim, since the last good state: a
+    ZooKeeper broker elected, or dual-writing."""
 
 
 @dataclass(slots=True)
 class VolatileState:
-    """Mutable, owned by one `MigrationDriver`. Times are milliseconds of the caller's clock."""
+    """Everything that the driver remembers. Mutable, owned by one `MigrationDriver`. Times are milliseconds of the
+    caller's clock."""
 
     identity: Identity
     state: State = State.INACTIVE
@@ -172,14 +175,14 @@ class VolatileState:
     """Whether the work under the current ticket has not been answered yet."""
     progress_ms: int = 0
     course: Course = field(default_factory=Course)
-    """Of the work under the current ticket."""
+    """The progress of the work under the current ticket."""
     told_ms: int = 0
-    """When the log last heard of it."""
+    """When progress last went to the log of the process."""
     due_ms: int = 0
     """When the state's work is done again."""
     nudged_ms: int = 0
     attempt: int = 0
-    """How often the state was entered again without leaving it; back-off grows with it."""
+    """How often the state was entered again without leaving it; the back-off grows with it."""
     term: Term = field(default_factory=Term)
 
     @property
@@ -193,7 +196,7 @@ class VolatileState:
         return self.term.decoded and self.term.record is not ZkMigrationState.MIGRATION
 
     def claimant(self) -> Claimant:
-        """What the guards have to know of us."""
+        """What the guards have to know of this leader."""
         return Claimant(
             node_id=self.identity.node_id,
             epoch=self.term.epoch,
@@ -223,5 +226,5 @@ class VolatileState:
 
 
 def backoff_ms(attempt: int, least: int = BACKOFF_MIN_MS, most: int = BACKOFF_MAX_MS) -> int:
-    """Doubles with each attempt (0, 1, ...), up to a bound."""
+    """The back-off of an attempt (0, 1, ...): it doubles each time, from ``least`` up to ``most``."""
     return int(min(most, least << min(attempt, 20)))

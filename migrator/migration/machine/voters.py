@@ -1,8 +1,8 @@
-"""Which voters may change while a migration is prepared or under way. Pure.
+"""Decides which changes of the voters are allowed while a migration is prepared or under way. Pure.
 
 A stock leader without the migration flag ends the migration, so each of our voters asks a candidate what it is before
-it gets a vote (`migrator.node.quorum.ballot`). From that follow three rules: whoever joins can be asked, even by a
-voter that has not seen it join; it may lead; and stock voters, which ask nobody, are never enough to elect a leader.
+it votes for it (`migrator.node.quorum.ballot`). Three rules follow: a new voter can be asked, even by a voter that has
+not seen it join; a new voter may lead; and stock voters, which do not ask, are never enough to elect a leader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from migrator.values import value
 
 @value
 class VoterKinds:
-    """What the voters, and whoever is to join, say of themselves now; who does not answer is in none of the sets.
+    """What the voters, and a controller that is to join, say of themselves now. A node that does not answer is in no
+    set.
 
     ``may_lead``: this program, and stock controllers with the migration flag.
     """
@@ -40,10 +41,10 @@ REOPENED = (
 def why_not_in_migration(
     published: MetadataImage, image: MetadataImage, voters: VoterSet, change: VoterChange, kinds: VoterKinds
 ) -> Refusal | None:
-    """Why a change of the voters would harm the migration; None: it would not, or there is no migration.
+    """Why a change of the voters would harm the migration; None when it would not, or there is no migration.
 
-    :param published: what a majority has.
-    :param image: at the end of the log.
+    :param published: the image that a majority has.
+    :param image: the image at the end of the log.
     """
     states = {published.features.zk_migration_state, image.features.zk_migration_state}
     if not any(state.is_under_way for state in states):
@@ -81,7 +82,7 @@ def _refusals(cluster: ClusterImage, voters: VoterSet, change: VoterChange, kind
 
 
 def _too_many_stock(ids: frozenset[int], kinds: VoterKinds) -> Iterator[Refusal]:
-    """Who does not answer may be a stock controller."""
+    """Whether stock voters might elect alone. A voter that does not answer counts as a stock controller."""
     others = ids - kinds.ours
     if is_too_many_stock(others, len(ids)):
         names = ", ".join(map(str, sorted(others)))

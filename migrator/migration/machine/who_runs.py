@@ -1,5 +1,5 @@
-"""What the driver makes of who runs: who is missing, also at the last moment before the claim, and when the copy is
-about to count."""
+"""Which nodes are missing, as the driver judges it: while it waits, right before the claim, and right before the copy
+is committed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from migrator.migration.machine.transitions import Finding
 from migrator.migration.machine.volatile_state import Situation, VolatileState
 
 NAMED = 3
-"""Brokers in one sentence."""
+"""The most brokers that one sentence names."""
 
 
 def assess(memory: VolatileState, around: Surroundings) -> Readiness:
-    """Who is missing now. It is remembered, and since when nobody has been."""
+    """Find who is missing now. The result is remembered, and since when nobody has been missing."""
     doubts = _doubts(memory, around)
     requirements = readiness.Requirements(memory.identity.inter_broker_listener, around.metadata_version)
     found = readiness.assess(
@@ -31,13 +31,13 @@ def assess(memory: VolatileState, around: Surroundings) -> Readiness:
 
 
 def missing(found: Readiness) -> Finding:
-    """What to wait for."""
+    """The finding while nodes are missing."""
     return Finding.CONTROLLERS_MISSING if found.controllers else Finding.BROKERS_MISSING
 
 
 def missing_before_claim(memory: VolatileState, around: Surroundings) -> Finding | None:
-    """Whom to wait for at the last moment before a claim, None for nobody: reading everything has taken its time.
-    Everything is read again then."""
+    """Find who is missing right before a claim, None for nobody: nodes may have stopped during the long first reading.
+    If somebody is missing, everything is read again later."""
     found = assess(memory, around)
     if found.ready:
         return None
@@ -47,8 +47,8 @@ def missing_before_claim(memory: VolatileState, around: Surroundings) -> Finding
 
 
 def about_to_count(memory: VolatileState, around: Surroundings) -> tuple[str, str]:
-    """When the copy is complete, in words: the first brokers that would obey nobody, and else the first of which
-    nobody knows yet. Both are empty when there are none."""
+    """When the copy is complete, in words: the first brokers that would obey no controller, or else the first of which
+    that is unknown yet. Both are empty when there are none."""
     doubts = _doubts(memory, around)
     strangers = readiness.strangers(around, doubts.lasting)
     asking = around.signals.asking_brokers

@@ -1,4 +1,4 @@
-"""The unit in which ZooKeeper is written: one entity, all of its operations."""
+"""The unit of writing to ZooKeeper: one entity with all of its operations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from migrator.zookeeper.ops import Op
 
 
 class EntityKind(Enum):
-    """What an entity is; its text is what entities' names start with."""
+    """The kind of an entity; entities' names start with its text."""
 
     TOPIC = "topic"
     """Assignment, partition states and config of a topic: ``topic foo``."""
     CONFIG = "config"
-    """Of a broker, client, ip, or user with its clients; quotas and credentials included: ``config users/alice``."""
+    """Config of a broker, client, ip, or user with its clients; quotas and credentials included: ``config
+    users/alice``."""
     ACLS = "acls"
-    """Of a resource pattern, by its znode: ``acls /kafka-acl/Topic/foo``."""
+    """ACLs of a resource pattern, named by its znode: ``acls /kafka-acl/Topic/foo``."""
     TOKEN = "token"  # noqa: S105 - no secret
     PRODUCER_IDS = "producer ids"
 
@@ -28,19 +29,19 @@ class Effect(Enum):
     CREATE = "create"
     CHANGE = "change"
     DELETE = "delete"
-    """Removes what ZooKeeper has and the image does not: the caller bounds how many of these are let through."""
+    """Removes what ZooKeeper has and the image does not. The caller bounds the number of these writes."""
     REPLACE = "replace"
-    """A topic of the same name with another id: a deletion, too."""
+    """Replaces a topic by one of the same name with another id: a deletion, too."""
     FINISH_DELETION = "finish deletion"
     """Removes a topic that ZooKeeper itself has marked for deletion."""
 
 
 @value
 class EntityWrite:
-    """What leads one entity (a topic, a configuration, ...) in ZooKeeper to what the image says.
+    """The operations that make one entity (a topic, a configuration, ...) in ZooKeeper equal to the image.
 
-    ``ops`` in order, parents first; ``notices`` are the change notifications that follow them. ``entity`` names it for
-    people, and for the repair that reads it again: see `EntityKind`.
+    ``ops`` in order, parents first; ``notices`` are the change notifications that follow them. ``entity`` is its name
+    for operators, and for the repair that reads it again: see `EntityKind`.
     """
 
     entity: str
@@ -50,19 +51,19 @@ class EntityWrite:
 
     @property
     def removes(self) -> bool:
-        """Whether something is gone from ZooKeeper afterwards."""
+        """Whether the write removes something from ZooKeeper."""
         return self.effect not in {Effect.CREATE, Effect.CHANGE}
 
 
 def entity_name(kind: EntityKind, name: str = "") -> str:
-    """The name of an entity, for people and for `parse_entity`."""
+    """The name of an entity, for operators and for `parse_entity`."""
     return f"{kind.value} {name}" if name else kind.value
 
 
 def parse_entity(entity: str) -> tuple[EntityKind, str]:
     """Kind and name.
 
-    :raises InvariantViolation: when nothing here made it.
+    :raises InvariantViolation: the name is not from `entity_name`.
     """
     for kind in EntityKind:
         if entity == kind.value or entity.startswith(f"{kind.value} "):

@@ -1,6 +1,6 @@
 """Canonical names of configs (``users/a%40b/clients/<default>``) <-> keys of the image.
 
-Which other names znodes of the same entity may have: `migrator.zookeeper.znodes.entities`.
+`migrator.zookeeper.znodes.entities` knows the other names that znodes of the same entity may have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ USER, CLIENT, IP = "user", "client-id", "ip"
 
 
 def config_name(resource: ConfigResource) -> str | None:
-    """The name of a topic's or broker's config; None for resources that ZooKeeper does not know."""
+    """The name of a topic's or broker's config; None for a resource that ZooKeeper does not have."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         return f"topics/{resource.name}"
     if resource.resource_type == ConfigResourceType.BROKER:
@@ -36,7 +36,7 @@ def user_key(user: str) -> QuotaKey:
 
 
 def quota_name(key: QuotaKey) -> str | None:
-    """The name of the config that holds an entity's quotas; None where ZooKeeper has no place for the combination."""
+    """The name of the config that holds an entity's quotas; None when ZooKeeper has no znode for the combination."""
     nodes = {entity.entity_type: _node(entity.entity_type, entity.entity_name) for entity in key}
     if not all(map(paths.is_legal_name, nodes.values())):
         return None
@@ -57,7 +57,7 @@ def quota_entities(name: str) -> tuple[QuotaEntity, ...]:
     """The entity of a config of a user, client, user's client or ip, by its canonical name, in the order that Kafka
     records it.
 
-    :raises ZnodeError: when it is the name of none.
+    :raises ZnodeError: it is no name of such a config.
     """
 
     def entity(kind: str, node: str) -> QuotaEntity:
@@ -81,7 +81,8 @@ def quota_entities(name: str) -> tuple[QuotaEntity, ...]:
 
 
 def _node(kind: str, name: str | None) -> str:
-    """Brokers take the name of an ip's znode as the address, and do not start with an encoded one."""
+    """The znode's name. That of an ip is not encoded: brokers take it as the address, and do not start with an encoded
+    one."""
     if name is None:
         return paths.DEFAULT_ENTITY
     return name if kind == IP else paths.sanitize(name)

@@ -1,4 +1,4 @@
-"""Which parents exist, so that what is created below them can be."""
+"""Creates missing parents of znodes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from migrator.zookeeper.znodes import paths
 
 
 class Parents:
-    """Looks each parent up once; what it has had created counts as existing."""
+    """Looks up each parent once; a parent that it has had created counts as existing."""
 
     def __init__(self, zookeeper: ZkSource) -> None:
         self._source = zookeeper
         self._known: set[str] = set()
 
     def exists(self, path: str) -> None:
-        """Note that this one is there, or has its creation on the way."""
+        """Note that this parent exists, or that its creation is on the way."""
         self._known.add(path)
 
     def of(self, *children: str) -> tuple[Op, ...]:
-        """Creations of all parents of these paths that are missing, topmost first."""
+        """The creations of all missing parents of these paths, topmost first."""
         wanted = [path for child in children for path in paths.ancestors(child) if path not in self._known]
         if not wanted:
             return ()

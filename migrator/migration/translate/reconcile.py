@@ -1,8 +1,8 @@
-"""What ZooKeeper holds against what an image says: the fewest writes that make them equal.
+"""Compares ZooKeeper with an image: the fewest writes that make ZooKeeper equal to it.
 
-Better than stock in what it notices (partitions missing or too many, a topic recreated under its name, states whose
-version lags their partition epoch, foreign configs, quotas, ACLs, tokens) and in what it leaves alone: whatever says
-the same, however it is spelt, is not written. Configs come first, and deletions before what is made.
+Unlike stock controllers, it notices missing and surplus partitions, a topic that was recreated under its name, states
+whose version lags their partition epoch, and foreign configs, quotas, ACLs and tokens. It does not write a znode that
+has the same meaning in another spelling. Configs come first, and deletions before creations.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from migrator.zookeeper.znodes.producer_ids import decode_producer_ids, encode_p
 
 
 def reconcile(zookeeper: ZkSource, target: Target) -> Iterator[EntityWrite]:
-    """Compare everything, lazily: writes that make ZooKeeper equal the image, none when it does. Configs of topics and
-    of brokers come first: a broker that starts meanwhile in ZooKeeper mode reads them, and then its logs."""
+    """Compare everything, lazily; yield the writes that make ZooKeeper equal the image. Configs of topics and of
+    brokers come first: a broker that starts meanwhile in ZooKeeper mode reads them, and then its logs."""
     parents = Parents(zookeeper)
     configured = set[str]()
     yield from reconcile_topic_configs(zookeeper, target, parents, configured)
@@ -53,7 +53,7 @@ def reconcile(zookeeper: ZkSource, target: Target) -> Iterator[EntityWrite]:
 def repair(zookeeper: ZkSource, target: Target, entity: str) -> list[EntityWrite]:
     """Compare one entity, by the name that its write has.
 
-    :raises InvariantViolation: when nothing here made that name.
+    :raises InvariantViolation: the name is not from `entity_name`.
     """
     kind, name = parse_entity(entity)
     parents = Parents(zookeeper)
@@ -112,8 +112,8 @@ def _configs(
     listed: Callable[[ZkSource], list[str]],
     only: str | None,
 ) -> Iterator[tuple[str, list[Znode]]]:
-    """Canonical names and znodes of the configs that either side has, those of a user's clients with ``only`` the user.
-    What stands for nothing is left alone."""
+    """Yield canonical names and znodes of the configs that either side has; with ``only`` a user, those of its clients,
+    too. Znodes that belong to no entity are left alone."""
     if only is None:
         found = listed(zookeeper)
     else:
@@ -133,13 +133,14 @@ def _configs(
 def _config_write(
     name: str, znodes: list[Znode], target: Target, config: Mapping[str, str], parents: Parents
 ) -> EntityWrite:
-    """The canonical znode is made where it is missing and there is something to say: Kafka's tools know no other."""
+    """The write of one config. A missing canonical znode is created when the config is not empty: Kafka's tools know no
+    other znode."""
     path, data, others = paths.config(name), target.encode_config(config), target.spellings.get(name, ())
     exists = any(znode.path == path for znode in znodes)
     missing = parents.of(path, paths.CONFIG_CHANGE_PREFIX)
     write = config_write(name, data, exists=exists, others=others, parents=missing)
     if config or exists:
-        parents.exists(path)  # below a user are its clients
+        parents.exists(path)  # a user's clients are below its znode
     if config:
         return write
     ops = write.ops if exists else tuple(op for op in write.ops if op.path != path)
@@ -147,7 +148,7 @@ def _config_write(
 
 
 def _producer_ids(zookeeper: ZkSource, target: Target, parents: Parents) -> Iterator[EntityWrite]:
-    """Never backwards: ids below ZooKeeper's block may have been handed out."""
+    """The write of the next producer id. It never goes back: ids below ZooKeeper's block may have been handed out."""
     next_id = target.image.producer_ids_next
     if next_id <= 0:
         return
@@ -182,12 +183,12 @@ def _acls(zookeeper: ZkSource, target: Target, parents: Parents, *, only: str | 
 
 
 def data_of(znode: Znode | None) -> bytes | None:
-    """Nothing for a missing znode."""
+    """The data of a znode; None for a missing one."""
     return None if znode is None else znode.data
 
 
 def _held_acls(path: str, znode: Znode | None) -> frozenset[AclEntry] | None:
-    """None where it does not decode, which differs from everything."""
+    """The ACLs of a znode; None when it does not decode, which equals no other value."""
     try:
         return decode_acls(path, data_of(znode))
     except ZnodeError:

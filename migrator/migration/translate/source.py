@@ -1,4 +1,4 @@
-"""Reading Kafka's metadata out of a ZooKeeper, in bulk and in chunks, whoever the reader is."""
+"""Reads Kafka's metadata from a ZooKeeper, in bulk and in chunks, for the copy, comparisons and checks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TOPICS_AT_ONCE = 500
 
 @value
 class TopicZnodes:
-    """A topic as read. ``states`` has every partition asked for; ``partitions`` names the children of its
-    ``partitions`` znode where they were asked for, None when that is missing."""
+    """A topic as read. ``states`` has every partition that was asked for; ``partitions`` has the children of its
+    ``partitions`` znode if they were asked for, None when that znode is missing."""
 
     name: str
     topic: Znode | None
@@ -31,28 +31,29 @@ class TopicZnodes:
     @property
     def zxids(self) -> tuple[int, ...]:
         """The mzxid of each znode, that of the topic first, -1 where it is missing: equal only when nothing changed.
-        The newest alone would not do: a reading may see a write to one znode and miss an earlier one to another."""
+        The newest mzxid alone is not enough: a reading may see a write to one znode and miss an earlier write to
+        another."""
         znodes = (self.topic, self.config, *self.states.values())
         return tuple([-1 if znode is None else znode.stat.mzxid for znode in znodes])
 
 
 @value
 class TopicReading:
-    """A topic with its decoded assignment; None where whoever reads knew its partitions already."""
+    """A topic with its decoded assignment; None when the reader knew its partitions already."""
 
     znodes: TopicZnodes
     assignment: TopicAssignment | None
 
 
 def chunks(names: Iterable[str], size: int = TOPICS_AT_ONCE) -> Iterator[list[str]]:
-    """Cut into lists of that size."""
+    """Cut names into lists of that size."""
     iterator = iter(names)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def names_below(source: ZkSource, path: str) -> list[str]:
-    """Names of children, sorted; none for a missing znode."""
+    """Sorted names of the children; none for a missing znode."""
     (names,) = source.children([path])
     return sorted(names or ())
 
@@ -64,8 +65,8 @@ def read_topics(
     *,
     list_partitions: bool = False,
 ) -> Iterator[TopicZnodes]:
-    """Read topics: what there is one of, and the states of the wanted partitions, which are asked for as soon as their
-    topic is there. Between the two lies no more than the source reads ahead.
+    """Read topics: first the znodes of the topic itself, then the states of the wanted partitions, which are requested
+    as soon as the topic has arrived. At most as many topics lie between the two as the source reads ahead.
 
     :param wanted: partition ids whose states to read, by topic name and topic znode.
     """
@@ -119,12 +120,12 @@ def client_configs(source: ZkSource) -> list[str]:
 
 
 def config_names(listed: Iterable[str], on_fault: Callable[[ZnodeError], None]) -> dict[str, list[str]]:
-    """The entities to which the configs at these paths belong: names of their znodes by canonical name (`grouped`)."""
+    """The entities of the configs at these paths: names of their znodes by canonical name (`grouped`)."""
     return grouped(map(config_name, listed), on_fault)
 
 
 def config_znodes(source: ZkSource, entities: Mapping[str, list[str]]) -> Iterator[tuple[str, list[Znode]]]:
-    """The znodes of each of these entities, those that exist."""
+    """Yield the existing znodes of each of these entities."""
     znodes = source.read(paths.config(name) for names in entities.values() for name in names)
     for entity, names in entities.items():
         yield entity, [znode for znode in islice(znodes, len(names)) if znode is not None]

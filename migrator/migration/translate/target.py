@@ -1,4 +1,4 @@
-"""What ZooKeeper should contain, by an image: the content of znodes, encoded and compared in one place."""
+"""The content that znodes should have for an image. Encoding and comparison are in this one place."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from migrator.zookeeper.znodes.scram import UserConfig, join_user_config
 from migrator.zookeeper.znodes.topics import TopicAssignment
 
 KRAFT_BROKER = -1
-"""Who handed a block of producer ids out, in ZooKeeper, when a KRaft controller did."""
+"""The broker id in ZooKeeper's block of producer ids when a KRaft controller allocated it."""
 
 Spellings = dict[str, tuple[str, ...]]
-"""Names of the znodes that configs have beside their canonical ones, by canonical name. Nearly always empty."""
+"""Names of znodes that configs have beside the canonical ones, by canonical name. Nearly always empty."""
 
 Report = Callable[[str, str], None]
-"""Hears of what cannot be written: path and reason."""
+"""Called with path and reason of what cannot be written."""
 
 
 def ignore(_path: str, _reason: str) -> None:
-    """A `Report` for who does not want to know."""
+    """A `Report` that does nothing."""
 
 
 class Target:
-    """An image, and how it is written.
+    """An image, and how it is written to ZooKeeper.
 
     :param passwords: encrypts passwords in configs. Without a secret these keys are not written.
-    :param controller_epoch: goes into partition states. The ZooKeeper controller epoch of the claim is the safe choice:
-        a ZooKeeper controller refuses partitions whose epoch is above ``/controller_epoch`` (KAFKA-20488).
-    :param report: hears of what ZooKeeper cannot hold.
-    :param spellings: what was seen when ZooKeeper was compared last; a comparison brings it up to date.
+    :param controller_epoch: the controller epoch in partition states. The ZooKeeper controller epoch of the claim is
+        safe: a ZooKeeper controller refuses partitions whose epoch is above ``/controller_epoch`` (KAFKA-20488).
+    :param report: called with what ZooKeeper cannot hold.
+    :param spellings: the spellings that the last comparison of ZooKeeper saw; a comparison updates them.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Target:
         self.spellings: Spellings = {} if spellings is None else spellings
 
     def take_spellings(self) -> Spellings:
-        """Those seen since it was asked last."""
+        """The spellings that were seen since the last call."""
         seen, self.spellings = self.spellings, {}
         return seen
 
@@ -86,7 +86,8 @@ class Target:
         )
 
     def config(self, resource: ConfigResource) -> dict[str, str]:
-        """A topic's or broker's config, passwords in the clear; without a secret, only those that came encrypted."""
+        """A topic's or broker's config, passwords in the clear. Without a secret, passwords in the clear are left
+        out."""
         config = dict(self.image.configs.get(resource, {}))
         if self.passwords.has_secret:
             return config
@@ -102,12 +103,12 @@ class Target:
         return encode_config({key: self._stored(key, text) for key, text in config.items()})
 
     def same_config(self, path: str, data: bytes | None, config: Mapping[str, str]) -> bool:
-        """Whether a znode holds this config, passwords compared in the clear. What does not decode differs, and is
-        reported: it may be encrypted under another secret."""
+        """Whether a znode holds this config; passwords are compared in the clear. A znode that does not decode differs,
+        and is reported: it may be encrypted with another secret."""
         return self.same_configs([(path, data)], config)
 
     def same_configs(self, held: Iterable[tuple[str, bytes | None]], config: Mapping[str, str]) -> bool:
-        """The same of all znodes of an entity, by path: the first one that holds anything counts."""
+        """Like `same_config`, for all znodes of an entity, by path: the first one with content counts."""
         path = ""
         try:
             for path, data in held:
@@ -156,7 +157,7 @@ def assignment_of(topic: TopicImage) -> TopicAssignment:
 
 
 def same_client_config(name: str, held: Held, wanted: Mapping[str, str]) -> bool:
-    """Whether the znodes of a user, client or ip say these quotas and credentials, however they are spelt."""
+    """Whether the znodes of a user, client or ip hold these quotas and credentials, in any spelling."""
     try:
         return join_user_config(user_config(name, held)) == wanted
     except ZnodeError:
@@ -164,12 +165,12 @@ def same_client_config(name: str, held: Held, wanted: Mapping[str, str]) -> bool
 
 
 def state_sets(path: str, data: bytes, count: int) -> tuple[Op, ...]:
-    """Sets of a state znode: each raises its version, which has to reach the partition epoch."""
+    """The sets of a state znode: each raises the znode's version by one, until it reaches the partition epoch."""
     return (SetData(path, data),) * count
 
 
 def producer_ids_block(next_id: int) -> ProducerIdBlock:
-    """The block after which ``next_id`` is handed out. (Stock controllers skip a block with each write.)"""
+    """The block before ``next_id``, the next id to allocate. (Stock controllers skip a block with each write.)"""
     return ProducerIdBlock(KRAFT_BROKER, max(0, next_id - BLOCK_SIZE), next_id - 1)
 
 
@@ -190,15 +191,15 @@ def config_notice(name: str) -> Create:
 
 
 def acl_notice(pattern: acls.ResourcePattern) -> Create:
-    """Tells them to read the ACLs of a resource pattern again."""
+    """Tells the brokers to read the ACLs of a resource pattern again."""
     return Create(acls.acl_change_prefix(pattern), acls.encode_acl_change(pattern), sequential=True)
 
 
 def token_notice(token_id: str) -> Create:
-    """Tells them to read a delegation token again. (Stock controllers write none.)"""
+    """Tells the brokers to read a delegation token again. (Stock controllers write no such notice.)"""
     return Create(paths.TOKEN_CHANGE_PREFIX, encode_token_change(token_id), sequential=True)
 
 
 def is_kept(resource: ConfigResource) -> bool:
-    """Whether ZooKeeper has a place for configs of this kind."""
+    """Whether ZooKeeper has configs of this kind."""
     return resource.resource_type in {ConfigResourceType.TOPIC, ConfigResourceType.BROKER}

@@ -1,7 +1,8 @@
-"""From one image to the next, as writes to a ZooKeeper that holds the first one. Nothing is read.
+"""Derives the writes that lead ZooKeeper from one image to the next. Nothing is read.
 
-The operations are blind: where ZooKeeper is not as believed, one fails, and its entity is read again and repaired
-(`reconcile.repair`). Deletions come before creations, and a topic that was deleted and created again is one entity.
+The operations assume that ZooKeeper holds the first image: otherwise one fails, and its entity is read again and
+repaired (`reconcile.repair`). Deletions come before creations, and a topic that was deleted and created again is one
+entity.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from migrator.zookeeper.znodes.producer_ids import encode_producer_ids
 from migrator.zookeeper.znodes.topics import encode_topic
 
 Steps = Iterator[EntityWrite | None]
-"""Writes, and None where a turn is over."""
+"""Writes, and None where a turn of the event loop is over."""
 
 
 def delta_writes(before: MetadataImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
-    """As `delta_steps`, at once."""
+    """All writes of `delta_steps`, at once."""
     return filter(None, delta_steps(before, target, changes, AclIndex.of(before.acls) if changes.acls else AclIndex()))
 
 
 def delta_steps(before: MetadataImage, target: Target, changes: Changes, acls: AclIndex) -> Steps:
-    """What leads a ZooKeeper that holds ``before`` to ``target.image``, lazily, deletions of topics first.
+    """Yield the writes that lead ZooKeeper from ``before`` to ``target.image``, deletions of topics first.
 
-    :param acls: of ``before``; only looked at if access control entries have changed.
+    :param acls: the ACLs of ``before``; used only if access control entries have changed.
     """
     yield from _topics(before, target, changes)
     yield from _configs(before, target, changes)
@@ -58,7 +59,8 @@ def delta_steps(before: MetadataImage, target: Target, changes: Changes, acls: A
 
 
 def create_topic(topic: TopicImage, target: Target) -> Iterator[Op]:
-    """A topic with its config, parents first. Brokers read the config when they create its logs, so no notice."""
+    """Create a topic with its config, parents first. Brokers read the config when they create the logs, so it needs no
+    notice."""
     yield Create(paths.topic(topic.name), encode_topic(assignment_of(topic)))
     config = target.config(names.topic_resource(topic.name))
     yield Create(paths.topic_config(topic.name), target.encode_config(config))
@@ -68,7 +70,7 @@ def create_topic(topic: TopicImage, target: Target) -> Iterator[Op]:
 
 
 def create_partition(topic: str, number: int, partition: PartitionRegistration, target: Target) -> Iterator[Op]:
-    """A partition with its state, set until its version is the partition epoch."""
+    """Create a partition with its state, which is set until its version is the partition epoch."""
     yield Create(paths.partition(topic, number), None)
     yield from create_state(topic, number, partition, target)
 
@@ -144,7 +146,7 @@ def _changed_topic(old: TopicImage, new: TopicImage, target: Target, changes: Ch
 def _state_changes(
     topic: str, number: int, before: PartitionRegistration, after: PartitionRegistration, target: Target
 ) -> tuple[Op, ...]:
-    """As many sets as the partition epoch went up, which each change of a partition does by one."""
+    """As many sets as the partition epoch went up: each change of a partition raises it by one."""
     sets = after.partition_epoch - before.partition_epoch
     if sets <= 0 and _state(before) == _state(after):
         return ()
@@ -160,7 +162,7 @@ def _state(partition: PartitionRegistration) -> tuple[object, ...]:
 
 
 def _configs(before: MetadataImage, target: Target, changes: Changes) -> Steps:
-    """Configs of brokers, and of topics that both images have: those of new ones are created with them."""
+    """Configs of brokers, and of topics that both images have. The config of a new topic is created with the topic."""
     turn = Turn()
     for resource in in_order(changes.configs, key=lambda changed: (changed.resource_type, changed.name)):
         if resource is None or turn.is_over():
@@ -211,8 +213,8 @@ def config_write(
 
     A user and its clients are one entity: a znode of the former is the parent of the latter.
 
-    :param others: names of znodes that the entity has beside the canonical one. All say the same afterwards, or what
-        was revoked would come back with the next broker that reads them. Brokers do not start with those of ips.
+    :param others: names of znodes that the entity has beside the canonical one. All get the same content: otherwise a
+        broker that reads them would bring back what was revoked. With such a znode of an ip, brokers do not start.
     """
     op, effect = _written(paths.config(name), data, exists=exists)
     more: list[Op] = [
@@ -223,7 +225,7 @@ def config_write(
 
 
 def _acls(before: MetadataImage, target: Target, changes: Changes, held: AclIndex) -> Steps:
-    """Each resource pattern whose entries differ is written as a whole."""
+    """Write each resource pattern whose entries differ, as a whole."""
     if not changes.acls:
         return
     after = yield from held.follow(before.acls, target.image.acls, changes.acls)
@@ -257,7 +259,8 @@ def acl_entries(image: MetadataImage) -> dict[ResourcePattern, frozenset[AclEntr
 
 
 def is_writable(pattern: ResourcePattern, target: Target) -> bool:
-    """Whether ZooKeeper can hold ACLs of that name: KRaft allows a slash in it, which stock controllers loop over."""
+    """Whether ZooKeeper can hold ACLs of that name. KRaft allows a slash in it; stock controllers retry such a write
+    for ever."""
     if paths.is_legal_name(pattern.name):
         return True
     target.report(acl_path(pattern), "ZooKeeper cannot hold an ACL resource of this name")
@@ -304,7 +307,7 @@ def token_write(
 
 
 def _written(path: str, data: bytes | None, *, exists: bool) -> tuple[Op, Effect]:
-    """What leads a znode to that data, and to be gone if that is None."""
+    """The operations that give a znode this data, or delete it if the data are None."""
     if data is None:
         return Delete(path), Effect.DELETE
     return (SetData(path, data), Effect.CHANGE) if exists else (Create(path, data), Effect.CREATE)

@@ -1,7 +1,7 @@
 """ZooKeeper -> metadata records, in the order of Kafka's own copy, topics in chunks.
 
-Otherwise than stock, nothing is invented and nothing passed over in silence: what does not decode is a `ZnodeError`
-with path and remedy. Source: ``ZkMigrationClient.readAllMetadata``.
+Unlike stock controllers, it invents no value and skips no fault: a znode that does not decode is a `ZnodeError` with
+path and remedy. Source: ``ZkMigrationClient.readAllMetadata``.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ _SAME_ID_REMEDY = (
 _AT_MOST = f"the metadata log holds {MAX_STRING_BYTES:,} at most"
 
 OnFault = Callable[[ZnodeError], None]
-"""Hears of each znode that does not decode. If it returns, the entity is left out and reading goes on."""
+"""Called with the fault of each znode that does not decode. If it returns, the entity is left out and reading goes
+on."""
 
 KnownPartitions = Callable[[Znode], tuple[int, ...] | None]
-"""Partition ids of a topic by its znode, where they are known and the znode need not be decoded; None elsewhere."""
+"""Partition ids of a topic by its znode, if they are known, so that the znode need not be decoded; otherwise None."""
 
 
 def stop(fault: ZnodeError) -> None:
@@ -75,9 +76,9 @@ def stop(fault: ZnodeError) -> None:
 
 
 class RecordReader:
-    """Turns what a source has into records.
+    """Turns the znodes of a source into records.
 
-    :param random: for the ids of ACLs, which ZooKeeper does not have.
+    :param random: makes the ids of ACLs, which ZooKeeper does not have.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class RecordReader:
         self._name_of: dict[Uuid, str] = {}
 
     def all_records(self) -> Iterator[list[MetadataRecord]]:
-        """Everything, in Kafka's order: one list a topic, then one a family.
+        """Everything, in Kafka's order: one list for each topic, then one for each family.
 
         :raises ZnodeError: unless ``on_fault`` takes it.
         """
@@ -99,13 +100,13 @@ class RecordReader:
         yield from self.other_records()
 
     def other_records(self) -> Iterator[list[MetadataRecord]]:
-        """All but topics, one list a family; errors as `all_records`."""
+        """Everything except topics, one list for each family; errors as in `all_records`."""
         families = (self._broker_configs, self._client_configs, self._producer_ids, self._acls, self._tokens)
         for family in families:
             yield list(family())
 
     def topics(self, known: KnownPartitions = lambda _: None) -> Iterator[TopicReading]:
-        """All topics but those with a pending deletion; a topic that vanishes meanwhile is left out."""
+        """All topics except those with a pending deletion; a topic that disappears meanwhile is left out."""
         deleted = set(source.names_below(self._source, paths.DELETE_TOPICS))
         listed = (name for name in source.names_below(self._source, paths.TOPICS) if name not in deleted)
         assignments: dict[str, TopicAssignment | None] = {}
@@ -127,7 +128,7 @@ class RecordReader:
                 yield TopicReading(znodes, assignments.pop(znodes.name))
 
     def topic_records(self, reading: TopicReading) -> list[MetadataRecord]:
-        """Topic, configs, partitions; errors as `all_records`."""
+        """The records of a topic, its configs and its partitions; errors as in `all_records`."""
         znodes = reading.znodes
         assignment = reading.assignment or self._assignment(znodes.topic)
         if assignment is None:
@@ -146,7 +147,7 @@ class RecordReader:
         return records
 
     def _check_id(self, znodes: TopicZnodes, topic_id: Uuid) -> None:
-        """No image holds two topics of one id."""
+        """Check that the id is new: no image holds two topics with one id."""
         other = self._name_of.setdefault(topic_id, znodes.name)
         if other != znodes.name:
             raise ZnodeError(
@@ -233,9 +234,10 @@ class RecordReader:
 
 
 def _check_texts(path: str, records: list[MetadataRecord]) -> None:
-    """No reader of the log takes longer ones, and so neither does its writer.
+    """Check the length of texts: no reader of the log accepts longer ones, so no writer does.
 
-    :raises ZnodeError: for the first text that is too long. Secrets are no texts, but for configs, looked at before.
+    :raises ZnodeError: a text is too long. It quotes no secret: secrets are bytes, except values of configs, which are
+        checked before.
     """
     for text in _texts(tuple(records)):
         if (size := _bytes_of(text)) > MAX_STRING_BYTES:
@@ -243,7 +245,7 @@ def _check_texts(path: str, records: list[MetadataRecord]) -> None:
 
 
 def _texts(thing: object) -> Iterator[str]:
-    """All of them in a record."""
+    """All texts in a record."""
     if isinstance(thing, str):
         yield thing
     elif isinstance(thing, tuple | list | frozenset):
@@ -263,7 +265,8 @@ def _shown(text: str) -> str:
 
 
 def _partition_records(znodes: TopicZnodes, assignment: TopicAssignment) -> Iterator[PartitionRecord]:
-    """A partition without a state is led by its first replica, all in sync, as Kafka has it."""
+    """The records of partitions. A partition without a state is led by its first replica, with all replicas in sync, as
+    in Kafka."""
     topic_id = assignment.topic_id or ZERO_UUID
     replicas, adding, removing = assignment.partitions, assignment.adding, assignment.removing
     for partition, znode in znodes.states.items():

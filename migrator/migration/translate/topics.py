@@ -23,12 +23,12 @@ _TOPIC_PARENTS = (f"{paths.TOPICS}/", f"{paths.TOPIC_CONFIGS}/", paths.CONFIG_CH
 def reconcile_topic_configs(
     zookeeper: ZkSource, target: Target, parents: Parents, written: set[str]
 ) -> Iterator[EntityWrite]:
-    """Writes for the configs of topics, before anything else of them.
+    """Writes for the configs of topics, which come before everything else of topics.
 
     A broker in ZooKeeper mode takes the config of a topic from there when it starts, and may have a log of a topic that
-    ZooKeeper does not know yet: without its config, a compacted topic is one whose old records are deleted.
+    ZooKeeper does not know yet. Without its config, the broker would delete old records of a compacted topic.
 
-    :param written: the names of their topics are put there.
+    :param written: receives the names of the topics whose configs are written.
     """
     for chunk in source.chunks(sorted(target.image.topics.ids)):
         for name, znode in zip(chunk, zookeeper.read(map(paths.topic_config, chunk)), strict=True):
@@ -51,7 +51,7 @@ def reconcile_topics(
 ) -> Iterator[EntityWrite]:
     """Writes for all topics, or for one: deletions first, then what is missing or different.
 
-    :param configured: topics whose configs are on their way already.
+    :param configured: topics whose configs are written already.
     """
     wanted = dict(target.image.topics.ids)
     if only is None:
@@ -79,7 +79,7 @@ def reconcile_topics(
 
 
 def _deletions(zookeeper: ZkSource, gone: list[str], marked: set[str]) -> Iterator[EntityWrite]:
-    """Topics and configs of topics that the image does not have; a deletion marker goes last."""
+    """Deletes topics and configs of topics that the image does not have; the deletion marker goes last."""
     for chunk in source.chunks(gone):
         roots = [path for name in chunk for path in (paths.topic(name), paths.topic_config(name))]
         found = subtrees(zookeeper, roots)
@@ -94,7 +94,7 @@ def _deletions(zookeeper: ZkSource, gone: list[str], marked: set[str]) -> Iterat
 
 
 class _Topic:
-    """One topic of the image beside its znodes."""
+    """One topic of the image, and its znodes."""
 
     def __init__(
         self, zookeeper: ZkSource, topic: TopicImage, znodes: TopicZnodes, target: Target, *, configured: bool
@@ -107,7 +107,7 @@ class _Topic:
         self._configured = configured
 
     def write(self, parents: Parents) -> EntityWrite | None:
-        """What makes them equal; None when they are."""
+        """The write that makes them equal; None when they are equal."""
         held = self._held_assignment()
         entity = entity_name(EntityKind.TOPIC, self._name)
         if held is not None and held.topic_id not in {None, self._topic.topic_id}:
@@ -122,7 +122,7 @@ class _Topic:
         return EntityWrite(entity, (*parents.of(*_TOPIC_PARENTS), *changes), notices, effect)
 
     def _held_assignment(self) -> TopicAssignment | None:
-        """None where it is missing or does not decode: both are written."""
+        """The assignment in ZooKeeper; None when it is missing or does not decode: it is written in both cases."""
         topic = self._znodes.topic
         try:
             return decode_topic(topic.path, topic.data) if topic is not None else None
@@ -174,8 +174,8 @@ class _Topic:
                 yield from create_partition(self._name, number, partition, self._target)
 
     def _state(self, partition: PartitionRegistration, znode: Znode) -> tuple[Op, ...]:
-        """Sets until the content is right and the version has reached the partition epoch; whose controller epoch the
-        state carries is no difference."""
+        """Sets until the content is right and the version has reached the partition epoch. A different controller epoch
+        in the state is no difference."""
         lag = partition.partition_epoch - znode.stat.version
         try:
             held = decode_partition_state(znode.path, znode.data)
@@ -191,7 +191,7 @@ class _Topic:
         return state_sets(znode.path, self._target.partition_state(partition), sets) if sets > 0 else ()
 
     def _extra(self) -> list[Op]:
-        """Partitions that the image does not have."""
+        """Deletes partitions that the image does not have."""
         extra = frozenset(self._znodes.partitions or ()) - set(map(str, self._topic.partitions))
         roots = [f"{paths.partitions(self._name)}/{name}" for name in sorted(extra)]
         return [Delete(path) for doomed in subtrees(self._source, roots).values() for path in doomed] if roots else []

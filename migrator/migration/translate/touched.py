@@ -1,4 +1,4 @@
-"""Which entities of ZooKeeper a change of the image touches, by the names that `reconcile.repair` takes. Pure."""
+"""Names the entities of ZooKeeper that a change of the image touches, as `reconcile.repair` takes them. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from migrator.zookeeper.znodes.acls import acl_path
 
 
 def touched_at_most(changes: Changes) -> int:
-    """How many entities that may be, without looking at them."""
+    """An upper bound of the number of entities, from the sizes of the changes."""
     several = (changes.topics, changes.partitions, changes.configs, changes.quotas, changes.acls, changes.scram)
     return sum(map(len, several)) + len(changes.tokens) + changes.producer_ids
 
 
 def znodes_of(image: MetadataImage, entities: Iterable[str]) -> int:
-    """How many znodes are read to compare these entities, about: one each, and one for each partition."""
+    """About how many znodes have to be read to compare these entities: one each, and one for each partition."""
     return sum(1 + _partitions(image, entity) for entity in entities)
 
 
 def _partitions(image: MetadataImage, entity: str) -> int:
-    """Also for the config of a topic: the whole topic is read again."""
+    """The number of partitions, also for the config of a topic: the whole topic is read again."""
     topic = image.topics.by_name(entity.partition(" ")[2].removeprefix("topics/"))
     return 0 if topic is None else len(topic.partitions)
 
 
 def touched(delta: ImageDelta) -> frozenset[str] | None:
-    """Their names, as before or after the change. None: something was made and removed again within the change, so that
-    nobody knows its name here; a leader may have written it in between."""
+    """The names of the entities, from before or after the change. None when something was created and removed again
+    within the change: its name is unknown here, and a leader may have written it in between."""
     names = frozenset((*_topics(delta), *_configs(delta.changes), *_others(delta)))
     return None if None in names else frozenset(filter(None, names))
 

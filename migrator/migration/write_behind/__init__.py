@@ -1,1 +1,1 @@
-"""Writing to ZooKeeper what the log holds, behind the log. Pure."""
+"""Writes to ZooKeeper what the log holds, behind the log. Pure."""

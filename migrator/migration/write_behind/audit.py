@@ -1,9 +1,9 @@
-"""Who else writes to ZooKeeper while we dual-write? A cheap look at zxids in the background: znodes in, paths out.
+"""Finds writes of other clients to ZooKeeper while we dual-write, by the zxids of znodes: znodes in, paths out.
 
-Each multi of ours has one zxid, and its outcome tells us which (it sets ``/migration``, whose Stat comes back). So a
-watched znode whose data (mzxid) or children (pzxid) changed after the reconcile ended, in a transaction that is none of
-ours, was written by somebody else. A look takes the families and a slice of the znodes below them. It detects, and
-does not repair.
+Each multi of ours has one zxid, and its outcome shows it (it sets ``/migration``, whose Stat comes back). So a watched
+znode was written by another client if its data (mzxid) or children (pzxid) changed after the end of the reconcile, in a
+transaction that is none of ours. One look takes the families and a slice of the znodes below them. The audit detects,
+and repairs nothing.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ METADATA: Sequence[str] = (
     paths.TOKENS,
     paths.PRODUCER_IDS,
 )
-"""Where each family of metadata is."""
+"""The parent znodes of the families of metadata."""
 CLAIM: Sequence[str] = (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
 _ACL_TYPES = tuple(f"{root}/{kind}" for root in ROOTS.values() for kind in paths.ACL_RESOURCE_TYPES)
 FAMILIES: Sequence[str] = (*METADATA, *_ACL_TYPES, *CLAIM)
-"""In every look."""
+"""The znodes of every look."""
 SLICE = 5_000
-"""Znodes of one look beside the families: 200,000 partitions are gone through in some 45 looks."""
+"""Znodes of one look beside the families: some 45 looks go through 200,000 partitions."""
 MAX_OWN = 1_000_000
 MAX_REPORTED = 1_000
 
 
 class ForeignWrites:
-    """Of one claim, from the end of its reconcile.
+    """The writes of other clients under one claim, since the end of its reconcile.
 
-    :param since: zxid of the last write of the reconcile; what is not newer is no concern.
+    :param since: zxid of the last write of the reconcile; older writes are ignored.
     """
 
     def __init__(self, since: int) -> None:
@@ -56,7 +56,7 @@ class ForeignWrites:
         self._reported: dict[str, int] = {}
 
     def wrote(self, zxid: int) -> None:
-        """A multi of ours was applied in that transaction."""
+        """Note that a multi of ours was applied in that transaction."""
         self._own.add(zxid)
         self._order.append(zxid)
         if len(self._order) > MAX_OWN:
@@ -65,8 +65,8 @@ class ForeignWrites:
             self._since = max(self._since, forgotten)
 
     def foreign(self, znodes: Iterable[Znode | None]) -> tuple[str, ...]:
-        """Those of the znodes that somebody else wrote; each write is told once. To be called only when every multi
-        that was under way while they were read has been answered."""
+        """The znodes that another client wrote; each write is reported once. Call it only when every multi that was
+        under way during the reading has been answered."""
         found = []
         for znode in znodes:
             if znode is None:
@@ -87,7 +87,7 @@ class ForeignWrites:
 
 
 def slices(image: MetadataImage, size: int = SLICE, *, spellings: Spellings | None = None) -> Iterator[list[str]]:
-    """The paths of everything that the image has in ZooKeeper, some at a time; an empty image has none.
+    """Yield the paths of everything that the image has in ZooKeeper, in slices; an empty image has none.
 
     :param spellings: the znodes that configs have beside their canonical ones.
     """

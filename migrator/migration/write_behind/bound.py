@@ -1,10 +1,11 @@
-"""How far KRaft may run ahead of ZooKeeper, in records and in time. Pure: the node asks, waits, and asks again.
+"""Bounds how far the log may run ahead of ZooKeeper, in records and in time. Pure: the node asks, waits, and asks
+again.
 
-Above the bound only administrative writes wait, and not for ever. Elections, fencing, AlterPartition, registrations and
-producer ids never wait: an outage of ZooKeeper must not become an outage of Kafka.
+Above the bound only administrative writes wait, for a bounded time. Elections, fencing, AlterPartition, registrations
+and producer ids never wait: an outage of ZooKeeper must not become an outage of Kafka.
 
-Of the records only those of this leadership count: a new leader does not know at once what its predecessor left
-behind, and its predecessor was bound as well.
+Only records of this leadership count: a new leader does not know at once what its predecessor has not written, and the
+predecessor had the same bound.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from migrator.migration.write_behind.lag import Lag
 
 
 class Admission(Enum):
-    """What becomes of a write now."""
+    """The decision about a write."""
 
     PROCEED = "proceed"
     WAIT = "wait"
     REFUSE = "refuse"
-    """With a retriable error, REQUEST_TIMED_OUT."""
+    """Refuse it with a retriable error, REQUEST_TIMED_OUT."""
 
 
 class WriteBound:
@@ -40,8 +41,8 @@ class WriteBound:
         self._blocked_ms = 0
 
     def admit(self, lag: Lag | None, *, waited_ms: int) -> Admission:
-        """Decide about an administrative write that has waited so long: one that a person or a tool asked for and can
-        ask for again. All other writes go on without a question.
+        """Decide about an administrative write that has waited for ``waited_ms``: a person or a tool asked for it, and
+        can ask again. All other writes go on without this check.
 
         :param lag: None while ZooKeeper need not follow: before the copy, and when the migration is turned off.
         """
@@ -56,17 +57,17 @@ class WriteBound:
         self._waiting += 1
 
     def wait_ended(self, now_ms: int) -> None:
-        """One of them does not any more, whatever became of it."""
+        """One of the waiting writes no longer waits, with whatever result."""
         self._waiting -= 1
         if not self._waiting:
             self._blocked_ms += now_ms - self._waiting_since_ms
 
     def blocked_ms(self, now_ms: int) -> int:
-        """How long writes have been waiting so far, together (ZookeeperBlockingKRaftMillis)."""
+        """How long writes have waited so far, in total (ZookeeperBlockingKRaftMillis)."""
         return self._blocked_ms + (now_ms - self._waiting_since_ms if self._waiting else 0)
 
     def exceeded(self, lag: Lag | None) -> str:
-        """Which bound the lag exceeds, as a sentence; empty for none."""
+        """The bound that the lag exceeds, as a sentence; empty for none."""
         if lag is None:
             return ""
         if lag.own > self._max_records:

@@ -1,7 +1,7 @@
-"""A comparison of all of ZooKeeper beside the writes of every change. Pure.
+"""A comparison of all of ZooKeeper while changes are written. Pure.
 
-Its reading takes long, and ZooKeeper goes on meanwhile: what it finds different may have been changed since. So a
-finding is a doubt. Doubts are read again once everything was compared; a difference that is still there is a real one.
+Its reading takes long, and ZooKeeper changes meanwhile: a difference may come from such a change. So a finding is only
+a doubt. Doubts are read again once everything was compared; a difference that still exists is real.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from migrator.migration.write_behind.messages import ReconcileWrites
 
 MAX_ENTITIES = 1_000
 MAX_ZNODES = 100_000
-"""Bounds of what is read again, before the first write and after the comparison. Nothing is written meanwhile, for a
-few seconds. Of more, a reconcile is the better reader: its worker reads many topics at a time."""
+"""The most znodes that are read again, before the first write and after the comparison. Nothing is written during these
+few seconds. For more znodes a reconcile is better: its worker reads many topics at a time."""
 EXAMPLES = 3
 TOO_MANY = "since the comparison began, more has changed than can be read again beside the writes"
 
 
 def are_too_many(image: MetadataImage, entities: Collection[str]) -> bool:
-    """Whether these are too many to be read again beside the writes."""
+    """Whether these are too many entities to be read again beside the writes."""
     return len(entities) > MAX_ENTITIES or znodes_of(image, entities) > MAX_ZNODES
 
 
 @dataclass(slots=True)
 class Comparison:
-    """One per takeover. ``number``: of the worker's messages; ``ended``: everything was compared."""
+    """One per takeover. ``number``: the number in the worker's messages; ``ended``: everything was compared."""
 
     number: int
     doubts: set[str] = field(default_factory=set)
     ended: bool = False
 
     def heard(self, event: ReconcileWrites) -> str:
-        """Take findings in; why the comparison is given up, or nothing."""
+        """Take findings. Returns why the comparison has to be given up, or nothing."""
         if event.number != self.number:
             return ""
         self.doubts.update(write.entity for write in event.writes)
@@ -46,15 +46,15 @@ class Comparison:
         return TOO_MANY if len(self.doubts) > MAX_ENTITIES else ""
 
     def wrote(self, entities: Iterable[EntityWrite]) -> None:
-        """These were written meanwhile. A config, but of a topic, may have znodes beside the canonical one, of which
-        nobody knows before the comparison has listed them."""
+        """Note that these entities were written meanwhile. A config of another kind than a topic's may have znodes
+        beside the canonical one, which are unknown until the comparison has listed them."""
         config, topic = f"{EntityKind.CONFIG.value} ", f"{EntityKind.CONFIG.value} topics/"
         every = (write.entity for write in entities)
         self.doubts.update(name for name in every if name.startswith(config) and not name.startswith(topic))
 
 
 def differing(entities: Iterable[str], count: int = 0) -> str:
-    """That ZooKeeper is not what its mark says, in words."""
+    """The sentence that ZooKeeper differs from what its mark says."""
     names = sorted(entities)
     count = count or len(names)
     named = ", ".join(names[:EXAMPLES]) + (", ..." if count > EXAMPLES else "")

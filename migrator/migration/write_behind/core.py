@@ -1,13 +1,13 @@
 """Writes the committed image into ZooKeeper, behind the log. Pure: `step(event, now) -> effects`.
 
-Changes that wait are merged, and the operations come from two images, the one that ZooKeeper holds and the newest, so
-that an outage costs no more than what changed. Many entities share one multi: check ``/controller_epoch`` at the
+Waiting changes are merged: the operations are derived from two images, the one that ZooKeeper holds and the newest, so
+after an outage only real differences are written. Many entities share one multi: check ``/controller_epoch`` at the
 claim's version, set ``/migration`` at its version to the offset that is reached, then the operations. One multi is
-under way at a time; with hundreds of operations in each that is not what limits the rate.
+under way at a time; with hundreds of operations in each, this does not limit the rate.
 
-A multi can end in three ways. *Applied*: the next one. *Failed*: the failing operation says whether we are fenced, the
-mark was moved, or an entity is not as we believed, which is then read again and repaired. *Unknown*: the mark is read
-again; its version tells whether the multi was applied, and only the very same multi is ever sent again, under a
+A multi can end in three ways. *Applied*: the next one follows. *Failed*: the failing operation shows whether we are
+fenced, the mark was moved, or an entity is not as expected; such an entity is read again and repaired. *Unknown*: the
+mark is read again, and its version shows whether the multi was applied; only the same multi is ever sent again, under a
 growing back-off. ZooKeeper answers a request that is too large by closing the connection: a large operation that keeps
 ending so is set aside (`set_aside`).
 """
@@ -66,18 +66,18 @@ from migrator.zookeeper.ops import (
 from migrator.zookeeper.znodes.migration import MigrationState
 
 CHECKPOINT_INTERVAL_MS = 1_000
-"""Offsets of records without an effect in ZooKeeper are written no more often than that."""
+"""The least time between two writes that only move the mark, for records without an effect in ZooKeeper."""
 MAX_REPAIRS = 3
 """How often an entity is read again within one batch before the whole of ZooKeeper is compared instead."""
 LIMITS = Limits()
 
 Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite | None]]
-"""The operations that lead ZooKeeper from the first image to the second, lazily, deletions first; None where a turn is
-over."""
+"""Yields the operations that lead ZooKeeper from the first image to the second, deletions first; None where a turn of
+the event loop is over."""
 
 
 class WriteBehind:
-    """Lives as long as a leadership. Not thread-safe."""
+    """One for each leadership. Not thread-safe."""
 
     def __init__(
         self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits = LIMITS, lag: Backlog | None = None
@@ -92,35 +92,35 @@ class WriteBehind:
         self._mark_version = -1
         self._mark: MigrationState | None = None
         self._written = image
-        """The image that ZooKeeper is to equal once all batches are done."""
+        """The image that ZooKeeper will equal once all batches are done."""
         self._newest = image
         self._changes: list[Changes] = []
         self._in_sync = False
         """Whether ZooKeeper equals an image, so that changes can be derived from it."""
         self._comparison: Comparison | None = None
-        """Of all of ZooKeeper, beside what is written."""
+        """The comparison of all of ZooKeeper that runs beside the writes."""
         self._checkpoint: EntityBatch | None = None
         self._batch: EntityBatch | None = None
         self._rests = False
-        """Whether the batch is gone on with when the time comes that was asked for: a turn was over."""
+        """Whether the batch goes on with the next timer, because a turn of the event loop was over."""
         self._flight: Flight | None = None
         self._flight_batch: EntityBatch | None = None
         self._losses = Losses()
         self._number = 0
         self._awaited: int | None = None
-        """The number of the effect whose answer is awaited; one at a time."""
+        """The number of the one effect whose answer is expected."""
         self._next_checkpoint_ms = 0
         self._stopped = ""
 
-    # What others ask
+    # Figures for callers
 
     def lag(self, now_ms: int) -> Lag:
-        """What is committed, has an effect in ZooKeeper, and is not there yet (ZooKeeperWriteBehindLag)."""
+        """Records that are committed, have an effect in ZooKeeper, and are not there yet (ZooKeeperWriteBehindLag)."""
         return self._backlog.lag(now_ms)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """What is too large for ZooKeeper, and is not in it."""
+        """What is too large for ZooKeeper, and therefore missing there."""
         return self._too_large.items
 
     @property
@@ -130,7 +130,7 @@ class WriteBehind:
 
     @property
     def claim(self) -> Claim | None:
-        """The claim under which is written."""
+        """The claim under which the writes are made."""
         return self._claim
 
     @property
@@ -140,12 +140,12 @@ class WriteBehind:
 
     @property
     def queued(self) -> int:
-        """Entities of a reconcile that wait; whoever pushes them stops while this is large."""
+        """The number of waiting entities of a reconcile; the executor pushes no more while this is large."""
         return len(self._batch.queue) if self._batch is not None else 0
 
     @property
     def writing(self) -> Working:
-        """How far the batch under way is."""
+        """The progress of the batch under way."""
         batch = self._batch
         if batch is None:
             return Working(Phase.WRITE)
@@ -153,13 +153,13 @@ class WriteBehind:
 
     @property
     def reached(self) -> EpochOffset:
-        """Up to where ZooKeeper is known to hold everything; (-1, -1) while nobody knows."""
+        """Up to where ZooKeeper is known to hold everything; (-1, -1) while that is unknown."""
         return EpochOffset(-1, -1) if self._mark is None else reached(self._mark)
 
     @property
     def compares(self) -> bool:
-        """Whether a worker compares all of ZooKeeper beside the writes. What is removed from ZooKeeper is gone, so
-        removals wait until that has ended."""
+        """Whether a worker compares all of ZooKeeper beside the writes. Removals cannot be undone, so they wait until
+        the comparison has ended."""
         return self._comparison is not None and not self._comparison.ended
 
     @property
@@ -169,13 +169,13 @@ class WriteBehind:
 
     @property
     def drained(self) -> bool:
-        """Whether ZooKeeper is known to hold everything but what is set aside, and nothing is under way."""
+        """Whether nothing is under way, and ZooKeeper is known to hold everything except what is set aside."""
         return self._backlog.is_empty and self._flight is None
 
-    # What happens
+    # Events
 
     def step(self, event: WriteEvent, now_ms: int) -> list[WriteEffect]:
-        """Take one event in; return what has to be done, in order."""
+        """Take one event; return the effects to perform, in order."""
         self._now_ms = now_ms
         self._rests &= not isinstance(event, TimerExpired)
         effects: list[WriteEffect] = []
@@ -201,7 +201,7 @@ class WriteBehind:
         return [*effects, *self._advance(now_ms), *self._too_large.news()]
 
     def progressed(self, now_ms: int) -> None:
-        """A reconcile has got further: that time does not count against the bound."""
+        """A reconcile has made progress: its time does not count against the bound."""
         self._backlog.clock.rest(now_ms)
 
     def _answered(self, event: MultiEnded | Refused | MarkRead | Repaired) -> list[WriteEffect]:
@@ -238,11 +238,11 @@ class WriteBehind:
         self._backlog.published(delta, self._now_ms)
 
     def _begin_reconcile(self, image: MetadataImage, number: int) -> None:
-        """What a multi under way writes may be older than the image, and land behind the worker's look: it is read
-        again."""
+        """Begin a reconcile. A multi under way may write something older than the image, after the worker has read it,
+        so its entities are read again."""
         self._in_sync, self._comparison = False, None
         if self._flight is None:
-            self._awaited = None  # a repair of the batch that this one replaces
+            self._awaited = None  # it was a repair of the batch that this one replaces
         under_way = () if self._flight is None else self._flight.entities
         unread = tuple(dict.fromkeys(write.entity for write in under_way))
         batch = EntityBatch(at_of(image), image, unread=unread, complete=False, reconcile=True, number=number)
@@ -254,7 +254,7 @@ class WriteBehind:
         self._begin(EntityBatch(at_of(event.image), event.image, unread=event.entities), event.image)
 
     def _begin(self, batch: EntityBatch, image: MetadataImage) -> None:
-        """The first batch under a claim, or since the write-behind stopped."""
+        """Begin the first batch under a claim, or after the write-behind stopped."""
         self._stopped, self._rests = "", False
         self._batch = batch
         self._written = self._newest = image
@@ -262,7 +262,8 @@ class WriteBehind:
         self._backlog.taken()
 
     def _doubt(self, comparison: Comparison, event: ReconcileWrites) -> list[WriteEffect]:
-        """What the comparison found may only have changed since it began: it is read again in the end."""
+        """Take findings of the comparison. They may come from changes since it began, so they are read again at its
+        end."""
         differs = comparison.heard(event)
         return self._stop(fenced=False, reason=differs) if differs else []
 
@@ -279,7 +280,7 @@ class WriteBehind:
     # One multi after the other
 
     def _advance(self, now_ms: int) -> list[WriteEffect]:
-        """Send the next multi, if there is one and nothing is under way."""
+        """Send the next multi, if there is one and none is under way."""
         if self._claim is None or self._awaited is not None or self._stopped:
             return []
         if self._flight is not None:
@@ -292,7 +293,7 @@ class WriteBehind:
         return wake if self._batch is None or self._rests else self._go_on(self._batch, now_ms)
 
     def _go_on(self, batch: EntityBatch, now_ms: int) -> list[WriteEffect]:
-        """With the batch under way."""
+        """Go on with the batch under way."""
         if batch.unread and batch.image is not None:
             return [ReadAgain(self._ask(), batch.unread, batch.image)]
         if batch.fill(self._limits, self._too_large.sift):
@@ -307,7 +308,7 @@ class WriteBehind:
         return self._send_next(batch)
 
     def _conclude(self, comparison: Comparison, now_ms: int) -> list[WriteEffect]:
-        """Everything was compared, and no batch is under way: what is in doubt is read again."""
+        """Everything was compared, and no batch is under way: read the doubts again."""
         if are_too_many(self._written, comparison.doubts):
             return self._stop(fenced=False, reason=TOO_MANY)
         if comparison.doubts:
@@ -316,7 +317,8 @@ class WriteBehind:
         return [Reconciled(0, None), *self._advance(now_ms)]
 
     def _next_batch(self, now_ms: int) -> list[WriteEffect]:
-        """Everything that waits becomes one batch; offsets alone become one only so often."""
+        """Make one batch of everything that waits. A batch that only moves the mark is made no more often than
+        `CHECKPOINT_INTERVAL_MS`."""
         if at_of(self._newest) == at_of(self._written):
             return []
         waits = self._backlog.waiting > 0
@@ -358,7 +360,7 @@ class WriteBehind:
         return [SendMulti(self._ask(), flight.ops)]
 
     def _ask(self) -> int:
-        """The number of an effect whose answer is awaited from now on."""
+        """The number of an effect whose answer is expected from now on."""
         self._number += 1
         self._awaited = self._number
         return self._number
@@ -417,8 +419,8 @@ class WriteBehind:
         return [Advanced(self.reached)]
 
     def _failed(self, flight: Flight, index: int, error: ZkError) -> list[WriteEffect]:
-        """Operation ``index`` was refused, so none was applied; put the entities back, and repair that one. The rest of
-        one that was cut is still queued: all of it is read again."""
+        """Operation ``index`` was refused, so none was applied: put the entities back, and repair the entity of that
+        operation. If the entity was cut, its rest is still queued, and all of it is read again."""
         batch = self._flight_batch
         self._flight = self._flight_batch = None
         if batch is None or batch is not self._batch or batch.image is None:
@@ -446,7 +448,7 @@ class WriteBehind:
         return []
 
     def _mark_read(self, seen: MarkRead) -> list[WriteEffect]:
-        """Decide from the mark what became of the multi under way."""
+        """Decide from the mark whether the multi under way was applied."""
         flight, claim = self._flight, self._claim
         if flight is None or claim is None:
             return []
@@ -459,8 +461,8 @@ class WriteBehind:
         return self._stop(fenced=True, reason="somebody else wrote /migration")
 
     def _lost(self, flight: Flight) -> list[WriteEffect]:
-        """The multi under way was not applied so far, but may be late: until it is, or its guards are, nothing else
-        is sent."""
+        """The multi under way was not applied so far, but may still arrive. Nothing else is sent until the multi, or
+        one with only its guards, is applied."""
         losses = self._losses
         told = losses.add(self._now_ms, flight)
         if losses.times >= LOSSES_MAX and flight.is_large(self._limits):

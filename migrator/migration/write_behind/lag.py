@@ -1,7 +1,7 @@
-"""What ZooKeeper does not hold yet: how many records, and for how long. Pure.
+"""The lag of ZooKeeper behind the log, in records and in time. Pure.
 
-Up to the copy's End, ZooKeeper is the source, so the copy is no lag. A leader that has not read ``/migration`` yet
-does not know what its predecessor left behind: it counts from the start of its own epoch, and says that the whole is
+Up to the end of the copy, ZooKeeper is the source, so the copy is no lag. A leader that has not read ``/migration`` yet
+does not know what its predecessor has not written: it counts from the start of its own epoch, and reports the total as
 unknown.
 """
 
@@ -15,14 +15,14 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 
 REST_MS = 30_000
-"""A reconcile that was heard of this long ago still counts as one that makes progress."""
+"""For how long after its last progress a reconcile counts as making progress."""
 
 
 @value
 class Lag:
-    """``records``: committed, and not in ZooKeeper; None: nobody knows. ``own``: those of them that were committed
-    under this leadership. ``age_ms``: how long the oldest has waited, without the time in which a reconcile made
-    progress; 0 when none waits."""
+    """``records``: committed records that ZooKeeper lacks; None when unknown. ``own``: those committed under this
+    leadership. ``age_ms``: how long the oldest has waited, without the time in which a reconcile made progress; 0 when
+    none waits."""
 
     records: int | None
     own: int
@@ -35,44 +35,47 @@ class Lag:
 
 
 class RestingClock:
-    """A clock that stands still while work is known to go on. Times are milliseconds."""
+    """A clock that stops while work makes progress. Times are milliseconds."""
 
     def __init__(self, now_ms: int) -> None:
         self._elapsed_ms = 0
-        """Up to the last rest."""
+        """How long the clock had run at the last rest."""
         self._runs_from_ms = now_ms
 
     def read(self, now_ms: int) -> int:
-        """How long it has run since it was made."""
+        """How long the clock has run since it was made."""
         return self._elapsed_ms + max(0, now_ms - self._runs_from_ms)
 
     def rest(self, now_ms: int, duration_ms: int = REST_MS) -> None:
-        """Stand still for so long from now."""
+        """Stop the clock for ``duration_ms`` from now."""
         self._elapsed_ms = self.read(now_ms)
         self._runs_from_ms = now_ms + duration_ms
 
 
 class Backlog:
-    """Counts for one leadership.
+    """Counts the lag of one leadership.
 
-    :param last_effect: the offset of the last record with an effect in ZooKeeper before the leadership began, or later.
+    :param last_effect: the offset of the last record with an effect in ZooKeeper before the leadership began, or a
+        later offset.
     """
 
     def __init__(self, last_effect: int, now_ms: int) -> None:
         self.clock = RestingClock(now_ms)
         self._last_effect = last_effect
         self._inherited: int | None = None
-        """Offsets that a predecessor may have left unwritten; an upper bound, records without an effect included."""
+        """How many records a predecessor may have left unwritten: an upper bound, which includes records without an
+        effect."""
         self._copied_up_to: int | None = None
-        """The last offset of the image with which the copy was published, until the offset of its End is known."""
+        """The last offset of the image with which the copy was published, until the offset of EndTransaction is
+        known."""
         self.waiting = 0
         self._waits_since: int | None = None
-        """By `clock`, as below."""
+        """Since when records have waited, by `clock`; the same holds below."""
         self.under_way = 0
         self._under_way_since: int | None = None
 
     def published(self, delta: ImageDelta, now_ms: int) -> None:
-        """One more committed image."""
+        """Take one more committed image."""
         if _completes_copy(delta):
             self._inherited, self._copied_up_to = 0, delta.after.provenance.offset
         elif has_effect(delta.changes):
@@ -89,23 +92,23 @@ class Backlog:
             self._inherited = max(0, self._last_effect - at.offset)
 
     def taken(self) -> None:
-        """What waits is being written now."""
+        """The waiting records are being written now."""
         self.under_way += self.waiting
         self._under_way_since = _earlier(self._under_way_since, self._waits_since)
         self.waiting, self._waits_since = 0, None
 
     def requeued(self) -> None:
-        """What was being written waits again."""
+        """The records that were being written wait again."""
         self.waiting += self.under_way
         self._waits_since = _earlier(self._waits_since, self._under_way_since)
         self.under_way, self._under_way_since = 0, None
 
     def doubted(self) -> None:
-        """ZooKeeper may lack more than was thought; a comparison of everything will tell."""
+        """ZooKeeper may lack more than is known; a comparison of everything will show it."""
         self._inherited = None
 
     def written(self) -> None:
-        """What was under way is in ZooKeeper, and with it what a predecessor had left."""
+        """The records under way are in ZooKeeper, and with them those that a predecessor had not written."""
         self.under_way, self._under_way_since = 0, None
         self._inherited = 0
 
@@ -119,7 +122,7 @@ class Backlog:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What decides what comes next: neither times nor numbers."""
+        """The part of this state that decides the next step: it has no times and no counts."""
         return self.waiting > 0, self.under_way > 0, self._inherited is None, self._inherited == 0
 
     @property
@@ -133,12 +136,12 @@ class Backlog:
 
 
 def at_of(image: MetadataImage) -> EpochOffset:
-    """Offset (inclusive, as ``/migration`` has it) and epoch of the last record in an image."""
+    """Offset (inclusive, as in ``/migration``) and epoch of the last record in an image."""
     return EpochOffset(epoch=image.provenance.epoch, offset=image.provenance.offset)
 
 
 def has_effect(changes: Changes) -> bool:
-    """Whether anything of it is kept in ZooKeeper."""
+    """Whether any of these changes has an effect in ZooKeeper."""
     kept: Iterable[object] = (
         changes.topics,
         changes.partitions,

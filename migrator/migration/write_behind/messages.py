@@ -1,4 +1,4 @@
-"""What the write-behind is told and what it asks for. Answers carry the number of the effect that asked."""
+"""The events and effects of the write-behind. An answer carries the number of its effect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Published:
 
 @value
 class HeldDeletes:
-    """Entities that ZooKeeper holds and the image does not, more than ``bound``. ``digest``: of the names of all."""
+    """Entities that ZooKeeper holds and the image does not, more than ``bound``. ``digest``: the digest of all their
+    names."""
 
     count: int
     bound: int
@@ -40,8 +41,8 @@ class HeldDeletes:
 
 @value
 class ReconcileBegun:
-    """A worker compares ZooKeeper with this image, the newest published; its writes follow as `ReconcileWrites`
-    with the same number; those of an earlier comparison are dropped."""
+    """A worker compares ZooKeeper with this image, the newest published one. Its writes follow as `ReconcileWrites`
+    with the same number; writes of an earlier comparison are dropped."""
 
     image: MetadataImage
     number: int = 0
@@ -49,9 +50,9 @@ class ReconcileBegun:
 
 @value
 class Resumed:
-    """The mark is what a leader of this quorum wrote last, so ZooKeeper holds the image but for ``entities``, which
-    have changed since. They are read again and written, and then every change, while a worker compares all of ZooKeeper
-    with the image: what it finds follows as `ReconcileWrites` with the same number."""
+    """The mark is the last one of a leader of this quorum, so ZooKeeper holds the image except for ``entities``, which
+    have changed since. They are read again and written, and then every change. Meanwhile a worker compares all of
+    ZooKeeper with the image: its findings follow as `ReconcileWrites` with the same number."""
 
     image: MetadataImage
     number: int
@@ -60,7 +61,8 @@ class Resumed:
 
 @value
 class ReconcileWrites:
-    """``last``: nothing follows. ``held``: deletes were left out, so ZooKeeper does not equal the image."""
+    """Differences that a worker has found. ``last``: no more follow. ``held``: the deletes that were left out; with
+    them, ZooKeeper does not equal the image."""
 
     writes: tuple[EntityWrite, ...]
     last: bool = False
@@ -70,7 +72,8 @@ class ReconcileWrites:
 
 @value
 class MultiEnded:
-    """``number`` is that of the effect that asked, here and below; another one's answer is dropped."""
+    """The answer to `SendMulti`. ``number`` is the number of the effect, here and below; an answer with another number
+    is dropped."""
 
     number: int
     outcome: MultiOutcome
@@ -86,7 +89,8 @@ class Refused:
 
 @value
 class MarkRead:
-    """What `ReadMark` found; ``mark_version`` None: no such znode, ``mark`` None: absent or null."""
+    """The answer to `ReadMark`. ``mark_version`` is None when the znode does not exist; ``mark`` is None when it does
+    not exist or has no data."""
 
     number: int
     epoch_version: int | None
@@ -96,7 +100,7 @@ class MarkRead:
 
 @value
 class Repaired:
-    """What is left to write for entities after they were read again; nothing at all if they are as they should be."""
+    """The answer to `ReadAgain`: the writes that the entities still need; empty if they equal the image."""
 
     number: int
     entities: tuple[str, ...]
@@ -110,7 +114,7 @@ class TimerExpired:
 
 @value
 class Closed:
-    """The claim is not ours any more, or the leadership."""
+    """The claim or the leadership is lost."""
 
 
 WriteEvent = (
@@ -133,7 +137,7 @@ WriteEvent = (
 
 @value
 class SendMulti:
-    """`MultiEnded`."""
+    """Send one multi: `MultiEnded`."""
 
     number: int
     ops: tuple[Op, ...]
@@ -141,14 +145,14 @@ class SendMulti:
 
 @value
 class ReadMark:
-    """Sync, then read /controller_epoch and /migration, as soon as ZooKeeper answers: `MarkRead`."""
+    """As soon as ZooKeeper answers, sync and read /controller_epoch and /migration: `MarkRead`."""
 
     number: int
 
 
 @value
 class ReadAgain:
-    """Compare these entities with this image: `Repaired`."""
+    """Read these entities and compare them with this image: `Repaired`."""
 
     number: int
     entities: tuple[str, ...]
@@ -172,7 +176,7 @@ class Reconciled:
 
 @value
 class Stopped:
-    """Nothing is written any more until the next `Opened` (``fenced``) or `ReconcileBegun`."""
+    """The write-behind writes nothing until the next `Opened` (when ``fenced``) or `ReconcileBegun`."""
 
     fenced: bool
     reason: str
@@ -180,7 +184,7 @@ class Stopped:
 
 @value
 class WakeAt:
-    """`TimerExpired` at that time."""
+    """Feed `TimerExpired` at that time."""
 
     time_ms: int
 
@@ -202,8 +206,9 @@ class Unanswered:
 
 @value
 class SetAside:
-    """``path`` of ``entity`` is not written, because of its size in ``bytes``; everything else is. ``times``: how often
-    the connection was lost when it was sent; 0: it is above ``limit``, the jute.maxbuffer that we know of."""
+    """``path`` of ``entity`` is not written because of its size in ``bytes``; everything else is written. ``times``:
+    how often the connection was lost when it was sent; 0 when it was not sent because it is above ``limit``, the known
+    jute.maxbuffer."""
 
     entity: str
     path: str
@@ -222,16 +227,16 @@ class SetAside:
 
 @value
 class TakenIn:
-    """ZooKeeper holds what was set aside, or it is not wanted any more."""
+    """What was set aside is in ZooKeeper now, or no longer has to be written."""
 
     entity: str
     path: str
 
 
 Performed = SendMulti | ReadMark | ReadAgain | Advanced | WakeAt | Unanswered | SetAside | TakenIn
-"""What the executor performs."""
+"""The effects that the executor performs."""
 
 ForDriver = Reconciled | Stopped
-"""What the write-behind says to the driver; it never leaves the coordinator."""
+"""The effects that the coordinator hands to the driver; they never leave it."""
 
 WriteEffect = Performed | ForDriver

@@ -21,13 +21,13 @@ GUARDS = 2
 """Each multi starts with a check of /controller_epoch and a set of /migration."""
 
 Sift = Callable[[EntityWrite], EntityWrite | None]
-"""What of an entity can be written at all; None for nothing."""
+"""Returns the part of an entity that can be written; None for nothing."""
 
 
 @value
 class Limits:
-    """Bounds of one multi. Of several operations it has ``max_bytes``; one that is larger travels alone, up to
-    ``jute_maxbuffer``, above which ZooKeeper closes the connection."""
+    """Bounds of one multi, in bytes. Several operations have at most ``max_bytes`` together. A larger operation is sent
+    alone, up to ``jute_maxbuffer``; above that ZooKeeper closes the connection."""
 
     max_ops: int = OPS_MAX
     max_bytes: int = BYTES_MAX
@@ -35,19 +35,19 @@ class Limits:
 
     @property
     def max_op_bytes(self) -> int:
-        """Of one operation beside the guards."""
+        """The most bytes of one operation, without the guards."""
         return bytes_of_one(self.jute_maxbuffer)
 
 
 def limits_of(jute_maxbuffer: int) -> Limits:
-    """Bounds for servers with that ``jute.maxbuffer``: several operations fill half of it at most."""
+    """Bounds for servers with that ``jute.maxbuffer`` in bytes: several operations fill at most half of it."""
     return Limits(max_bytes=min(BYTES_MAX, (jute_maxbuffer + 1) // 2), jute_maxbuffer=jute_maxbuffer)
 
 
 @value
 class Flight:
-    """A multi under way. ``owners``: for each operation after the guards, which of ``entities`` it is of;
-    ``last``: it completes its batch, and the mark moves to the batch's offset."""
+    """A multi under way. ``owners``: for each operation after the guards, the index of its entity in ``entities``;
+    ``last``: the multi completes its batch, and moves the mark to the batch's offset."""
 
     ops: tuple[Op, ...]
     entities: tuple[EntityWrite, ...]
@@ -57,50 +57,50 @@ class Flight:
 
     @property
     def bytes(self) -> int:
-        """About as many as are sent."""
+        """About how many bytes are sent."""
         return sum(map(op_bytes, self.ops))
 
     def is_large(self, limits: Limits) -> bool:
-        """Whether it holds one operation that is larger than several together may be."""
+        """Whether its one operation is larger than several together may be."""
         return len(self.ops) == GUARDS + 1 and op_bytes(self.ops[GUARDS]) > limits.max_bytes
 
     @property
     def has_only_guards(self) -> bool:
-        """Whether it moves the mark at most."""
+        """Whether it does nothing except, perhaps, move the mark."""
         return len(self.ops) == GUARDS
 
     def guards_only(self) -> Flight:
-        """It without its operations: whichever of the two is applied, the other one can't be any more. So its entities
-        stay: they may be written yet."""
+        """The same multi without its operations. Once one of the two is applied, the other cannot be applied any more.
+        The entities stay, because they may still be written."""
         return replace(self, ops=self.ops[:GUARDS], owners=())
 
     def owner_of(self, index: int) -> int:
-        """Which entity operation ``index`` of the multi belongs to."""
+        """The index, in ``entities``, of the entity of operation ``index`` of the multi."""
         return self.owners[index - GUARDS]
 
 
 @dataclass(slots=True)
 class EntityBatch:
-    """Entities on their way to one offset. Without a ``source`` they are pushed, until ``complete``. ``unread``: those
-    that have to be read before anybody knows what to write."""
+    """Entities that lead to one offset. Without a ``source`` they are pushed, until ``complete``. ``unread``: the
+    entities that have to be read before their writes are known."""
 
     target: EpochOffset
     image: MetadataImage | None = None
     source: Iterator[EntityWrite | None] | None = None
-    """None where a turn is over."""
+    """Yields None where a turn of the event loop is over."""
     unread: tuple[str, ...] = ()
     complete: bool = True
     reconcile: bool = False
     held: HeldDeletes | None = None
     number: int = 0
-    """Of the comparison that pushes."""
+    """The number of the comparison that pushes."""
     entities: int = 0
     queue: deque[EntityWrite] = field(default_factory=deque)
     repairs: dict[str, int] = field(default_factory=dict)
 
     def fill(self, limits: Limits, sift: Sift) -> bool:
-        """Pull from the source until a multi can be filled, and one entity more, to know which multi is the last.
-        Returns whether a turn is over before that."""
+        """Pull from the source until a multi can be filled, and one entity more, which shows whether the multi is the
+        last. Returns whether the turn is over before that."""
         pulled = sum(len(write.ops) + len(write.notices) for write in self.queue)
         if self.source is None or pulled > limits.max_ops:
             return False
@@ -118,7 +118,7 @@ class EntityBatch:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the queue is all that is left."""
+        """Whether no more entities follow those in the queue."""
         return self.source is None and self.complete and not self.unread
 
 
@@ -133,12 +133,13 @@ def pack(
     limits: Limits,
     removals: bool = True,
 ) -> Flight:
-    """Take entities off the queue, as many as fit; a large one is cut, and its rest put back.
+    """Take as many entities from the queue as fit; a large one is cut, and its rest is put back.
 
-    :param removals: whether those that remove something may be taken; else what is before the first of them.
-    :param target: the offset of the batch if the queue holds all that is left of it, else None.
-    :param target_crc: what proves that offset ours; without it ``/migration`` stays where it is: a mark that no later
-        leader can prove is worse than an old one.
+    :param removals: whether removing entities may be taken; if not, only the entities before the first of these are
+        taken.
+    :param target: the offset of the batch if the queue holds the whole rest of the batch, otherwise None.
+    :param target_crc: the checksum that proves this offset ours. Without it ``/migration`` keeps its offset: a mark
+        that no later leader can prove is worse than an old one.
     """
     taken: list[EntityWrite] = []
     ops: list[Op] = []
@@ -183,7 +184,7 @@ def _moved(mark: MigrationState, target: EpochOffset, crc: int) -> MigrationStat
 
 
 def _cut(write: EntityWrite, cost: list[int], room_ops: int, room_bytes: int) -> tuple[EntityWrite, EntityWrite]:
-    """Cut after as many operations as fit, at least one. Notices stay with the rest, after every operation."""
+    """Cut after as many operations as fit, but at least one. Notices go with the rest, after all operations."""
     count = 0
     while count < min(len(write.ops), room_ops) and (count == 0 or cost[count] <= room_bytes):
         room_bytes -= cost[count]

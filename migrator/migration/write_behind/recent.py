@@ -1,6 +1,7 @@
-"""What the log has changed of late, by the entities of ZooKeeper. Pure.
+"""The latest changes of the log, as entities of ZooKeeper. Pure.
 
-Every controller follows it, whoever leads: a new leader knows at once what its predecessor may not have written.
+Every controller keeps this list, also while another one leads. So a new leader knows at once what its predecessor may
+not have written.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from migrator.migration.write_behind.comparison import MAX_ENTITIES
 class RecentChanges:
     """One per process.
 
-    :param touched: the names of the entities that a change touches; None: nobody knows them all.
-    :param touched_at_most: how many these may be.
+    :param touched: returns the names of the entities that a change touches; None when some names are unknown.
+    :param touched_at_most: returns an upper bound of their number.
     """
 
     def __init__(
@@ -24,14 +25,15 @@ class RecentChanges:
         self._touched = touched
         self._touched_at_most = touched_at_most
         self._known_from = self._end = -1
-        """What was changed behind the first of these offsets, up to the second, is known."""
+        """The changes after the first of these offsets, up to the second, are known."""
         self._entries: tuple[tuple[int, frozenset[str]], ...] = ()
-        """The last offset of each change, and what it touches; the oldest first. Replaced, never changed."""
+        """The last offset of each change, and the entities that it touches; the oldest first. Replaced, never
+        changed."""
         self._count = 0
-        """Of the entities in all of these."""
+        """The number of entities in all of these."""
 
     def add(self, delta: ImageDelta) -> None:
-        """One more committed image. That of a snapshot hides what was changed and changed back before it."""
+        """Take one more committed image. A snapshot's image hides what was changed and changed back before it."""
         if delta.before.provenance.offset != self._end:
             self._begin(delta.before.provenance.offset)
         offset = self._end = delta.after.provenance.offset
@@ -45,18 +47,18 @@ class RecentChanges:
             self._forget()
 
     def since(self, offset: int) -> tuple[str, ...] | None:
-        """The entities that were changed behind that offset; None: that is not known any more."""
+        """The entities that were changed after that offset; None when that is no longer known."""
         if not 0 <= self._known_from <= offset:
             return None
         every = (entities for last, entities in self._entries if last > offset)
         return tuple(sorted(frozenset().union(*every)))
 
     def _begin(self, offset: int) -> None:
-        """What was changed up to this offset is not known any more."""
+        """Forget the changes up to this offset."""
         self._entries, self._count, self._known_from = (), 0, offset
 
     def _forget(self) -> None:
-        """The oldest, while there are too many."""
+        """Forget the oldest changes while there are too many."""
         while self._count > MAX_ENTITIES:
             (self._known_from, entities), *rest = self._entries
             self._entries = tuple(rest)

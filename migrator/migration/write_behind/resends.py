@@ -1,4 +1,4 @@
-"""When a multi whose connection was lost is sent again. Pure."""
+"""Decides when a multi is sent again after a lost connection. Pure."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from migrator.migration.write_behind.multis import Flight
 
 RESEND_MIN_MS = 100
 RESEND_MAX_MS = 10_000
-"""Between the second and each further repetition; the first one is sent at once."""
+"""The longest wait before a further repetition; the first repetition is sent at once."""
 LOSSES_MAX = 5
-"""A large operation with which the connection was lost so often in a row is set aside."""
+"""After so many lost connections in a row, a large operation is set aside."""
 EXAMPLES = 3
 
 
 class Losses:
-    """Of one multi: how often in a row the connection was lost when it was sent."""
+    """How often in a row the connection was lost when one multi was sent."""
 
     def __init__(self) -> None:
         self.times = 0
         self._due_ms = 0
 
     def add(self, now_ms: int, flight: Flight) -> Unanswered | None:
-        """Once more; what people have to know of it."""
+        """Count one more loss; return what the operator has to know."""
         self.times += 1
         if self.times > 1:
             self._due_ms = now_ms + backoff_ms(self.times - 2, RESEND_MIN_MS, RESEND_MAX_MS)
         return self.told(flight)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether it may be sent."""
+        """Whether the multi may be sent now."""
         return now_ms >= self._due_ms
 
     def wake(self, now_ms: int) -> list[WakeAt]:
-        """What to ask for until then."""
+        """The timer until then."""
         return [] if self.is_due(now_ms) else [WakeAt(self._due_ms)]
 
     def told(self, flight: Flight | None) -> Unanswered | None:
-        """What people have to know; a single loss is nothing."""
+        """What the operator has to know; nothing after a single loss."""
         if flight is None or self.times < 2:
             return None
         entities = () if flight.has_only_guards else flight.entities[:EXAMPLES]

@@ -1,8 +1,8 @@
-"""What ZooKeeper cannot take because it is too large for one request: left out and named, so that the rest goes on.
+"""Leaves out and names operations that are too large for one ZooKeeper request, so that all others are written.
 
-An operation is left out, and with a znode that can't be created what is below it. It stays on the list until it was
-written after all, or until a comparison of all of ZooKeeper does not find it missing any more; each new leader compares
-everything, so the list survives a takeover.
+When a znode cannot be created, the operations below it are left out, too. An operation stays on the list until it has
+been written after all, or until a comparison of all of ZooKeeper no longer finds it missing. Each new leader compares
+everything, so it finds the same list.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ class TooLarge:
         self._limits = limits
         self._by_path: dict[str, SetAside] = {}
         self._unconfirmed: set[str] = set()
-        """What an earlier comparison found, until the present one has ended."""
+        """Paths that an earlier comparison found, until the current one has ended."""
         self._absent: set[str] = set()
         """Paths of znodes that could not be created."""
         self._news: list[SetAside | TakenIn] = []
 
     @property
     def items(self) -> tuple[SetAside, ...]:
-        """What ZooKeeper does not hold, by path."""
+        """What was left out, by path."""
         return tuple(self._by_path[path] for path in sorted(self._by_path))
 
     def news(self) -> list[SetAside | TakenIn]:
-        """What has changed since it was asked last."""
+        """The changes of the list since the last call."""
         news, self._news = self._news, []
         return news
 
     def sift(self, write: EntityWrite) -> EntityWrite | None:
-        """What of an entity can be written; None for nothing."""
+        """The part of an entity that can be written; None for nothing."""
         ops = tuple(op for op in write.ops if not self._leaves_out(write.entity, op))
         if len(ops) == len(write.ops):
             return write
         return EntityWrite(write.entity, ops, write.notices, write.effect) if ops else None
 
     def leave_out(self, entity: str, op: Op, times: int = 0) -> None:
-        """One operation; ``times``: how often the connection was lost when it was sent, 0 if it was not tried."""
+        """Leave one operation out. ``times``: how often the connection was lost when it was sent, 0 if it was not
+        tried."""
         self._unconfirmed.discard(op.path)
         if isinstance(op, Create):
             self._absent.add(op.path)
@@ -62,12 +63,12 @@ class TooLarge:
                     self._take_in(op.path)
 
     def compare(self) -> None:
-        """A comparison of everything begins: what is missing still is found again."""
+        """A comparison of everything begins; it will find again what is still missing."""
         self._unconfirmed = set(self._by_path)
         self._absent.clear()
 
     def compared(self) -> None:
-        """It has ended, and all that it found is written."""
+        """The comparison has ended, and all its findings are written."""
         for path in sorted(self._unconfirmed):
             self._take_in(path)
 

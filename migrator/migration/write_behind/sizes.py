@@ -1,9 +1,9 @@
-"""Refuses what ZooKeeper could not take: a change that makes a znode larger than one request may be. Pure.
+"""Refuses a change that would make a znode too large for one ZooKeeper request. Pure.
 
-Four families of znodes grow with what people ask for: assignments of topics, configs (quotas and credentials with
-them), ACLs of a resource, delegation tokens. Each record adds a bounded number of bytes to one entity. Only where that
-bound, with that of what the entity holds, is above the limit, the znodes themselves are made and measured, by the very
-translation that the write-behind uses. Partition states do not grow beyond the number of brokers.
+Four families of znodes grow with requests of clients: assignments of topics, configs (with quotas and credentials),
+ACLs of a resource, delegation tokens. Each record adds a bounded number of bytes to one entity. Only if the bounds of
+the old and the new bytes together are above the limit, the znodes are encoded and measured, by the same translation
+that the write-behind uses. Partition states do not grow beyond the number of brokers.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 _FRAME_BYTES = 1_024
 _PATH_BYTES_PER_CHARACTER = 12
-"""Four in UTF-8, each of which may be percent-encoded."""
+"""A character has up to four bytes in UTF-8, and each may be percent-encoded."""
 _PARTITION_BYTES = 48
-"""Of a partition in each of the three lists of an assignment: number, brackets, separators."""
+"""The bytes of a partition in each of the three lists of an assignment: number, brackets, separators."""
 _REPLICA_BYTES = 12
 _LISTS = 3
 _CONFIG_BYTES = 2_048
-"""Of a key beside name and value: what encryption adds to a password."""
+"""The bytes of a config key beside name and value: what encryption adds to a password."""
 _USER_BYTES = 2_048
-"""Of a user's quotas, and of the second credential without its salt and keys."""
+"""The bytes of a user's quotas, and of the second credential without its salt and keys."""
 _TOKEN_BYTES = 512
 
 Entity = tuple[str, Any]
-"""Its kind, and what the image knows it by."""
+"""The kind of an entity, and its key in the image."""
 
 
 def check_sizes(
@@ -52,7 +52,8 @@ def check_sizes(
     limits: Limits,
     passwords: PasswordEncoder,
 ) -> None:
-    """Check what a decision on this image would make of ZooKeeper. What is too large may become smaller.
+    """Check the sizes of the znodes after a decision on this image. A znode that is too large already may become
+    smaller.
 
     :param acl_bytes: see `ControllerIndex`.
     :raises RefusedError: POLICY_VIOLATION, with the znode and its size.
@@ -81,7 +82,7 @@ def check_sizes(
 
 
 def too_large(image: MetadataImage, *, limits: Limits, passwords: PasswordEncoder) -> dict[str, int]:
-    """What of an image ZooKeeper could not take: the sizes of these znodes, by path."""
+    """The znodes of an image that would be too large for ZooKeeper: their sizes in bytes, by path."""
     acl_bytes: dict[AclPattern, int] = {}
     for acl in image.acls.values():
         pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
@@ -140,7 +141,7 @@ def _growth(record: rec.MetadataRecord) -> Iterator[tuple[Entity, int]]:
 
 
 def _frame(entity: Entity) -> int:
-    """Bytes of an empty znode at most, its path included."""
+    """The most bytes of an empty znode, with its path."""
     kind, name = entity
     match kind:
         case "topic":
@@ -153,7 +154,7 @@ def _frame(entity: Entity) -> int:
 
 
 def _held(image: MetadataImage, entity: Entity, acl_bytes: Mapping[AclPattern, int]) -> int:
-    """How many bytes the znode has at most before the change."""
+    """The most bytes of the znode before the change."""
     kind, name = entity
     match kind:
         case "topic":
@@ -175,7 +176,7 @@ def _held(image: MetadataImage, entity: Entity, acl_bytes: Mapping[AclPattern, i
 
 
 def _narrow(changes: Changes, suspects: set[Entity], after: MetadataImage) -> Changes:
-    """The configuration of a new topic is written together with it."""
+    """The changes of the suspects only. The configuration of a new topic is written together with the topic."""
     kinds: dict[str, set[Any]] = {}
     for kind, name in suspects:
         kinds.setdefault(kind, set()).add(name)
@@ -195,7 +196,7 @@ def _narrow(changes: Changes, suspects: set[Entity], after: MetadataImage) -> Ch
 def _znodes(
     before: MetadataImage, after: MetadataImage, changes: Changes, passwords: PasswordEncoder
 ) -> dict[str, int]:
-    """Sizes of the znodes that would be written, by path."""
+    """Sizes in bytes of the znodes that would be written, by path."""
     target = Target(after, passwords=passwords, controller_epoch=-1)
     return {
         op.path: op_bytes(op)
