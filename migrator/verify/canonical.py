@@ -1,8 +1,8 @@
-"""Canonical rows: one row a leaf of the metadata, the same text for the same fact, whichever side it comes from.
+"""Canonical rows: one row for each leaf of the metadata. Both sides give the same text for the same fact.
 
-The two sides are turned into rows by code that they do not share with the migration or with each other beyond the
-codecs (`znode_rows`, `image_rows`), so that a mistake in the translation between them cannot hide itself. What counts
-as equal is the table `RULES`.
+The code that makes the rows of a side (`znode_rows`, `image_rows`) shares only codecs with the migration, and nothing
+with the other side, so the comparison finds mistakes of the migration's translation. The table `RULES` says which
+values count as equal.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ KINDS: tuple[str, ...] = tuple(dict.fromkeys(rule.kind for rule in RULES))
 
 
 def ids(replicas: Iterable[int]) -> str:
-    """Broker ids as text, in the order given."""
+    """Broker ids as text, in the given order."""
     return ",".join(map(str, replicas))
 
 
 def hidden(secret: str | bytes, salt: bytes) -> str:
-    """What stands in a row for a secret: equal for equal secrets of one run, and of no use outside it."""
+    """The keyed hash that replaces a secret in a row: equal for equal secrets of one run, and useless outside of it."""
     raw = secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else secret
     return "hmac:" + hmac.new(salt, raw, hashlib.sha256).hexdigest()
 
@@ -111,7 +111,7 @@ def hidden(secret: str | bytes, salt: bytes) -> str:
 def config_rows(entity: str, config: Mapping[str, str], salt: bytes | None) -> Iterable[Row]:
     """Rows of one config resource, passwords already in the clear; ``entity`` such as ``topic:t``.
 
-    :param salt: None if what is secret was hidden before.
+    :param salt: key of the hashes; None if secrets were replaced before.
     """
     type_of = _TYPES_OF[entity.partition(":")[0]]
     for key, text in config.items():
@@ -125,7 +125,7 @@ def scram_row(user: str, mechanism: str, credential: ScramCredential, salt: byte
 
 
 def hidden_credential(credential: ScramCredential | UserScramCredentialRecord, salt: bytes) -> str:
-    """What stands in a row for a credential."""
+    """The keyed hash that replaces a credential in a row."""
     parts = (credential.salt, credential.stored_key, credential.server_key)
     return hidden(",".join([*(base64.b64encode(part).decode() for part in parts), str(credential.iterations)]), salt)
 

@@ -1,4 +1,4 @@
-"""What the page draws: bars of each kind, and how far ZooKeeper was behind over time. Pure: shares, not pixels."""
+"""The charts of the page: bars for each kind, and ZooKeeper's lag over time. Pure: shares, not pixels."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from migrator.verify.history import HistoryEntry
 POINTS_MAX = 240
 """Points of the line; a longer history shows the worst comparison of each stretch."""
 NOT_EQUAL_MAX = 10
-"""Comparisons below the line, the newest ones that did not end with "equal"."""
+"""How many comparisons are listed below the line: the newest ones that did not end with "equal"."""
 SIDES = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
-"""Name of a series, which is its class in the style sheet -> what a reader sees."""
+"""Name of a series, which is its class in the style sheet -> its name for readers."""
 STATUSES = {"missing": "missing", "extra": "extra", "different": "different"}
 _SEVERITY = ("equal", "could not tell", "different")
 
 
 @value
 class Bar:
-    """``series`` is its class in the style sheet; ``share``: of the longest bar, from 0 to 1."""
+    """``series`` is its class in the style sheet; ``share``: its length as a share of the longest bar, from 0 to 1."""
 
     series: str
     label: str
@@ -52,7 +52,7 @@ class Point:
 
 @value
 class LineChart:
-    """``lines`` join neighbours of which both lags are known. ``verdicts``: those that occur."""
+    """``lines`` join neighbours whose lags are both known. ``verdicts``: the verdicts that occur."""
 
     points: tuple[Point, ...]
     lines: tuple[tuple[Point, Point], ...]
@@ -68,7 +68,7 @@ def row_bars(kinds: Mapping[str, KindCounts]) -> tuple[BarGroup, ...]:
 
 
 def difference_bars(kinds: Mapping[str, KindCounts]) -> tuple[BarGroup, ...]:
-    """How many rows differ in which way; what does not differ is left out."""
+    """How many rows differ in which way; kinds without differences are left out."""
     return _groups(kinds, STATUSES, float, zeros=False)
 
 
@@ -88,7 +88,7 @@ def _groups(
 
 
 def line(history: Sequence[HistoryEntry]) -> LineChart | None:
-    """How many records ZooKeeper was behind at each comparison; None without two known numbers."""
+    """ZooKeeper's lag in records at each comparison; None without two known numbers."""
     known = [entry.lag for entry in history if entry.lag is not None]
     if len(known) < 2:
         return None
@@ -108,7 +108,8 @@ def line(history: Sequence[HistoryEntry]) -> LineChart | None:
 
 
 def thinned(history: Sequence[HistoryEntry], points_max: int = POINTS_MAX) -> list[HistoryEntry]:
-    """At most so many, in order: of each stretch the worst verdict, and of these the largest lag."""
+    """At most ``points_max`` entries, in order: for each stretch the one with the worst verdict, and of these the
+    largest lag."""
     stretch = -(-len(history) // points_max)
     return [max(history[start : start + stretch], key=_badness) for start in range(0, len(history), stretch)]
 

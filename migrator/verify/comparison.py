@@ -1,4 +1,4 @@
-"""What a comparison of both sides found: counts, and a bounded number of differences. Spark is not needed for it."""
+"""The result of a comparison of both sides: counts, and a bounded number of differences. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Mapping
 from migrator.values import value
 
 EXAMPLES_MAX = 50
-"""Differences that are shown."""
+"""The most differences that are shown."""
 SUSPECTS_MAX = 2_000
-"""Differences of one kind and status that reach the driver, where they are read again."""
+"""The most differences of one kind and status that reach the driver, which reads them again."""
 
 
 @value
 class Difference:
-    """One leaf that differs; None where a side has no such row. ``zxid``: ZooKeeper's last transaction when this
-    value was read, None where nothing was read again."""
+    """One leaf that differs; a value is None when that side has no such row. ``zxid``: ZooKeeper's last transaction
+    when the value was read again, None when it was not."""
 
     kind: str
     entity: str
@@ -27,7 +27,7 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Which leaf it is."""
+        """The leaf: kind, entity, field."""
         return self.kind, self.entity, self.field
 
     @property
@@ -56,12 +56,12 @@ class Comparison:
 
     @property
     def examples(self) -> tuple[Difference, ...]:
-        """What is shown of the differences."""
+        """The differences that are shown."""
         return self.found[:EXAMPLES_MAX]
 
     @property
     def rows(self) -> int:
-        """All rows of both sides."""
+        """The number of rows of both sides."""
         return sum(counts.zookeeper + counts.kraft for counts in self.kinds.values())
 
     @property
@@ -71,9 +71,9 @@ class Comparison:
 
 
 def settled(first: Comparison, different: Iterable[Difference], agreed: Collection[tuple[str, str, str]]) -> Comparison:
-    """The comparison as it is after differences were read again; those beyond `SUSPECTS_MAX` count as first seen.
+    """The comparison after differences were read again; those beyond `SUSPECTS_MAX` stay as they were.
 
-    :param different: what differs now; its values may be others than at first.
+    :param different: the leaves that still differ; their values may have changed.
     :param agreed: the leaves that turned out to be equal.
     """
     now = sorted(different, key=place_of)
@@ -94,7 +94,7 @@ def place_of(difference: Difference) -> tuple[str, str, str]:
 
 
 def counts_of(rows: Mapping[tuple[str, str], int], kind: str) -> KindCounts:
-    """Of one kind, from the rows by kind and status."""
+    """The counts of one kind, from the counts by kind and status."""
     equal, missing, extra, different = (
         rows.get((kind, status), 0) for status in ("equal", "missing", "extra", "different")
     )

@@ -1,10 +1,9 @@
-"""Who else writes to ZooKeeper while a quorum dual-writes: znodes that were written although the log has no change of
-theirs.
+"""Finds other writers to ZooKeeper while a quorum dual-writes: znodes that were written without a change in the log.
 
-Every write of a dual-writing controller, ours or stock, follows a change of the same entity in the log: one that is
-newer than what ``/migration`` said before. So each look compares the znodes that were written since the last one with
-what the log changed since ``/migration`` stood where it stood at the last one. A takeover reconciles and may write
-anything; a look that has one in it says nothing about contents, which the comparison itself sees.
+Every write of a dual-writing controller, ours or stock, follows a change of the same entity in the log, after the
+offset that ``/migration`` had before. So each look compares the znodes that were written since the last look with the
+changes of the log after the offset that ``/migration`` had at the last look. A takeover reconciles and may write
+anything, so a look that contains one reports nothing; the comparison itself sees the contents.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _ACLS = (paths.LITERAL_ACLS, paths.PREFIXED_ACLS)
 
 @value
 class ForeignWrite:
-    """``zxid`` and ``time_ms`` of the write, -1 where only the transaction logs could tell: of a znode that is gone.
-    ``session``: who wrote, None where no transaction log says it."""
+    """``zxid`` and ``time_ms`` of the write, -1 for a deleted znode, unless transaction logs have them. ``session``:
+    the writer's session, None when no transaction log has it."""
 
     path: str
     zxid: int
@@ -41,7 +40,7 @@ class ForeignWrite:
 
     @property
     def deleted(self) -> bool:
-        """Whether it is known only that the znode is gone."""
+        """Whether the znode was deleted, and nothing more is known."""
         return self.zxid < 0
 
 
@@ -54,9 +53,9 @@ class _Reading:
 
 
 class ForeignWriteSearch:
-    """Looks again and again; the first time it only learns what there is.
+    """Looks again and again. The first look only learns the present state.
 
-    :param recheck: with a log of its own, which this object follows from now on.
+    :param recheck: has a log of its own, which this object follows from now on.
     :param transaction_logs: data directories of a ZooKeeper server that this process can read, if any.
     """
 
@@ -89,7 +88,7 @@ class ForeignWriteSearch:
         return tuple(map(self._with_session, sorted(found, key=lambda write: (write.zxid, write.path))))
 
     def _begin(self) -> _Reading | None:
-        """The first look, from which on every change of the log is known; None while ZooKeeper is behind that."""
+        """Take the first look, after which every change of the log is known; None while ZooKeeper is behind."""
         end = self._recheck.until_passed()
         self._generation = self._log.generation
         look = self._read()
@@ -102,7 +101,8 @@ class ForeignWriteSearch:
         return _Reading(mark, mark.zxid, znodes, claim)
 
     def _unexplained(self, before: _Reading, now: _Reading) -> Iterator[ForeignWrite]:
-        """What was written after the last look began, and not touched by the log after what ZooKeeper held then."""
+        """The znodes that were written after the last look, without a change in the log after the offset that ZooKeeper
+        held then."""
         for path, stat in now.znodes.items():
             old = before.znodes.get(path)
             if (
@@ -131,7 +131,7 @@ class ForeignWriteSearch:
         return ForeignWrite(write.path, transaction.zxid, transaction.time_ms, transaction.session)
 
     def _transaction(self, write: ForeignWrite) -> Transaction | None:
-        """The one that wrote it, by its zxid, or the last one that has its path."""
+        """The transaction of the write, by its zxid; for a deleted znode, the last transaction with its path."""
         if not self._directories:
             return None
         wanted = (self._chroot + write.path).encode()
@@ -151,7 +151,7 @@ class ForeignWriteSearch:
 
 
 def _subjects(path: str) -> tuple[str, ...]:
-    """What the log says about a znode is said about one of these paths."""
+    """The paths under which `_touched` may have a change of this znode."""
     if path.startswith(paths.TOPICS + "/"):
         return path, paths.partitions(path.split("/")[3])
     if path.startswith(paths.CONFIG + "/"):
@@ -160,7 +160,8 @@ def _subjects(path: str) -> tuple[str, ...]:
 
 
 def _canonical(path: str) -> str:
-    """A change of an entity is written to all of its znodes. A name that stands for nothing stands for itself."""
+    """The canonical path of a config, because a change is written to all znodes of its entity. Any other name stays as
+    it is."""
     try:
         return paths.config(canonical(path.removeprefix(f"{paths.CONFIG}/")))
     except ZnodeError:
@@ -168,8 +169,8 @@ def _canonical(path: str) -> str:
 
 
 def _touched(before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[str]:
-    """Subjects that a controller writes for these changes, parents that it may have to make included. A topic that is
-    new or gone is named by its ``partitions``, for everything below."""
+    """The paths that a controller writes for these changes, with parents that it may have to create. For a new or
+    deleted topic, its ``partitions`` stands for everything below."""
     for topic_id in (*changes.topics, *changes.partitions):
         for image in (before, after):
             topic = image.topics.by_id.get(topic_id)

@@ -46,16 +46,16 @@ class HistoryEntry:
 
 
 class History:
-    """The entries in a directory, which is made if need be.
+    """The entries in a directory, which is created if necessary.
 
-    :raises OperatorError: from every method, when the disk refuses, or a file is no history.
+    :raises OperatorError: from every method, when the disk fails, or a file is no history.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def append(self, entry: HistoryEntry) -> None:
-        """Add the newest; the file is replaced as a whole, so that a reader sees the old one or the new one."""
+        """Add the newest entry. The file is replaced as a whole, so a reader sees the old one or the new one."""
         day = dt.datetime.fromtimestamp(entry.time_ms / 1000, dt.UTC).strftime("%Y-%m-%d")
         path = self._directory / f"verify-{day}.parquet"
         try:

@@ -1,4 +1,4 @@
-"""Looks at both sources before Spark is started, which takes long and would find the same faults only at the end."""
+"""Checks both sources before Spark starts. Spark starts slowly, and would find the same faults only at its end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DIRECTORY = "Give the metadata directory of a controller: metadata.log.dir, or 
 
 
 def inspect(sources: Sources, begin: Callable[[str], None]) -> None:
-    """Whether both sources are there, can be read, and are of one cluster.
+    """Check that both sources exist, can be read, and belong to one cluster.
 
-    :param begin: hears what is looked at.
-    :raises OperatorError: they are not; also when a source does not answer.
+    :param begin: called with the name of each check.
+    :raises OperatorError: a check fails, or a source does not answer.
     """
     if sources.archived:
         _inspect_archive(sources.archive or "")

@@ -1,4 +1,4 @@
-"""One comparison with what belongs to it: the report to the active controller, the repair, and comparing again."""
+"""One comparison with its consequences: the report to the active controller, the repair, and a second comparison."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from migrator.verify.verify import Begin, unheard, verify_in
 
 @value
 class VerifyJob:
-    """``report_to``: finds the active controller, which hears of each verdict. ``repair``: may mend what differs; when
-    it says that it did, everything is compared again."""
+    """``report_to``: finds the active controller, to which each verdict is reported. ``repair``: may repair the
+    differences; when it returns that it did, everything is compared again."""
 
     request: VerifyRequest
     report_to: OpenActive | None = None
     repair: Callable[[Verdict], bool] | None = None
 
     def run(self, spark: SparkSession, tell: Callable[[str], None], begin: Begin = unheard) -> Verdict:
-        """The last verdict.
+        """Compare, and return the last verdict.
 
-        :param tell: hears what the controller says.
-        :param begin: hears of each phase.
-        :raises OperatorError: as `verify_in`; whatever ``repair`` raises; no controller takes the report.
+        :param tell: called with the answer of the controller.
+        :param begin: called with each phase.
+        :raises OperatorError: as in `verify_in`; as in ``repair``; or no controller accepts the report.
         """
         verdict = self._compared(spark, tell, begin)
         if verdict.comparison.differences and self.repair is not None and self.repair(verdict):

@@ -8,8 +8,8 @@ from pathlib import Path
 from migrator.log.errors import storage_errors
 
 HALF_WRITTEN_SECONDS = 3.0
-"""How long an entry may be half written. A running controller appends something each half second, and a server of
-ZooKeeper writes an entry in one go."""
+"""How many seconds an entry may stay half written. A running controller appends something each half second, and a
+ZooKeeper server writes an entry with one call."""
 POLL_SECONDS = 0.05
 
 Stamp = tuple[int, int]
@@ -17,9 +17,9 @@ Stamp = tuple[int, int]
 
 
 def stamp(path: Path) -> Stamp:
-    """To be taken before the file is read.
+    """The stamp of a file. Take it before the file is read.
 
-    :raises StorageError: it can't be looked at.
+    :raises StorageError: the file can't be examined.
     """
     with storage_errors("cannot read", path):
         status = path.stat()
@@ -27,7 +27,8 @@ def stamp(path: Path) -> Stamp:
 
 
 def goes_on(path: Path, since: Stamp) -> bool:
-    """Whether the file has changed since, or does so while we watch: then what is half written is somebody's work."""
+    """Whether the file has changed since, or changes while we wait: then a process is writing the half-written
+    entry."""
     deadline = time.monotonic() + HALF_WRITTEN_SECONDS
     while stamp(path) == since:
         if time.monotonic() > deadline:

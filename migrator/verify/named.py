@@ -1,4 +1,4 @@
-"""Where the two sides of a comparison come from, as the operator named them."""
+"""The sources of a comparison, as the operator named them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Sources:
     znodes below ``chroot``. ``metadata`` is a controller's metadata directory, or ``host:port[,...]`` of running
     controllers. ``config`` is a controller's property file: security, and the secret that decodes passwords.
 
-    ``archive``: a directory for the canonical rows of both sides, with salted hashes in place of secrets. Without any
-    source it is what is compared.
+    ``archive``: a directory for the canonical rows of both sides, with keyed hashes in place of secrets. Without any
+    other source, the archive is compared.
     """
 
     zookeeper: str | None = None
@@ -25,10 +25,10 @@ class Sources:
 
     @property
     def archived(self) -> bool:
-        """Whether the archive is all there is."""
+        """Whether the archive is the only source."""
         return self.archive is not None and not (self.zookeeper or self.zookeeper_files or self.metadata or self.config)
 
     @property
     def live(self) -> bool:
-        """Whether ZooKeeper is read from its servers, so that it may change meanwhile."""
+        """Whether ZooKeeper is read from its servers, so that it may change during the comparison."""
         return not (self.archived or self.zookeeper_files)

@@ -10,7 +10,7 @@ from migrator.verify.named import Sources
 from migrator.verify.verdict import Verdict
 
 ANY_FILE = "controller.properties"
-"""Stands for the controller's property file where none was given."""
+"""Stands for the controller's property file when the operator gave none."""
 
 
 @value
@@ -22,7 +22,7 @@ class NextStep:
 
 
 def next_step(verdict: Verdict, sources: Sources) -> NextStep:
-    """What fits this verdict on these sources."""
+    """The next step after this verdict on these sources."""
     file = sources.config or ANY_FILE
     status = shlex.join(["migrator", "status", "-c", file])
     again = shlex.join(["migrator", "verify", *_given(sources)])

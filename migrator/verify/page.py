@@ -1,7 +1,7 @@
 """The verdict as one HTML page that needs no network: what differs, charts, the next command, a table to search.
 
-The page's own policy forbids it to load anything; the template escapes whatever comes from the cluster. How a page of
-this product looks is in `page.css`: light and dark, on a telephone, on paper.
+The page's content security policy forbids it to load anything; the template escapes everything that comes from the
+cluster. `page.css` has the look of a page: light and dark, on a telephone, on paper.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from migrator.verify.next_step import NextStep
 from migrator.verify.verdict import Verdict
 
 ROWS_MAX = 5_000
-"""Differences in the table; the counts are of all."""
+"""The most differences in the table; the counts include all."""
 UNSURE = "unsure"
 
 
@@ -37,9 +37,9 @@ class About:
 
 
 def render(verdict: Verdict, about: About, history: Sequence[HistoryEntry], now_ms: int) -> str:
-    """The whole page.
+    """The whole page, as HTML.
 
-    :param history: earlier comparisons, oldest first; a chart from two on.
+    :param history: earlier comparisons, oldest first; two or more make a chart.
     """
     kinds = verdict.comparison.kinds
     shown = [*verdict.comparison.found, *verdict.undecided][:ROWS_MAX]
@@ -62,7 +62,7 @@ def render(verdict: Verdict, about: About, history: Sequence[HistoryEntry], now_
 
 
 def write(page: Path, text: str) -> None:
-    """Put it into its file.
+    """Write the page to its file.
 
     :raises OperatorError: the file can't be written.
     """
@@ -87,7 +87,7 @@ def _sentence(verdict: Verdict) -> str:
 
 
 def _facts(verdict: Verdict, about: About, now_ms: int) -> dict[str, str]:
-    """What is known, by label."""
+    """The facts of the comparison, by label."""
     at = verdict.at
     offset = f"{at.offset:,}" if at.offset >= 0 else "no KRaft quorum writes there"
     facts = {
@@ -111,7 +111,7 @@ def _template() -> Template:
         loader=FileSystemLoader(here.parent),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda text: printable(text) if type(text) is str else text,  # not what a macro has made of it
+        finalize=lambda text: printable(text) if type(text) is str else text,  # but not the markup that a macro returns
         trim_blocks=True,
         lstrip_blocks=True,
     )

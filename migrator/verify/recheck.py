@@ -1,15 +1,15 @@
-"""Reads again what differed, until it agrees or is known to differ: on a live cluster there are no false alarms.
+"""Reads again what differed, until it agrees or certainly differs: so a live cluster causes no false alarms.
 
-While ZooKeeper is written behind the log, two readings of the two sides can never be of the same moment. So a leaf that
-differed is judged like this. The log is read to its end; when ``/migration`` has passed that offset, the leaf is read
-from ZooKeeper; then the log is read on, until it holds all that ZooKeeper can have held. Now
+While ZooKeeper is written behind the log, the readings of the two sides are never of the same moment. So a leaf that
+differed is judged in steps. The log is read to its end. When ``/migration`` has passed that offset, the leaf is read
+from ZooKeeper. Then the log is read on, until it holds everything that ZooKeeper can have held. Then:
 
-* ZooKeeper's value is one that the leaf had in the log within that window: the leaf agrees.
-* It is another one, and the leaf did not change in that window: it differs, at that zxid and that offset.
-* Anything else is read again, for a bounded time; what is left then is undecided, which is no verdict of "equal".
+* If ZooKeeper's value is one that the leaf had in the log within that window, the leaf agrees.
+* If it is another value, and the leaf did not change in that window, the leaf differs, at that zxid and that offset.
+* Any other leaf is read again, for a bounded time. After that it is undecided, and the verdict is not "equal".
 
-Stock controllers write ``/migration`` likewise, but the znodes of one change before its offset: hence "all that
-ZooKeeper can have held" is known only when ``/migration`` has moved once more.
+Stock controllers write ``/migration``, too, but only after the znodes of a change. So what ZooKeeper can have held is
+known only when ``/migration`` has moved once more.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ POLL_SECONDS = 0.1
 
 @value
 class Patience:
-    """How long to go on. ``total``: until what is left counts as undecided. ``rest``: when neither the log nor
-    ``/migration`` moved for so long, nobody writes, and there is nothing to wait for."""
+    """How long to go on, in seconds. ``total``: after it, the remaining leaves count as undecided. ``rest``: when
+    neither the log nor ``/migration`` has moved for so long, no controller writes, and waiting is useless."""
 
     total: float = 60.0
     rest: float = 10.0
@@ -52,8 +52,8 @@ class Pair:
 
 @value
 class Settlement:
-    """What came of the leaves that differed. ``at`` is the point where ``different`` was seen; ``why`` says what kept
-    ``undecided`` from being decided."""
+    """The result for the leaves that differed. ``at`` is the point where ``different`` was seen; ``why`` says why
+    ``undecided`` could not be decided."""
 
     different: tuple[Difference, ...] = ()
     undecided: tuple[Difference, ...] = ()
@@ -77,7 +77,7 @@ def agrees(key: Key, zookeeper: str | None, kraft: str | None) -> bool:
 
 
 class _Window:
-    """The values that some leaves had in the log since its begin."""
+    """The values that some leaves have had in the log since the window began."""
 
     def __init__(self, keys: Iterable[Key], image: MetadataImage, salt: bytes) -> None:
         self._keys = frozenset(keys)
@@ -92,7 +92,7 @@ class _Window:
         self._take_others(image)
 
     def step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """Take note of what one batch changed for the entities that are checked again (see `Step`)."""
+        """Note the changes of one batch to the entities that are checked again (see `Step`)."""
         ids = {*changes.topics, *changes.partitions}
         known = (image.topics.by_id.get(topic_id) for topic_id in ids for image in (before, after))
         names = {topic.name for topic in known if topic is not None} & self._topics
@@ -103,11 +103,11 @@ class _Window:
             self._take_others(after)
 
     def held(self, key: Key) -> list[str | None]:
-        """Its values in order, each as often as it was set."""
+        """The leaf's values in order, each as often as it was set."""
         return self._seen[key]
 
     def constant(self, key: Key) -> bool:
-        """Whether nothing touched it."""
+        """Whether no change touched the leaf."""
         return len(set(self._seen[key])) == 1 and topic_of(key[0], key[1]) not in self._touched
 
     def _concern(self, changes: Changes) -> bool:
@@ -145,9 +145,9 @@ class _Finding(Enum):
 
 @dataclass(slots=True)
 class Recheck:
-    """One settling of leaves that differed.
+    """Reads again leaves that differed, and judges them.
 
-    :param log: stands at the end of the log as soon as it is advanced.
+    :param log: is at the end of the log after each `advance`.
     """
 
     zookeeper: ZooKeeperSide
@@ -158,7 +158,7 @@ class Recheck:
     _why: str = field(init=False, default="")
 
     def settle(self, suspects: Iterable[Difference]) -> Settlement:
-        """Read them again until each agrees, or differs for sure, or the time is over.
+        """Read the leaves again until each agrees or certainly differs, or the time is over.
 
         :raises OperatorError: a side can't be read any more.
         """
@@ -183,12 +183,12 @@ class Recheck:
         return Settlement(tuple(different), tuple(left.values()), tuple(agreed), at, rounds, self._why if left else "")
 
     def catch_up(self) -> bool:
-        """Let the log hold all that ZooKeeper has by now; whether it came to that in time."""
+        """Read the log until it holds everything that ZooKeeper has now. Returns whether that happened in time."""
         self._deadline = time.monotonic() + self.patience.total
         return self._until_complete(self.zookeeper.mark())
 
     def until_passed(self) -> int:
-        """Let ZooKeeper come to where the log ends now, for some time; gives that offset."""
+        """Wait, for a bounded time, until ZooKeeper holds the log up to its present end. Returns that offset."""
         self._deadline = time.monotonic() + self.patience.total
         self.log.advance()
         end = self.log.image.provenance.offset
@@ -213,14 +213,15 @@ class Recheck:
         return [_judged(key, found.get(key), zxid, window, sure=passed and complete) for key in left]
 
     def _until_passed(self, offset: int) -> bool:
-        """Wait until ZooKeeper holds everything up to there; whether it does, or nobody writes to it any more."""
+        """Wait until ZooKeeper holds everything up to the offset. Returns whether it does, or no quorum writes to
+        it."""
         return self._wait(
             lambda mark: mark.offset >= offset,
             lambda mark: f"ZooKeeper holds the log only up to offset {mark.offset}; verify needs offset {offset}",
         )
 
     def _until_complete(self, after: MigrationMark) -> bool:
-        """Wait until the log holds all that ZooKeeper had when ``after`` was read."""
+        """Wait until the log holds everything that ZooKeeper had when ``after`` was read."""
 
         def complete(mark: MigrationMark) -> bool:
             end = self.log.end_offset
@@ -248,7 +249,7 @@ class Recheck:
             if now >= rest_at and self.log.end_offset > mark.offset:
                 return True
             if now >= rest_at or now >= self._deadline:
-                self._deadline, self._why = now, why(mark)  # to go on would not help
+                self._deadline, self._why = now, why(mark)  # more time would not help
                 return False
             time.sleep(POLL_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The repair of ZooKeeper: the active controller is ordered to reconcile, and waited for."""
+"""Repairs ZooKeeper: orders the active controller to reconcile, and waits for the result."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from migrator.rpc.operator_client import OperatorClient
 
 POLL_SECONDS = 0.2
 WAIT_SECONDS = 600.0
-"""A reconcile compares everything: about a second per 100,000 partitions, and then it writes."""
+"""How long to wait. A reconcile compares everything, about a second per 100,000 partitions, and then writes."""
 
 OpenActive = Callable[[], AbstractAsyncContextManager[OperatorClient]]
-"""Finds the active controller, each time anew: it may be another one by then."""
+"""Finds the active controller, each time anew, because another one may lead by then."""
 
 _STUCK = frozenset(state.value for state in State if state.properties.waits_for_person or state.properties.turned_off)
-"""States from which the driver does not come to dual-writing by itself."""
+"""States that the driver does not leave for dual-writing by itself."""
 
 
 async def repair(
     open_active: OpenActive, reason: str, tell: Callable[[str], None], wait_seconds: float = WAIT_SECONDS
 ) -> str:
-    """Make ZooKeeper equal to the log; gives the journal's sentence about what was written.
+    """Make ZooKeeper equal to the log; return the journal's sentence about what was written.
 
-    :param tell: hears of each step.
-    :raises OperatorError: no active controller answers, it does not dual-write, or it did not come to an end.
+    :param tell: called with each step.
+    :raises OperatorError: no active controller answers, it does not dual-write, or the reconcile did not end in time.
     """
     try:
         async with asyncio.timeout(wait_seconds):
@@ -87,7 +87,7 @@ def _situation(status: Status) -> str:
 
 
 def _written(status: Status) -> str:
-    """What the journal says about the reconcile that led to this state."""
+    """The journal's sentence about the reconcile that led to this state."""
     for event in reversed(status.recent_events):
         if dict(event.details).get("before") == State.RECONCILING.value:
             return event.text

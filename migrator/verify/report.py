@@ -1,4 +1,4 @@
-"""Tells the active controller what a comparison found, so that the end of the migration may rest on it."""
+"""Reports a verdict to the active controller, which may require one before the end of the migration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from migrator.verify.verdict import Verdict
 
 @value
 class Beginning:
-    """The active controller as it was before anything was read. ``finishing``: nobody writes to ZooKeeper any more."""
+    """The state of the active controller before the comparison. ``finishing``: no controller writes to ZooKeeper any
+    more."""
 
     cluster_id: str
     leader_epoch: int
@@ -20,7 +21,7 @@ class Beginning:
 
 
 async def begin(open_active: OpenActive) -> Beginning:
-    """To be asked before a comparison that is to be reported.
+    """Read it, before a comparison that will be reported.
 
     :raises OperatorError: no active controller answers.
     """
@@ -31,7 +32,7 @@ async def begin(open_active: OpenActive) -> Beginning:
 
 
 async def report(open_active: OpenActive, beginning: Beginning, verdict: Verdict) -> VerdictAnswer:
-    """Report a verdict that is one: equal or different; gives what the controller makes of it.
+    """Report a verdict that is equal or different; return the controller's answer.
 
     :raises OperatorError: no active controller answers.
     """

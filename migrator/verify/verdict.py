@@ -1,4 +1,4 @@
-"""What is to be compared, and what came of it."""
+"""The request of a comparison, and its verdict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from migrator.verify.recheck import Pair, Patience
 
 @value
 class VerifyRequest:
-    """What to compare, and in which Spark. The sources are those of `Sources`, ``directory`` being its ``metadata``."""
+    """What to compare, and in which Spark. The fields of the sources are those of `Sources`; ``directory`` is its
+    ``metadata``."""
 
     zookeeper: str | None
     directory: str | None
@@ -42,10 +43,11 @@ class VerifyRequest:
 
 @value
 class Verdict:
-    """``at``: where the sides were seen to be equal, or to differ; offset -1 where no KRaft quorum writes to this
-    ZooKeeper. ``undecided`` kept changing, for the reason ``why``. ``read_again``: leaves that differed at first.
-    ``lag``: records that ZooKeeper is behind the log, None where no KRaft quorum writes to it. ``stock``: that quorum's
-    controllers are Kafka's own, or were when they last wrote. ``cluster_id`` is empty where nothing says it."""
+    """``at``: the point where the sides were seen to be equal, or to differ; its offset is -1 when no KRaft quorum
+    writes to this ZooKeeper. ``undecided``: leaves that kept changing, for the reason ``why``. ``read_again``: how many
+    leaves differed at first. ``lag``: how many records ZooKeeper is behind the log, None when no KRaft quorum writes to
+    it. ``stock``: the controllers of that quorum are Kafka's own, or were when they last wrote. ``cluster_id`` is empty
+    when unknown."""
 
     comparison: Comparison
     seconds: float
@@ -59,18 +61,18 @@ class Verdict:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 equal, 1 different, 2 could not tell; what could not be read at all raises instead."""
+        """0 equal, 1 different, 2 could not tell. A source that could not be read raises an error instead."""
         if self.comparison.differences:
             return ExitCode.DIFFERENT
         return ExitCode.REFUSED if self.undecided else ExitCode.OK
 
     @property
     def word(self) -> str:
-        """The verdict in a word or three."""
+        """The verdict in one to three words."""
         return {ExitCode.OK: "equal", ExitCode.DIFFERENT: "different"}.get(self.exit_code, "could not tell")
 
     def to_json(self) -> dict[str, object]:
-        """For scripts."""
+        """The verdict as JSON, for scripts."""
         return {
             "verdict": self.word,
             "equal": self.exit_code is ExitCode.OK,

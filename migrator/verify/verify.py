@@ -1,4 +1,4 @@
-"""`migrator verify`: both sides in, a verdict out."""
+"""Compares both sides, and decides the verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.zookeeper.side import ZooKeeperSide
 
 Begin = Callable[[str], None]
-"""Hears what is done next."""
+"""Called with the name of each phase."""
 
 
 def unheard(_: str) -> None:
@@ -36,24 +36,25 @@ def unheard(_: str) -> None:
 
 
 PASSES_MAX = 3
-"""Comparisons of everything, while there are more differences than can be read again one by one."""
+"""The most comparisons of everything, while there are more differences than can be read again one by one."""
 
 
 def verify(request: VerifyRequest) -> Verdict:
-    """Compare, in a session of its own.
+    """Compare, in a Spark session of its own.
 
-    :raises OperatorError: when a side can't be read whole: then there is no verdict.
+    :raises OperatorError: a side can't be read completely: then there is no verdict.
     """
     with spark_session(request.master, request.conf) as spark:
         return verify_in(spark, request)
 
 
 def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = False, begin: Begin = unheard) -> Verdict:
-    """One verdict, in a session that is there already; errors as `verify`. What differs between a live ZooKeeper and
-    the log is read again (`Recheck`).
+    """Compare, in a given session; errors as in `verify`. Differences between a live ZooKeeper and the log are read
+    again (`Recheck`).
 
-    :param frozen: nobody writes to ZooKeeper any more: it is compared with the log up to where it followed it.
-    :param begin: hears of each phase.
+    :param frozen: no controller writes to ZooKeeper any more: it is compared with the log up to the offset that it
+        holds.
+    :param begin: called with each phase.
     """
     started = time.monotonic()
     begin("comparing everything in Spark")
@@ -101,7 +102,7 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
 
 
 def compare_sides(spark: SparkSession, request: VerifyRequest, begin: Begin = unheard) -> Comparison:
-    """The comparison alone, in a session that is there already; errors as `verify`."""
+    """The comparison without a second reading, in a given session; errors as in `verify`."""
     try:
         with loaded_sides(spark, request.sources, begin) as sides:
             comparison = compare(*sides)
@@ -117,7 +118,7 @@ def compare_sides(spark: SparkSession, request: VerifyRequest, begin: Begin = un
 
 
 def _formatted_for(sources: Sources) -> str:
-    """The cluster id in the metadata directory, if that is what is compared, and if it is formatted."""
+    """The cluster id of the metadata directory, if a directory is compared, and if it is formatted."""
     directory = Path(sources.metadata or "")
     if sources.archived or not directory.is_dir():
         return ""

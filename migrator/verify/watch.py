@@ -1,4 +1,4 @@
-"""`verify --watch`: compares again and again in one Spark session, keeps what it found, and tells whoever asks."""
+"""`verify --watch`: compares again and again in one Spark session, keeps the verdicts, and serves them as metrics."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LAST = {"equal": 1, "different": 0}
 
 
 class WatchMetrics:
-    """What Prometheus sees, on a port of its own.
+    """The metrics for Prometheus, on a port of their own.
 
-    :param access: who may read them.
+    :param access: the clients that may read them.
     :raises OperatorError: the port is taken.
     """
 
@@ -56,7 +56,7 @@ class WatchMetrics:
         self.port: int = self._endpoint.port
 
     def show(self, entry: HistoryEntry) -> None:
-        """Make an entry the last one."""
+        """Show an entry as the last one."""
         self._verdict.set(_LAST.get(entry.verdict, -1))
         self._time.set(entry.time_ms / 1000)
         self._offset.set(entry.offset)
@@ -72,7 +72,7 @@ class WatchMetrics:
 
 
 def entry_of(found: Verdict | OperatorError, foreign: int, now_ms: int) -> HistoryEntry:
-    """What is kept of a comparison, or of one that failed."""
+    """The entry of a comparison, or of a failed one."""
     if isinstance(found, OperatorError):
         return HistoryEntry(now_ms, "could not tell", -1, -1, None, 0, 0, 0, foreign, 0.0, str(found))
     return HistoryEntry(
@@ -94,8 +94,8 @@ def entry_of(found: Verdict | OperatorError, foreign: int, now_ms: int) -> Histo
 class Watch:
     """Repeats a comparison until it is stopped.
 
-    :param compare: one comparison, with whatever is to be done about it; errors as `verify`.
-    :param tell: hears of each one, and of the writes of others since the one before.
+    :param compare: one comparison with its consequences; errors as in `verify`.
+    :param tell: called with each entry, and with the writes of other clients since the entry before.
     """
 
     request: VerifyRequest
@@ -108,7 +108,7 @@ class Watch:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def run(self, spark: SparkSession) -> Verdict | OperatorError:
-        """Until `stopping`; gives the last verdict, or why there was none.
+        """Run until `stopping`; return the last verdict, or why there was none.
 
         :raises OperatorError: the history can't be kept.
         """

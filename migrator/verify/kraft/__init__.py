@@ -1,1 +1,1 @@
-"""The metadata log: of a controller that runs, or as its files hold it; and its canonical rows."""
+"""The metadata log, from running controllers or from files, and its canonical rows."""

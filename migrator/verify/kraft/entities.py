@@ -1,7 +1,7 @@
-"""Which entity of the metadata a record is about: a log is divided by entities, and each is replayed alone.
+"""Finds the entity that a record is about: a log is divided by entities, and each is replayed alone.
 
-A topic's id is the entity of the topic and of its partitions. A topic's *name* is another one, of its configuration:
-the record that removes a topic names the id only, and takes the configuration of its name with it.
+A topic's id is the entity of the topic and of its partitions. A topic's *name* is another entity, for its
+configuration: the record that removes a topic has only the id, and also removes the configuration of the name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _OF_PARTITIONS = frozenset(
     for version in range(spec.latest + 1)
 )
 _TOPIC_ID = slice(7, 23)
-"""Where both kinds of records have the topic's id: behind frame version, key, version and the partition's number."""
+"""The place of the topic's id in both kinds of records: behind frame version, key, version and the partition's
+number."""
 
 TOPIC, NAME = b"t", b"n"
 """First byte of the keys of topics by id, and by name."""
@@ -33,8 +34,8 @@ _SHARED = frozenset({*MARKERS, m.RemoveTopicRecord, m.ClearElrRecord})
 
 @value
 class Placed:
-    """A record with its place in the order of the log; ``keys`` are the entities that it is about. ``is_shared``:
-    others may need it, too, and which ones only the whole log tells (`fold.SharedRecords`)."""
+    """A record with its place in the order of the log; ``keys`` are the entities that it is about. ``is_shared``: other
+    entities may need the record, too; only the whole log shows which (`fold.SharedRecords`)."""
 
     order: int
     keys: tuple[bytes, ...]
@@ -43,11 +44,11 @@ class Placed:
 
 
 def placed(order: int, content: bytes, salt: bytes) -> Placed:
-    """Where a record belongs. Of records of partitions, which most are, only the head is looked at: they are decoded
-    when they are replayed.
+    """Find the entities of a record. Most records are of partitions; only their heads are read here, and they are
+    decoded when they are replayed.
 
-    :param salt: the key of the hashes that take the place of secrets: these do not leave the process that decodes them.
-    :raises CorruptRecordsError: it is of a type or version that we do not know, or does not decode.
+    :param salt: the key of the hashes that replace secrets: a secret does not leave the process that decodes it.
+    :raises CorruptRecordsError: its type or version is unknown, or it does not decode.
     """
     if content[:PREFIX_SIZE] in _OF_PARTITIONS:
         return Placed(order, (TOPIC + content[_TOPIC_ID],), content)
@@ -73,7 +74,7 @@ def topic_key(topic_id: Uuid) -> bytes:
 
 
 def name_key(name: str) -> bytes:
-    """The entity of the configuration of all topics that have this name, one after the other."""
+    """The entity of the configurations of all topics that have had this name."""
     return NAME + name.encode()
 
 
@@ -128,4 +129,5 @@ _KEYS: dict[type, Callable[[Any], tuple[bytes, ...]]] = {
     m.UnfenceBrokerRecord: _broker,
     m.BrokerRegistrationChangeRecord: _broker,
 }
-"""Of what is compared, and of what may contradict an earlier record; other records make no row and fit always."""
+"""The keys of records that make rows or may contradict an earlier record. Other records make no row and never
+contradict."""

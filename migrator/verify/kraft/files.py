@@ -1,7 +1,7 @@
 """Reads the metadata of a directory that a controller may be writing to: the newest snapshot and the log behind it.
 
-Nothing is locked, cut or repaired. An incomplete batch at the very end is what a running node is about to write, if
-the file goes on growing; any other damage is an error, so that a verdict never rests on half of a log.
+Nothing is locked, cut or repaired. An incomplete batch at the very end counts as being written by a running node if the
+file changes. Any other damage is an error, so a verdict never rests on half of a log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ UNKNOWN = "If the controller is newer than this tool, use a newer tool. Otherwis
 
 
 class EmptyLogError(OperatorError):
-    """There is no metadata in the log, though perhaps elections."""
+    """The log has no metadata, but perhaps records of elections."""
 
     def __init__(self, log_directory: Path) -> None:
         super().__init__("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
@@ -58,28 +58,28 @@ def read_image(directory: Path, until: int | None = None) -> MetadataImage:
 
     :param directory: a metadata directory, or its ``__cluster_metadata-0``.
     :param until: the last offset to read; None for all that is there.
-    :raises OperatorError: it can't be read, or holds damage; names file and offset.
+    :raises OperatorError: the directory can't be read, or its log is damaged; names file and offset.
     """
     return patiently(lambda: _read_image(log_directory_of(directory), until))
 
 
 def end_of_log(directory: Path) -> int:
-    """The offset behind the last whole batch that is there now; errors as `read_image`."""
+    """The offset after the last whole batch at this moment; errors as in `read_image`."""
     return patiently(lambda: _end_of_log(log_directory_of(directory)))
 
 
 def last_of_log(directory: Path) -> EpochOffset:
-    """The epoch of the last whole batch that is there now, and the offset behind it; errors as `read_image`."""
+    """The epoch of the last whole batch at this moment, and the offset after it; errors as in `read_image`."""
     return patiently(lambda: _last_of_log(log_directory_of(directory)))
 
 
 def membership_of(directory: Path) -> Membership:
-    """Who votes by the last record of a directory's log, committed or not; errors as `read_image`."""
+    """The voters of the last such record in a directory's log, committed or not; errors as in `read_image`."""
     return patiently(lambda: _membership_of(log_directory_of(directory)))
 
 
 def patiently(attempt: Callable[[], T]) -> T:
-    """Try again when a file is gone that was there a moment ago."""
+    """Call ``attempt`` again when a listed file has disappeared."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: isinstance(error.__cause__, FileNotFoundError)),
         stop=stop_after_attempt(ATTEMPTS),
@@ -92,7 +92,7 @@ def patiently(attempt: Callable[[], T]) -> T:
 def log_directory_of(directory: Path) -> Path:
     """The ``__cluster_metadata-0`` of a metadata directory, which may be that already.
 
-    :raises OperatorError: there is none, or it can't be looked at.
+    :raises OperatorError: the directory does not exist, or can't be read.
     """
     log_directory = directory if directory.name == DIRECTORY_NAME else directory / DIRECTORY_NAME
     with storage_errors("cannot read", log_directory):
@@ -114,7 +114,7 @@ def _read_image(log_directory: Path, until: int | None) -> MetadataImage:
                 break
             with _named(path, batch):
                 replay(loader, batch)
-            loader.commit(loader.end_offset)  # or it keeps what it would need to go back
+            loader.commit(loader.end_offset)  # otherwise the loader keeps what a truncation would need
         loader.apply()
         loader.commit(max(loader.end_offset, loader.published.provenance.offset + 1))
     except InvariantViolation as error:
@@ -132,9 +132,9 @@ def _end_of_log(log_directory: Path) -> int:
 def _last_of_log(log_directory: Path) -> EpochOffset:
     listing = list_log(log_directory)
     last = listing.newest_snapshot() or EpochOffset(0, 0)
-    for path in reversed(listing.segments):  # the newest one with a batch: one that was just begun has none
+    for path in reversed(listing.segments):  # the newest segment with a batch: a new one may have none
         headers = deque[tuple[int, BatchHeader]](maxlen=1)
-        with suppress(CorruptRecordsError):  # whatever else it holds is found when it is read
+        with suppress(CorruptRecordsError):  # other damage is found when the file is read
             headers.extend(headers_of(path))
         for _, header in headers:
             return max(last, EpochOffset(header.leader_epoch, header.next_offset), key=lambda one: one.offset)
@@ -155,9 +155,9 @@ def _membership_of(log_directory: Path) -> Membership:
 
 
 def headers_of(path: Path) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch of a file; what is between them is not read.
+    """Yield position and header of each batch of a file; the records between headers are not read.
 
-    :raises CorruptRecordsError: at the first that is no header, or cut, with its position.
+    :raises CorruptRecordsError: at the first header that is cut or damaged; names its position.
     :raises OperatorError: the file cannot be read.
     """
     with storage_errors("cannot read", path), path.open("rb", buffering=0) as file:
@@ -174,7 +174,7 @@ def headers_of(path: Path) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def newest_snapshot(log_directory: Path, until: int | None = None) -> ImageLoader:
-    """What the newest snapshot holds, of those that end at ``until`` at the latest; nothing without one."""
+    """Yield the content of the newest snapshot that ends at ``until`` or before; nothing when there is none."""
     listing = list_log(log_directory)
     newest = listing.newest_snapshot(until)
     if newest is None:
@@ -188,7 +188,7 @@ def newest_snapshot(log_directory: Path, until: int | None = None) -> ImageLoade
 
 
 def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch]]:
-    """Batches from ``start`` on, with the segment that they are in. All are checked: sums, offsets, epochs."""
+    """Yield batches from ``start`` on, with their segment. Checksums, offsets and epochs of all are checked."""
     for path, _, batch in checked(segments, iter_file_batches, lambda batch: batch.header):
         if batch.header.base_offset >= start:
             yield path, batch
@@ -197,7 +197,7 @@ def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch
 def checked(
     segments: Sequence[Path], read: Callable[[Path], Iterator[tuple[int, T]]], header_of: Callable[[T], BatchHeader]
 ) -> Iterator[tuple[Path, int, T]]:
-    """What ``read`` finds in segments, one after the other, with file and position. Offsets and epochs are checked."""
+    """Yield what ``read`` finds in each segment, with file and position. Offsets and epochs are checked."""
     expected, epoch = int(segments[0].stem) if segments else 0, 0
     for path in segments:
         for position, found in _segment(path, read, is_last=path is segments[-1]):
@@ -211,7 +211,7 @@ def checked(
 
 
 def _segment(path: Path, read: Callable[[Path], Iterator[tuple[int, T]]], *, is_last: bool) -> Iterator[tuple[int, T]]:
-    """Every batch of a segment. The last one of the log may end with half a batch, if somebody is writing it."""
+    """Yield every batch of a segment. The last segment may end with half a batch if a controller is writing it."""
     since = stamp(path)
     try:
         yield from read(path)
@@ -232,7 +232,7 @@ def _is_cut(path: Path, position: int) -> bool:
 
 @contextmanager
 def _named(path: Path, batch: Batch) -> Iterator[None]:
-    """Whose records are being decoded."""
+    """Add the batch to an error of decoding its records."""
     try:
         yield
     except CorruptRecordsError as error:

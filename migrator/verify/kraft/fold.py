@@ -1,7 +1,7 @@
-"""Replays the records of one entity: what `image.loader` does for a whole log, for one part of it that stands alone.
+"""Replays the records of one entity, as `image.loader` replays a whole log.
 
-Few records concern entities that they do not name: marks of transactions, removals of topics, `ClearElrRecord`. They
-are gathered from the whole log first (`SharedRecords`), and every entity sees them at their place.
+A few records concern entities that they do not name: marks of transactions, removals of topics, `ClearElrRecord`. They
+are gathered from the whole log first (`SharedRecords`), and each entity's replay has them at their place.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from migrator.verify.kraft.entities import MARKERS, NAME, TOPIC
 from migrator.verify.kraft.image_rows import other_rows, topic_rows
 
 SNAPSHOT = -(1 << 62)
-"""The order of the first record of a snapshot: all of them come before the log, whose order is its offsets."""
+"""The order of the first record of a snapshot: all its records come before the log, whose order is its offsets."""
 ENDLESS = 1 << 62
 _NOWHERE = Provenance(0, 0, 0)
 
 
 @value
 class SharedRecords:
-    """``dropped``: first and last place of each transaction that was aborted, or is still open; ``open_since``: the
-    place of the mark that began the open one. ``removals``: of topics by id, and ``cleared`` topics by name, "" being
-    all of them; both in order."""
+    """``dropped``: first and last place of each transaction that was aborted or is still open; ``open_since``: the
+    place of the record that began the open one. ``removals``: removals of topics, by id; ``cleared``: places of
+    `ClearElrRecord`, by the topic's name, "" for all topics; both in order."""
 
     dropped: tuple[tuple[int, int], ...] = ()
     removals: Mapping[Uuid, tuple[int, ...]] = Map()
@@ -53,15 +53,15 @@ class SharedRecords:
     open_since: int | None = None
 
     def is_dropped(self, order: int) -> bool:
-        """Whether what stands there never came into effect."""
+        """Whether the record at this place never came into effect."""
         index = bisect_right(self.dropped, order, key=itemgetter(0)) - 1
         return index >= 0 and order <= self.dropped[index][1]
 
 
 def shared_records(found: Iterable[tuple[int, bytes]]) -> SharedRecords:
-    """From all records of the log that are shared, in any order.
+    """Build them from all shared records of the log, in any order.
 
-    :raises InvariantViolation: marks of transactions do not fit one another.
+    :raises InvariantViolation: marks of transactions contradict each other.
     """
     records = [(order, decode(content)[0]) for order, content in sorted(found)]
     dropped, open_since = _dropped([(order, record) for order, record in records if isinstance(record, MARKERS)])
@@ -103,7 +103,7 @@ def _dropped(marks: Sequence[tuple[int, MetadataRecord]]) -> tuple[tuple[tuple[i
 def folded_rows(
     key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, intern: Interner
 ) -> Iterator[Row]:
-    """The canonical rows of one entity, whose records have no secrets any more; errors as `folded`."""
+    """The canonical rows of one entity, in whose records secrets are replaced; errors as in `folded`."""
     image = folded(key, records, shared, intern)
     if key.startswith(TOPIC):
         for topic in image.topics.by_id.values():
@@ -113,10 +113,10 @@ def folded_rows(
 
 
 def folded(key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, intern: Interner) -> MetadataImage:
-    """What the records of one entity come to.
+    """The image of one entity after all its records.
 
     :param records: in the order of the log, each with its place.
-    :raises InvariantViolation: one does not decode, or does not fit those before it; names its place and its type.
+    :raises InvariantViolation: a record does not decode, or contradicts an earlier one; names its place and its type.
     """
     builder = ImageBuilder(EMPTY_IMAGE, intern)
     for order, record in _with_shared(key, _effective(records, shared), shared):
@@ -151,7 +151,7 @@ def _with_shared(
 def _removed(
     records: Iterator[tuple[int, MetadataRecord]], shared: SharedRecords
 ) -> Iterator[tuple[int, MetadataRecord]]:
-    """Records of a topic's name, and the removal of each topic that had it."""
+    """Records of a topic's name, together with the removal of each topic that had the name."""
     pending: tuple[int, Uuid] | None = None
     for order, record in records:
         if pending is not None and pending[0] < order:
@@ -169,7 +169,7 @@ def _removed(
 def _cleared(
     records: Iterator[tuple[int, MetadataRecord]], shared: SharedRecords
 ) -> Iterator[tuple[int, MetadataRecord]]:
-    """Records of a topic, and what forgets its eligible leader replicas while it is there."""
+    """Records of a topic, together with those that clear its eligible leader replicas while the topic exists."""
     left = iter((*shared.cleared, (ENDLESS, "")))
     at, name = next(left)
     live: str | None = None
@@ -188,7 +188,7 @@ def _cleared(
 
 
 def does_not_fit(order: int, record: MetadataRecord, why: str) -> InvariantViolation:
-    """The error of a record that contradicts those before it, in the words of the loader."""
+    """The error of a record that contradicts an earlier one, in the words of the loader."""
     kind = type(record).__name__
     if order < 0:
         return InvariantViolation(f"record {order - SNAPSHOT} of the snapshot, a {kind}, does not fit: {why}")

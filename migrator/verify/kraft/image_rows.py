@@ -44,8 +44,8 @@ def topic_rows(topic: TopicImage) -> Iterator[Row]:
 
 
 def other_rows(image: MetadataImage, salt: bytes | None) -> Iterator[Row]:
-    """Rows of everything but topics; ``salt`` as in `config_rows`. Config resources that ZooKeeper does not have are
-    left out: client metrics, the target of a reassignment of voters, and what later releases add."""
+    """Rows of everything except topics; ``salt`` as in `config_rows`. Config resources that ZooKeeper does not have are
+    left out: client metrics, the target of a reassignment of voters, and kinds that later releases add."""
     for resource, config in image.configs.items():
         name = _RESOURCE_NAMES.get(resource.resource_type)
         if name is not None:
@@ -72,5 +72,6 @@ def _security_rows(image: MetadataImage, salt: bytes | None) -> Iterator[Row]:
 
 
 def _name(names: Mapping[int, str], code: int) -> str:
-    """What later releases add has no name here, and ZooKeeper cannot hold it: it is a difference, not a defect."""
+    """The name of a code. A code of a later release has no name here, and ZooKeeper cannot hold it: it becomes a
+    difference, not a defect."""
     return names.get(code, f"code {code}")

@@ -1,7 +1,7 @@
 """Follows the metadata log of a directory that a controller may be writing to, batch by batch.
 
-`read_image` replays everything each time; this keeps its place, and tells of every step, so that it is known which
-values a leaf took between two readings.
+`read_image` replays everything each time; `LogTail` keeps its place, and reports every step, so that its user knows
+which values a leaf had between two readings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from migrator.values import value
 from migrator.verify.kraft.files import COMPARE, read_image
 
 RESTARTS_MAX = 5
-"""Times in a row that a file may vanish while it is read: a snapshot took the place of what was before it."""
+"""How often in a row a file may disappear while it is read, because a snapshot has replaced it."""
 
 
 @value
@@ -34,11 +34,11 @@ class _BatchPosition:
 
 
 class LogTail:
-    """The image at the end of the log, and the way there.
+    """The image at the end of the log, and the steps on the way there.
 
     :param directory: a metadata directory, or its ``__cluster_metadata-0``.
-    :param until: the last offset to read; None for all that is there.
-    :raises OperatorError: as `read_image`; from `advance`, too.
+    :param until: the last offset to read; None for the whole log.
+    :raises OperatorError: as in `read_image`; from `advance`, too.
     """
 
     def __init__(self, directory: Path, until: int | None = None) -> None:
@@ -46,13 +46,13 @@ class LogTail:
         self._until = until
         self.on_step: Step | None = None
         self.generation = 0
-        """Counts how often the log had to be read anew, because it was cut, or began later than where we stood."""
+        """How often the log had to be read anew, because it was truncated, or now begins after our place."""
         self._restart()
         self.advance()
 
     @property
     def image(self) -> MetadataImage:
-        """Everything read so far, without what belongs to an open transaction."""
+        """The image of everything read so far, without an open transaction."""
         return self._loader.published
 
     @property
@@ -87,7 +87,7 @@ class LogTail:
             self.on_step(before, after, changes)
 
     def _is_cut(self) -> bool:
-        """Whether the last batch that was read is not where it was: an unfinished end of the log was replaced."""
+        """Whether the last batch that was read is no longer at its place: the log was truncated behind us."""
         if self._place is None:
             return False
         with self._place.path.open("rb") as file:
@@ -99,7 +99,7 @@ class LogTail:
         first = max((i for i, path in enumerate(segments) if int(path.stem) <= self._next), default=None)
         if first is None:
             if segments:
-                raise FileNotFoundError  # a snapshot took its place
+                raise FileNotFoundError  # a snapshot has replaced it
             return
         for path in segments[first:]:
             self._read_segment(path, is_last=path is segments[-1])

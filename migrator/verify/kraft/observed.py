@@ -1,7 +1,7 @@
-"""Fetches the metadata log of a running quorum, as an observer does: Fetch and FetchSnapshot, nothing is written.
+"""Fetches the metadata log of a running quorum as an observer, with Fetch and FetchSnapshot. The quorum is not changed.
 
-What is fetched lands in a directory of Kafka's own format, a snapshot and one segment, up to a committed offset.
-We name no replica id, so that no controller counts us. Source: KIP-595, KIP-630, ``KafkaRaftClient``.
+The fetched log is written to a directory in Kafka's format, a snapshot and one segment, up to a committed offset. The
+requests have no replica id, so no controller counts us. Source: KIP-595, KIP-630, ``KafkaRaftClient``.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ T = TypeVar("T")
 
 REQUEST_SECONDS = 15.0
 LEADER_SECONDS = 30.0
-"""How long to look for a leader, each time that there is none."""
+"""How many seconds to look for a leader, each time that there is none."""
 TOTAL_SECONDS = 600.0
 
 NODE_ID = -1
-"""We are no node."""
+"""The replica id of a client that is no node."""
 KNOWN_MAX = 100
-"""Controllers known at most, whatever peers tell."""
+"""The most controllers that are remembered, however many peers name."""
 FIRST_UNKNOWN = -2
-"""Controllers that are known by address only have ids from here on downwards."""
+"""Controllers that are known only by address get this id and lower ones."""
 _ADDRESSES = re.compile(r"[^/\s,]+:\d+(,[^/\s,]+:\d+)*")
 
 Address = tuple[str, int]
 
 
 def is_address(metadata: str) -> bool:
-    """Whether that names running controllers rather than a directory."""
+    """Whether ``metadata`` names running controllers and not a directory."""
     return _ADDRESSES.fullmatch(metadata) is not None and not Path(metadata).exists()
 
 
 @value
 class Reached:
-    """How far a fetching came: the next offset, the epoch before it, and the offset that the segment begins with."""
+    """How far fetching has come: the next offset, the epoch before it, and the first offset of the segment."""
 
     offset: int
     epoch: int
@@ -76,17 +76,17 @@ class Observed:
     patience_seconds: float = LEADER_SECONDS
 
     def end_offset(self) -> int:
-        """The offset behind the last committed record.
+        """The offset after the last committed record.
 
         :raises OperatorError: no leader answers.
         """
         return self._run(lambda observer: observer.end_offset())
 
     def fetch(self, directory: Path, until: int | None = None, start: Reached = BEGIN) -> Reached:
-        """Fetch into a metadata directory, on from where an earlier fetch into it came to.
+        """Fetch into a metadata directory, from where an earlier fetch into it ended.
 
-        :param until: the last offset that is needed; None for what is committed now.
-        :raises OperatorError: no leader answers, or it does not hold that.
+        :param until: the last offset that is needed; None for everything that is committed now.
+        :raises OperatorError: no leader answers, or its log does not have that offset.
         """
         return self._run(lambda observer: _fetch(observer, directory, until, start))
 
@@ -125,14 +125,14 @@ class Observed:
 
 
 def by_address(addresses: Iterable[Address]) -> dict[int, Address]:
-    """Peers whose node ids nobody knows."""
+    """Peers whose node ids are unknown."""
     return {FIRST_UNKNOWN - number: address for number, address in enumerate(dict.fromkeys(addresses))}
 
 
 def observed(controllers: str, config: str | None) -> Observed:
-    """From ``host:port[,host:port...]`` and a controller's property file, whose controllers are asked as well.
+    """The quorum of ``host:port[,host:port...]`` and of a controller's property file, whose controllers are asked, too.
 
-    :raises OperatorError: either is not in order.
+    :raises OperatorError: an address or the file is not valid.
     """
     try:
         addresses = [parse_host_port(one) for one in controllers.split(",")]
@@ -178,7 +178,7 @@ async def _fetch_snapshot(observer: Observer, folder: Path, snapshot_id: EpochOf
 
 
 def _append(write: Callable[[bytes], object], response: FetchResponse, offset: int, epoch: int) -> tuple[int, int]:
-    """Writes the whole batches of a response that are committed; gives the next offset and the epoch before it."""
+    """Write the whole committed batches of a response; return the next offset and the epoch before it."""
     position = 0
     records = memoryview(response.records)
     for header in iter_headers(records, partial_tail=True):

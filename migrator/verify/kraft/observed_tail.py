@@ -1,4 +1,4 @@
-"""The log that a verdict follows: in a controller's directory, or fetched from running controllers."""
+"""The log that a comparison follows: from a controller's directory, or fetched from running controllers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from migrator.verify.kraft.observed import BEGIN, Observed, is_address, observed
 
 
 class ObservedTail(LogTail):
-    """Fetches what was committed since before each step."""
+    """Before each step, fetches what has been committed since the last one."""
 
     def __init__(self, quorum: Observed, scratch: Path, until: int | None = None) -> None:
         self._quorum = quorum
@@ -29,10 +29,10 @@ class ObservedTail(LogTail):
 
 
 def metadata_tail(metadata: str, config: str | None, scratch: Path, until: int | None) -> LogTail:
-    """Follows what ``--metadata`` names.
+    """Follow the log that ``--metadata`` names.
 
-    :param scratch: an empty directory for what has to be fetched.
-    :raises OperatorError: it can't be read, or nobody answers.
+    :param scratch: an empty directory for fetched files.
+    :raises OperatorError: the log can't be read, or no controller answers.
     """
     if is_address(metadata):
         return ObservedTail(observed(metadata, config), scratch, until)
@@ -40,5 +40,5 @@ def metadata_tail(metadata: str, config: str | None, scratch: Path, until: int |
 
 
 def end_of_metadata(metadata: str, config: str | None) -> int:
-    """The offset behind its last record; errors as `metadata_tail`."""
+    """The offset after the last record of the log; errors as in `metadata_tail`."""
     return observed(metadata, config).end_offset() if is_address(metadata) else end_of_log(Path(metadata))

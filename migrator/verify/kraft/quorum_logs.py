@@ -1,4 +1,4 @@
-"""The logs of a quorum whose controllers have ended, as far as their directories are at hand."""
+"""Reads the logs of a quorum whose controllers have stopped, from those of their directories that are available."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from migrator.verify.kraft.files import last_of_log
 
 
 def logs_in(directories: Iterable[Path], cluster_id: str | None = None) -> Mapping[SeenLog, Path]:
-    """Whose log each metadata directory holds, and how far it goes.
+    """Read whose log each metadata directory holds, and its end.
 
-    :param cluster_id: what they have to be of; None: all of one cluster.
-    :raises OperatorError: a directory has no log, cannot be read, or is another cluster's.
+    :param cluster_id: the cluster of all logs; None when it only has to be the same for all.
+    :raises OperatorError: a directory has no log, cannot be read, or belongs to another cluster.
     """
     found: dict[SeenLog, Path] = {}
     for directory in directories:

@@ -1,7 +1,7 @@
 """Divides a metadata log among tasks: ranges of its files that begin and end with a batch, each read by one task only.
 
-To divide, headers of batches are read, and nothing between them. So damage that shows in headers (a gap, a cut end,
-epochs that fall) is found before any task begins; checksums and records are looked at by the task that has the range.
+To divide the log, only headers of batches are read. So damage that headers show (a gap, a cut end, falling epochs) is
+found before any task begins; checksums and records are checked by the task that has the range.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from migrator.verify.kraft.files import (
 from migrator.verify.kraft.fold import SNAPSHOT
 
 SPLIT_BYTES = 32 * 1024 * 1024
-"""Of a file that one task reads at most, and then to the end of a batch."""
+"""The most bytes of a file that one task reads; it goes on to the end of a batch."""
 
 
 @value
@@ -45,17 +45,19 @@ class Split:
 
 
 def divided(directory: Path, count: int) -> tuple[Split, ...]:
-    """The newest snapshot of a directory and the log behind it, in ``count`` parts or more if that is possible.
+    """Divide the newest snapshot of a directory and the log after it into ``count`` parts, or more, if that is
+    possible.
 
-    :raises OperatorError: it cannot be read, holds nothing, or headers show damage; names file and offset.
+    :raises OperatorError: the directory cannot be read, holds no log, or headers show damage; names file and offset.
     """
     return patiently(lambda: _divided(log_directory_of(directory), count))
 
 
 def records_of(split: Split, salt: bytes) -> Iterator[Placed]:
-    """What one part holds; ``salt`` as for `placed`.
+    """Yield the records of one part; ``salt`` as for `placed`.
 
-    :raises OperatorError: it cannot be read, is damaged, or has a record that does not decode; names file and offset.
+    :raises OperatorError: the part cannot be read, is damaged, or has a record that does not decode; names file and
+        offset.
     """
     path, order = Path(split.path), split.order
     batches = iter_file_batches(path, split.start, split.end)
@@ -107,7 +109,7 @@ def _divided(log_directory: Path, count: int) -> tuple[Split, ...]:
 
 
 class _Cutter:
-    """Puts batches together that follow one another in a file, up to a size."""
+    """Joins consecutive batches of a file to splits, up to a size."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -115,7 +117,7 @@ class _Cutter:
         self.has_data = False
 
     def add(self, path: Path, position: int, header: BatchHeader, order: int) -> None:
-        """The next batch of the log."""
+        """Take the next batch of the log."""
         self.has_data |= not header.is_control
         last = self.splits[-1] if self.splits else None
         end = position + header.size
@@ -143,7 +145,7 @@ def _snapshot_headers(path: Path) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _of_control(path: Path, position: int, header: BatchHeader) -> Batch:
-    """The batch with its records, if it is a control batch."""
+    """Read the batch with its records, if it is a control batch."""
     if not header.is_control:
         return Batch(header, memoryview(b""))
     ((_, batch),) = iter_file_batches(path, position, position + header.size)

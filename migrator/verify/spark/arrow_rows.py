@@ -1,6 +1,6 @@
-"""What both data sources share: canonical rows as Arrow batches, options, shares.
+"""The common parts of both data sources: canonical rows as Arrow batches, options, shares.
 
-Rows travel as Arrow batches: a million of them as Python tuples would take longer than everything else.
+Rows are passed as Arrow batches: a million Python tuples would take longer than everything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCHEMA = ", ".join(f"{column} string" for column in COLUMNS)
 ARROW_SCHEMA = pa.schema([(column, pa.string()) for column in COLUMNS])
 BATCH_ROWS = 20_000
 SHARE_BYTES = 128 * 1024 * 1024
-"""Of files that one share is made for: what it keeps of them in memory takes several times as much."""
+"""The bytes of files for one share. What a share keeps in memory takes several times as many."""
 SHARES_MAX = 64
 
 
@@ -48,7 +48,7 @@ class Share(InputPartition):
 
 
 class RowReader(DataSourceReader):
-    """What all readers share: their options."""
+    """The options that all readers have."""
 
     def __init__(self, options: Any) -> None:
         self.options = dict(options)
@@ -60,9 +60,9 @@ class RowReader(DataSourceReader):
 
     @property
     def shards(self) -> int:
-        """How many partitions to make at least."""
+        """The least number of partitions."""
         return int(self.options.get("shards", "2"))
 
     def shares_of(self, size: int) -> int:
-        """How many shares to make of files of that many bytes."""
+        """The number of shares for files of that many bytes."""
         return min(SHARES_MAX, max(self.shards, -(-size // SHARE_BYTES)))

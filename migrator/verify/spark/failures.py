@@ -1,8 +1,8 @@
-"""How an error gets from a Spark worker to the operator.
+"""Brings an error from a Spark worker to the operator.
 
-Spark hands on nothing of a worker's exception but its text, among the stacks of two languages. So a reader packs an
-`OperatorError` into one word of that text, and the driver unpacks it: what the operator sees is the error that was
-raised, with its place and its remedy. A defect of a reader stays one: it says nothing of either side.
+Of a worker's exception, Spark passes on only the text, among the stacks of two languages. So a reader packs an
+`OperatorError` into one word of that text, and the driver unpacks it: the operator sees the original error, with its
+place and its remedy. A defect of a reader stays a defect: it says nothing about either side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFECTS = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, NameError, RuntimeError),
     *(TypeError, ValueError),
 )
-"""What Python raises where a program is wrong; what a file or a peer does has errors of its own."""
+"""The exceptions of a wrong program. Faults of files and peers have errors of their own."""
 _PACKED = re.compile(r"packed-operator-error:([A-Za-z0-9_=-]+)")
 _DEFECT = re.compile(r"packed-defect:([A-Za-z0-9_=-]+)")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -28,12 +28,12 @@ _AGAIN = "Correct this problem and run verify again"
 
 
 class PackedError(MigratorError):
-    """An `OperatorError` on its way out of a Spark worker."""
+    """An `OperatorError` as it leaves a Spark worker."""
 
 
 @contextmanager
 def packing(where: str = "metadata log") -> Iterator[None]:
-    """Pack what a reader raises; for the outermost level of whatever Spark calls in a worker.
+    """Pack the errors of a reader. Used at the outermost level of each function that Spark calls in a worker.
 
     :param where: the log whose records may contradict one another.
     """
@@ -54,7 +54,7 @@ def packing(where: str = "metadata log") -> Iterator[None]:
 
 
 def operator_error(error: Exception) -> OperatorError | InvariantViolation:
-    """What to tell the operator of an exception that Spark raised in the driver."""
+    """The operator's error for an exception that Spark raised in the driver."""
     text = str(error)
     defect = _DEFECT.search(text)
     if defect is not None:
@@ -77,7 +77,7 @@ def operator_error(error: Exception) -> OperatorError | InvariantViolation:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether a file was gone when a worker wanted to read it."""
+    """Whether a worker found that a file has disappeared."""
     packed = _PACKED.search(str(error))
     return packed is not None and bool(_unpacked(packed[1])[3])
 

@@ -1,8 +1,8 @@
-"""The metadata log in Spark, of this project's controllers or of stock Kafka's: its records, and what they come to.
+"""The metadata log in Spark, of this project's controllers or of stock Kafka's: its records, and their canonical rows.
 
-The log is divided by ranges of bytes (`splits`). Each task decodes its ranges where they lie and says which entity each
-record is about; Spark brings the records of an entity together, in the order of the log, and each entity is replayed by
-itself (`fold`). Few records concern entities that they do not name: these alone reach the driver, before the replay.
+The log is divided by ranges of bytes (`splits`). Each task decodes its ranges and finds the entity of each record.
+Spark groups the records by entity, in the order of the log, and each entity is replayed alone (`fold`). A few records
+concern entities that they do not name: only these reach the driver, before the replay.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Fold = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @value
 class _Gathered:
-    """What the driver hears of the log: the records that are shared, and the range that each task has read."""
+    """What the driver gets of the log: the shared records, and the range that each task has read."""
 
     shared: tuple[tuple[int, bytes], ...]
     ranges: tuple[tuple[str, int, int], ...]
@@ -66,9 +66,9 @@ def metadata_rows(
     """Canonical rows of a metadata log, while the context lasts.
 
     :param options: those of `RecordsSource`.
-    :param begin: hears what was read.
-    :raises OperatorError: transactions of the log do not fit one another, or it holds nothing else than an open one.
-    :raises PySparkException: what goes wrong in Spark; `failures.operator_error` makes sense of it.
+    :param begin: called with what was read.
+    :raises OperatorError: transactions of the log contradict each other, or the log holds only an open transaction.
+    :raises PySparkException: an error in Spark; `failures.operator_error` translates it.
     """
     where = options.get("directory") or options["controllers"]
     with _read(spark, options) as (records, gathered):
@@ -86,8 +86,8 @@ def metadata_rows(
 
 @contextmanager
 def _read(spark: SparkSession, options: Mapping[str, str]) -> Iterator[tuple[DataFrame, _Gathered]]:
-    """All records, kept on the disks of the executors while the context lasts. A running controller may remove a file
-    after the log was divided: then it is divided anew."""
+    """Read all records, and keep them on the disks of the executors while the context lasts. A running controller may
+    remove a file after the log was divided: then the log is divided anew."""
 
     def read() -> tuple[DataFrame, _Gathered]:
         frame = spark.read.format(FORMAT).options(**options).load().persist(StorageLevel.DISK_ONLY)
@@ -108,7 +108,7 @@ def _read(spark: SparkSession, options: Mapping[str, str]) -> Iterator[tuple[Dat
 
 
 def _forget(frame: DataFrame) -> None:
-    frame.unpersist(blocking=True)  # a session that stops meanwhile prints the stack of what it cannot do any more
+    frame.unpersist(blocking=True)  # a session that stops during this call would print its stack
 
 
 def _range(start: int, content: bytes) -> tuple[str, int, int]:
@@ -131,7 +131,7 @@ def _fold(shared: SharedRecords, where: str) -> Fold:
 
 
 class _Part(InputPartition):
-    """One range of the log; None is all of it, fetched from controllers."""
+    """One range of the log; None for the whole log, fetched from controllers."""
 
     def __init__(self, split: Split | None) -> None:
         super().__init__(split)
@@ -146,7 +146,7 @@ class RecordsReader(RowReader):
         with packing():
             if "directory" in self.options:
                 return [_Part(split) for split in divided(Path(self.options["directory"]), self.shards)]
-            self._observed().end_offset()  # or nobody answers, which is said at once
+            self._observed().end_offset()  # fails at once if no controller answers
             return [_Part(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -166,8 +166,8 @@ class RecordsReader(RowReader):
 
 
 def _record_batches(splits: Iterable[Split], salt: bytes) -> Iterator[pa.RecordBatch]:
-    """One row for each entity that a record is about, and one without entity if others may need it, too. The row of an
-    entity without a name is that of a range that was read."""
+    """One row for each entity that a record is about, and one without entity if other entities may need the record,
+    too. A row whose entity has an empty name stands for a range that was read."""
     rows = chain.from_iterable(_rows_of(split, salt) for split in splits)
     while some := list(islice(rows, BATCH_ROWS)):
         yield pa.record_batch([list(column) for column in zip(*some, strict=True)], schema=_RECORDS)
@@ -184,9 +184,9 @@ def _rows_of(split: Split, salt: bytes) -> Iterator[tuple[bytes | None, int, byt
 
 class RecordsSource(DataSource):
     """Records of a metadata log by entity. Options: ``directory``, a controller's metadata directory, or
-    ``controllers`` (``host:port[,...]``), running ones that the log is fetched from as an observer does, with the
-    security of ``config``, a controller's property file; ``shards``, how many partitions to make at least; ``salt``
-    (hex), the key of the hashes that stand for secrets."""
+    ``controllers`` (``host:port[,...]``), running controllers from which the log is fetched, with the security of
+    ``config``, a controller's property file; ``shards``, the least number of partitions; ``salt`` (hex), the key of the
+    hashes that replace secrets."""
 
     @classmethod
     def name(cls) -> str:

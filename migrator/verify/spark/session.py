@@ -1,4 +1,4 @@
-"""Spark: a session that is there, that of `spark-submit`, or one started quietly. A cluster gets this package."""
+"""The Spark session: an existing one, that of `spark-submit`, or one started quietly. A cluster gets this package."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ _LOCAL_DEFAULTS = {
     "spark.authenticate": "true",
     "spark.executor.heartbeatInterval": "2s",
 }
-"""Workers elsewhere could not reach that. Spark opens ports on loopback even so: it makes up a secret for them itself,
-which only a local master does (``SecurityManager.initializeAuth``)."""
+"""Only for a local master: workers on other machines could not reach loopback. Spark opens ports on loopback all the
+same, and generates a secret for them, which it does only with a local master (``SecurityManager.initializeAuth``)."""
 _SAID = re.compile(r"(: )?([\w.$]+(Exception|Error): |\[[A-Z_]+\])")
-"""The line of an exception's text that is no part of a stack."""
+"""The line of an exception's text that is not part of a stack."""
 PYTHON_KEY = "spark.pyspark.python"
 PYTHON = "PYSPARK_PYTHON"
 NAME = "migrator verify"
@@ -61,7 +61,7 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""What `spark-submit` sets: the JVM runs already, with the master and the settings of whoever submitted."""
+"""The variable that `spark-submit` sets: the JVM runs already, with the master and the settings of the submitter."""
 REMOTE, CONNECT = "SPARK_REMOTE", "sc://"
 LOCAL = "local[*]"
 
@@ -69,12 +69,12 @@ LOCAL = "local[*]"
 @contextmanager
 def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session that ends with its context. A session that this process has already, of Spark itself or of Spark
-    Connect, is used as it is, and left to whoever started it: a process has but one.
+    Connect, is used as it is and not ended, because a process has only one.
 
-    :param master: ``sc://...`` is a server of Spark Connect. None is what `spark-submit` or SPARK_REMOTE says, else all
-        cores of this machine.
-    :param conf: overrides the defaults, and what was submitted; Java options add to ours.
-    :raises OperatorError: when there is no Java 17, or no Spark at ``master``.
+    :param master: ``sc://...`` is a server of Spark Connect. None takes the master of `spark-submit` or SPARK_REMOTE,
+        otherwise all cores of this machine.
+    :param conf: overrides the defaults and the submitted settings; Java options are added to ours.
+    :raises OperatorError: there is no Java 17, or no Spark at ``master``.
     """
     if (session := _existing()) is not None:
         yield session
@@ -90,7 +90,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process; it writes what comes on stderr to its stdout."""
+    """Whether `spark-submit` has started this process; it copies this process's stderr to its stdout."""
     return SUBMITTED in os.environ
 
 
@@ -114,7 +114,7 @@ def _existing() -> SparkSession | None:
 
 @contextmanager
 def _remote(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session on a server of Spark Connect, which goes on without it. Its workers get this package."""
+    """A session on a server of Spark Connect, which runs on after it. Its workers get this package."""
     builder = SparkSession.builder.remote(address)
     for key, text in conf.items():
         builder = builder.config(key, text)
@@ -129,7 +129,7 @@ def _remote(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 @contextmanager
 def _submitted(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """In the JVM of `spark-submit`, which ends after this process."""
+    """A session in the JVM of `spark-submit`, which ends after this process."""
     SparkContext._ensure_initialized()  # noqa: SLF001 - or the settings that were submitted are not known yet
     submitted = SparkConf()
     master = master or submitted.get("spark.master") or LOCAL
@@ -149,7 +149,7 @@ def _submitted(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSes
 
 @contextmanager
 def _started(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """In a JVM of its own, started quietly."""
+    """A session in a JVM of its own, started quietly."""
     is_local = master.startswith("local")
     programs = {
         "JAVA_HOME": str(find_java().resolve().parents[1]),
@@ -190,7 +190,7 @@ def _started(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 @contextmanager
 def _ending(session: SparkSession, master: str, scratch: str) -> Iterator[None]:
-    """The session ends with the context; workers elsewhere get this package."""
+    """End the session with the context; workers on other machines get this package."""
     try:
         if not master.startswith("local"):
             session.sparkContext.addPyFile(str(write_archive(Path(scratch))))
@@ -202,13 +202,14 @@ def _ending(session: SparkSession, master: str, scratch: str) -> Iterator[None]:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """For the root logger, in whose name py4j writes some of its records."""
+    """A filter for the root logger, in whose name py4j writes some records."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block, or a process that is just being started or ended would be forgotten."""
+    """Delay Ctrl-C to the end of the block; otherwise a process that is just being started or ended would be left
+    behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -224,8 +225,8 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _interrupted_in_silence() -> Iterator[None]:
-    """Ctrl-C ends the block; py4j would log each stack that it ends, until Spark has ended. Nobody else is silenced:
-    the process may go on."""
+    """When Ctrl-C ends the block, silence py4j until Spark has ended, because it would log a stack for each call. Other
+    loggers stay as they are: the process may go on."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -244,10 +245,11 @@ def _interrupted_in_silence() -> Iterator[None]:
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """What is started meanwhile finds these variables. Spark adds some of its own, which go with them."""
+    """Set environment variables for processes that start within the block. Variables that Spark adds are removed with
+    them."""
     before = os.environ.copy()
     os.environ.update(changes)
-    os.environ.pop(REMOTE, None)  # Spark would prefer it to the master that was named
+    os.environ.pop(REMOTE, None)  # Spark would prefer it to the named master
     try:
         yield
     finally:
@@ -257,8 +259,8 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _temporary_files_in(directory: str) -> Iterator[None]:
-    """What is started meanwhile, and its children, have their temporary files there: a worker that Spark kills cannot
-    delete its own."""
+    """Processes that start within the block, and their children, put temporary files there: a worker that Spark kills
+    cannot delete its own."""
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = directory
     try:
@@ -292,13 +294,13 @@ def _end_gateway() -> None:
 
 
 PURE = ("migrator", "kazoo", "kio", "tenacity", "jwt")
-"""Packages of pure Python, which go to the workers of a Spark cluster in one archive. What is compiled can't: the
-workers' Python must have it, in the versions of this one; docs/verify.md lists it."""
+"""Packages of pure Python, which go to the workers of a Spark cluster in one archive. Compiled packages can't: the
+workers' Python must have them, in the same versions; docs/verify.md lists them."""
 ARCHIVE_NAME = "kraft-migrator.zip"
 
 
 def write_archive(directory: Path) -> Path:
-    """An archive that Spark's ``addPyFile`` takes."""
+    """Write an archive that Spark's ``addPyFile`` accepts."""
     archive = directory / ARCHIVE_NAME
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for name in PURE:

@@ -17,7 +17,7 @@ from migrator.verify.spark.zookeeper_source import ZooKeeperDataSource
 
 
 def register(spark: SparkSession) -> None:
-    """Make both known to a session."""
+    """Register both data sources with a session."""
     spark.dataSource.register(ZooKeeperDataSource)
     spark.dataSource.register(RecordsSource)
 
@@ -26,12 +26,12 @@ def register(spark: SparkSession) -> None:
 def loaded_sides(
     spark: SparkSession, sources: Sources, begin: Callable[[str], None]
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """ZooKeeper's rows and KRaft's, while the context lasts. With an archive both are written there first, and come
+    """ZooKeeper's rows and KRaft's, while the context lasts. With an archive, both are written there first and read
     from there.
 
-    :param begin: hears what was read.
+    :param begin: called with what was read.
     :raises OperatorError: a source is not named, or the log holds nothing that can be compared.
-    :raises PySparkException: what goes wrong in Spark; `failures.operator_error` makes sense of it.
+    :raises PySparkException: an error in Spark; `failures.operator_error` translates it.
     """
     if sources.archived:
         yield _archive(spark, sources, "zookeeper"), _archive(spark, sources, "kraft")

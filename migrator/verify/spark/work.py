@@ -1,4 +1,4 @@
-"""What Spark has done so far, for whoever waits for it."""
+"""The progress of Spark, for a display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from migrator.values import value
 
 @value
 class Work:
-    """``rows`` that were read from the sources; ``done`` of the ``parts`` that are known by now."""
+    """``rows``: read from the sources; ``done``: finished ones of the ``parts`` that are known by now."""
 
     rows: int = 0
     done: int = 0
@@ -21,8 +21,8 @@ class Work:
 
 
 class WorkMeter:
-    """Asks a session; from any thread, and also while the session ends. A server of Spark Connect tells of parts, not
-    of rows."""
+    """Asks a session for its progress, from any thread, also while the session ends. A server of Spark Connect reports
+    parts, but no rows."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._told: dict[int, tuple[int, int]] = {}

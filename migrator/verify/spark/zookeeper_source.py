@@ -1,8 +1,8 @@
-"""``spark.read.format("zookeeper")``: canonical rows of a live ZooKeeper, or of the files that its servers leave.
+"""``spark.read.format("zookeeper")``: canonical rows of a live ZooKeeper, or of the files of a server.
 
 Options: ``hosts`` (``host:port[,...][/chroot]``), or ``files``, directories separated like a PATH, and ``chroot``;
 ``config``, a controller's property file, for security, chroot and the secret that decodes passwords. ``salt`` (hex) is
-the key of the hashes that stand for secrets, ``shards`` how many partitions to make at least.
+the key of the hashes that replace secrets, ``shards`` the least number of partitions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 
 class TopicRange(InputPartition):
-    """Topics by name."""
+    """A partition with topics, by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(list(names))
@@ -44,7 +44,7 @@ class TopicRange(InputPartition):
 
 
 class OtherFamilies(InputPartition):
-    """Everything but topics."""
+    """A partition with everything except topics."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -53,7 +53,7 @@ class OtherFamilies(InputPartition):
 class _Reader(RowReader):
     @cached_property
     def settings(self) -> Settings | None:
-        """Of the property file, if one is named."""
+        """The settings of the property file, if one is named."""
         return load_settings(Path(self.options["config"]))[0] if "config" in self.options else None
 
     def encoder(self) -> PasswordEncoder:
@@ -90,7 +90,7 @@ class LiveReader(_Reader):
 
 
 class FilesReader(_Reader):
-    """Each partition goes through the files and keeps its share, so that none has to hold everything."""
+    """Each partition reads all files and keeps its share, so that no partition holds everything."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""

@@ -1,1 +1,1 @@
-"""ZooKeeper: its servers, or the files that they leave; and their canonical rows."""
+"""ZooKeeper, from its servers or from their files, and its canonical rows."""

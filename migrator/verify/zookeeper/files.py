@@ -1,8 +1,8 @@
-"""ZooKeeper's data as its own files tell it: the newest whole snapshot, and the transactions behind it.
+"""Reads ZooKeeper's data from a server's files: the newest whole snapshot, and the transactions after it.
 
 The snapshot is fuzzy: transactions after its zxid may or may not be in it. All of them are applied again, as the server
-does at its start: what exists is not created twice, what is gone is not missed, data comes with its version.
-Nothing is locked or changed. Source: ``org.apache.zookeeper.server.persistence.FileTxnSnapLog``.
+does when it starts: to create an existing znode or to delete a missing one is no error, and data are set with their
+version. Nothing is locked or changed. Source: ``org.apache.zookeeper.server.persistence.FileTxnSnapLog``.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class DataFiles:
 
 
 def data_files(directories: Sequence[Path]) -> DataFiles:
-    """What is in a ``dataDir``, or in a ``dataDir`` and a ``dataLogDir``.
+    """The files in a ``dataDir``, or in a ``dataDir`` and a ``dataLogDir``.
 
-    :raises OperatorError: nothing of ZooKeeper's is there, or it can't be read.
+    :raises OperatorError: there are no files of ZooKeeper, or they can't be read.
     """
     found: dict[str, list[tuple[int, Path]]] = {"snapshot": [], "log": []}
     for directory in directories:
@@ -74,7 +74,7 @@ def data_files(directories: Sequence[Path]) -> DataFiles:
 
 
 def total_bytes(files: DataFiles) -> int:
-    """What has to be gone through: the newest snapshot and the logs behind it."""
+    """The bytes that have to be read: the newest snapshot and the logs after it."""
     zxid, snapshot = files.snapshots[0]
     with storage_errors("cannot read", files.directory):
         return sum(path.stat().st_size for path in (snapshot, *(path for _, path in _logs_from(files, zxid))))
@@ -104,7 +104,7 @@ def topics_share(chroot: str, number: int, count: int) -> Keep:
 
 
 def other_families_share(chroot: str) -> Keep:
-    """Takes everything that is compared but topics."""
+    """Takes everything that is compared, except topics."""
     roots = tuple(f"{chroot}{root}".encode() for root in _OTHER_ROOTS)
     return lambda path: path.startswith(roots)
 
@@ -128,7 +128,7 @@ def read_tree(files: DataFiles, keep: Keep, chroot: str = "") -> FilesReading:
         try:
             for node in read_snapshot(path, keep):
                 znodes.put(node.path, node.data, node.version, node.czxid, node.mzxid, node.ephemeral_owner)
-        except DamagedFileError as error:  # perhaps it is being written; an older one and the logs tell the same
+        except DamagedFileError as error:  # it may be incomplete yet; an older one and the logs have the same data
             damage = damage or error
             continue
         try:
@@ -155,13 +155,13 @@ def _replayed(znodes: _Znodes, files: DataFiles, zxid: int, keep: Keep) -> tuple
 
 
 def _logs_from(files: DataFiles, zxid: int) -> Sequence[tuple[int, Path]]:
-    """The log files that may hold transactions behind ``zxid``."""
+    """The log files that may hold transactions after ``zxid``."""
     before = [index for index, (first, _) in enumerate(files.logs) if first <= zxid + 1]
     return files.logs[before[-1] if before else 0 :]
 
 
 def _transactions(files: DataFiles, zxid: int) -> Iterator[Transaction]:
-    """Those behind ``zxid``, without a gap."""
+    """The transactions after ``zxid``, without a gap."""
     logs = _logs_from(files, zxid)
     for index, (_, path) in enumerate(logs):
         since = stamp(path)
@@ -172,8 +172,8 @@ def _transactions(files: DataFiles, zxid: int) -> Iterator[Transaction]:
                     zxid = transaction.zxid
                     yield transaction
         except CutTransactionError:
-            # A server that was killed leaves such an end and goes on in the next file, where the zxid tells whether
-            # anything is missing.
+            # A killed server leaves such an end and goes on in the next file, where the zxid shows whether a
+            # transaction is missing.
             if index == len(logs) - 1 and not goes_on(path, since):
                 raise
 
@@ -198,7 +198,7 @@ class _Znodes:
             self._ephemerals[owner].add(path)
 
     def apply(self, change: Change, zxid: int, keep: Keep) -> None:
-        """Once or again: the outcome is the same."""
+        """Apply a change. To apply it again has the same result."""
         if isinstance(change, Created):
             if keep(change.path) and change.path not in self._nodes:
                 self.put(change.path, change.data, 0, zxid, zxid, change.owner)
@@ -217,7 +217,7 @@ class _Znodes:
             self._ephemerals[node[4]].discard(path)
 
     def by_path(self) -> dict[str, Znode]:
-        """What has come of it; empties this object, whose size is that of a cluster."""
+        """The znodes by path. Empties this object, which is as large as the cluster's metadata."""
         made: dict[str, Znode] = {}
         while self._nodes:
             raw, (data, version, czxid, mzxid, owner) = self._nodes.popitem()

@@ -1,4 +1,4 @@
-"""Values in ZooKeeper's encoding (jute), read out of its files: big-endian, strings and buffers behind their length."""
+"""Reads values in ZooKeeper's encoding (jute) from its files: big-endian, strings and buffers after their length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESTORE = "Use the files of another ZooKeeper server, or read the running ensem
 
 
 class DamagedFileError(OperatorError):
-    """A file of ZooKeeper's that is cut, or not what it should be."""
+    """A file of ZooKeeper that is cut or damaged."""
 
     def __init__(self, path: Path, what: str, position: int | None = None) -> None:
         place = "" if position is None else f" (at byte {position})"
@@ -26,7 +26,7 @@ class DamagedFileError(OperatorError):
 
 
 class Cursor:
-    """A place in a buffer that moves on with every value.
+    """A position in a buffer that moves on with every value.
 
     Beyond the end it raises `struct.error` or `IndexError`, which callers turn into an error of file and position.
     """
@@ -70,7 +70,7 @@ class Cursor:
             self.string()
 
     def check_header(self, path: Path, magic: bytes) -> None:
-        """The header of a file.
+        """Check the header of a file.
 
         :raises DamagedFileError: it is another kind of file.
         """

@@ -1,6 +1,6 @@
-"""Which znodes make the canonical rows of the ZooKeeper side, and how they are read in bulk.
+"""Reads in bulk the znodes that make the canonical rows of the ZooKeeper side.
 
-Where the znodes come from is a `ZkSource`: a live server (`BulkReader`), or the files that it leaves (`files`).
+The znodes come from a `ZkSource`: a live server (`BulkReader`), or a server's files (`files`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ TOPICS_AT_ONCE = 500
 
 
 def topic_names(tree: ZkSource) -> list[str]:
-    """Topics in ZooKeeper without those that are about to be deleted: they are not migrated."""
+    """Topics in ZooKeeper, without those with a pending deletion, which are not migrated."""
     (names, doomed) = tree.children([paths.TOPICS, paths.DELETE_TOPICS])
     return sorted(set(names or ()) - set(doomed or ()))
 
 
 def topics(tree: ZkSource, names: Sequence[str], encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
-    """Rows of these topics, their partitions and configs. A topic that vanished meanwhile has none."""
+    """Rows of these topics, their partitions and configs. A topic that has disappeared meanwhile has no rows."""
     for start in range(0, len(names), TOPICS_AT_ONCE):
         some = names[start : start + TOPICS_AT_ONCE]
         found = {}
@@ -45,7 +45,7 @@ def topics(tree: ZkSource, names: Sequence[str], encoder: PasswordEncoder, salt:
 
 
 def other_families(tree: ZkSource, encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
-    """Rows of everything but topics."""
+    """Rows of everything except topics."""
     for name, held in _entities(tree, (f"brokers/{name}" for name in _children(tree, paths.BROKER_CONFIGS))):
         yield from znode_rows.broker_config_rows(name, held, encoder, salt)
     for name, held in _entities(tree, _client_names(tree)):
@@ -73,7 +73,7 @@ def _client_names(tree: ZkSource) -> Iterator[str]:
 
 
 def _entities(tree: ZkSource, names: Iterable[str]) -> Iterator[tuple[str, Held]]:
-    """The entities that these configs belong to, by canonical name, with their znodes."""
+    """The entities of these configs, by canonical name, with their znodes."""
     entities = grouped(names, _refuse)
     znodes = tree.read(paths.config(name) for spellings in entities.values() for name in spellings)
     for entity, spellings in entities.items():

@@ -1,4 +1,4 @@
-"""ZooKeeper as the driver reads it beside Spark: how far it follows the log, and single entities once more."""
+"""Reads ZooKeeper in the driver, beside Spark: how far it follows the log, and single entities again."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Key = tuple[str, str, str]
 
 TOPIC_CONFIG = "topic:"
 READ_RETRY_SECONDS = 15.0
-"""How long one reading goes on through lost connections."""
+"""For how many seconds one reading is repeated after lost connections."""
 
 
 def topic_of(kind: str, entity: str) -> str | None:
-    """The topic that a leaf belongs to, by its kind and entity; None for one of no topic, and of a topic's config."""
+    """The topic of a leaf, by its kind and entity; None for a leaf of no topic, and for a topic's config."""
     if kind == "topic":
         return entity
     return entity.rpartition("-")[0] if kind == "partition" else None
@@ -50,15 +50,15 @@ class MigrationMark:
 
     @property
     def offset(self) -> int:
-        """Of the last record that ZooKeeper holds, -1 without a migration."""
+        """The offset of the last record that ZooKeeper holds, -1 without a migration."""
         return self.state.kraft_metadata_offset if self.copied else -1
 
 
 class ZooKeeperSide:
-    """A session of the driver's own; a context manager.
+    """A session of the driver; a context manager.
 
     :param hosts: connection string; None for that of ``config``, a controller's property file.
-    :param salt: secrets are hashed under it, as on the other side.
+    :param salt: the key under which secrets are hashed, as on the other side.
     """
 
     def __init__(self, hosts: str | None, config: str | None, salt: bytes) -> None:
@@ -91,9 +91,9 @@ class ZooKeeperSide:
         return None if znode is None else decode_cluster_id(paths.CLUSTER_ID, znode.data)
 
     def mark(self) -> MigrationMark:
-        """How far ZooKeeper follows the log.
+        """Read how far ZooKeeper follows the log.
 
-        :raises OperatorError: ZooKeeper is away, or the znode does not decode.
+        :raises OperatorError: ZooKeeper does not answer, or the znode does not decode.
         """
         (znode,) = self._reader.read([paths.MIGRATION])
         state = None if znode is None else decode_migration(paths.MIGRATION, znode.data)
@@ -115,7 +115,7 @@ class ZooKeeperSide:
         return found
 
     def rows(self, keys: Iterable[Key]) -> Mapping[Key, str]:
-        """The leaves of ``keys`` as they are now; a missing one is left out. Errors as `mark`."""
+        """Read the leaves of ``keys``; a missing one is left out. Errors as `mark`."""
         wanted = frozenset(keys)
         concerned = {topic_of(kind, entity) for kind, entity, _ in wanted} - {None}
         concerned |= {
@@ -133,9 +133,9 @@ class ZooKeeperSide:
 
 
 def access(hosts: str | None, config: str | None) -> tuple[SessionOptions, PasswordEncoder]:
-    """How to reach ZooKeeper, and what decodes its passwords.
+    """The options to reach ZooKeeper, and the decoder of passwords.
 
-    :raises OperatorError: neither is given, or the file is not in order.
+    :raises OperatorError: neither is given, or the file is not valid.
     """
     if config is None:
         if hosts is None:

@@ -28,7 +28,7 @@ NODE_TAIL = Struct(">qqqqqiiiqq")
 """acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeralOwner, pzxid."""
 DIGEST = Struct(">qiq")
 EXTRAS = (DIGEST, LONG)
-"""What newer releases add behind the tree, each followed by a checksum."""
+"""What newer releases add after the tree, each followed by a checksum."""
 
 
 @value
@@ -44,12 +44,13 @@ class SnapshotNode:
 
 
 def read_snapshot(path: Path, keep: Callable[[bytes], bool]) -> Iterator[SnapshotNode]:
-    """The znodes whose path ``keep`` takes. Only when the iterator has ended is the snapshot known to be whole.
+    """Yield the znodes whose path ``keep`` takes. The snapshot is known to be whole only when the iterator has ended.
 
-    It may be fuzzy: written while transactions went on. Those behind the zxid in the file's name have to follow.
+    A snapshot may be fuzzy: it is written while transactions go on. Those after the zxid in the file's name have to be
+    applied to it.
 
-    :raises DamagedFileError: it is cut or damaged.
-    :raises OperatorError: it can't be read, or is compressed in a way that is not known here.
+    :raises DamagedFileError: the file is cut or damaged.
+    :raises OperatorError: the file can't be read, or its compression is unknown.
     """
     cursor = Cursor(_content(path))
     try:
@@ -66,7 +67,7 @@ def read_snapshot(path: Path, keep: Callable[[bytes], bool]) -> Iterator[Snapsho
 
 
 def _nodes(cursor: Cursor, keep: Callable[[bytes], bool]) -> Iterator[SnapshotNode]:
-    """Every znode up to the end; flat, because millions of them are passed over here."""
+    """Yield every znode up to the end. One flat loop, because it passes over millions of znodes."""
     buffer, position, size = cursor.buffer, cursor.position, len(cursor.buffer)
     number, tail_size = INT.unpack_from, NODE_TAIL.size
     while True:

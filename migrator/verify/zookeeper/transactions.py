@@ -1,8 +1,8 @@
 """Reads a transaction log file of a ZooKeeper server.
 
 Layout: header, then for each transaction its Adler-32, its bytes (header, record, and a digest from 3.6 on) and ``B``;
-zeros fill what the server allocated ahead.
-Source: ``org.apache.zookeeper.server.persistence.FileTxnLog``, ``org.apache.zookeeper.txn``, ``ZooDefs.OpCode``.
+zeros fill the space that the server has allocated ahead. Source:
+``org.apache.zookeeper.server.persistence.FileTxnLog``, ``org.apache.zookeeper.txn``, ``ZooDefs.OpCode``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Deleted:
 
 @value
 class SessionClosed:
-    """Its ephemeral znodes are gone."""
+    """A session has ended, and its ephemeral znodes with it."""
 
     session: int
 
@@ -61,7 +61,8 @@ Change = Created | DataSet | Deleted | SessionClosed
 
 @value
 class Transaction:
-    """``session`` is who asked, ``time_ms`` the leader's clock; a multi has several changes, a failed request none."""
+    """``session``: the client that asked; ``time_ms``: by the leader's clock. A multi has several changes, a failed
+    request none."""
 
     zxid: int
     session: int
@@ -74,10 +75,10 @@ class CutTransactionError(DamagedFileError):
 
 
 def read_transactions(path: Path) -> Iterator[Transaction]:
-    """Every transaction of a file, in order, its checksum compared.
+    """Yield every transaction of a file, in order, after its checksum was compared.
 
-    :raises CutTransactionError: the file ends, or goes over into zeros, within a transaction.
-    :raises DamagedFileError: it is damaged otherwise. Both name the byte position.
+    :raises CutTransactionError: the file ends, or zeros begin, within a transaction.
+    :raises DamagedFileError: the file has other damage. Both name the byte position.
     """
     with storage_errors("cannot read", path):
         buffer = path.read_bytes()
@@ -94,7 +95,7 @@ def read_transactions(path: Path) -> Iterator[Transaction]:
 
 
 def _checked(path: Path, cursor: Cursor, end: int) -> bytes:
-    """The bytes of one transaction."""
+    """The bytes of one transaction, after its checksum was compared."""
     start = cursor.position
     (checksum,) = cursor.unpack(LONG)
     content = cursor.string()
@@ -138,7 +139,7 @@ def _changes(kind: int, cursor: Cursor, session: int) -> Iterator[Change]:
 
 
 def _multi(cursor: Cursor, session: int) -> Iterator[Change]:
-    """All of its operations, or none if one of them failed."""
+    """The changes of all operations of a multi, or none if one of them failed."""
     parts = [(cursor.number(), cursor.string()) for _ in range(cursor.number())]
     if not any(kind == ERROR for kind, _ in parts):
         for kind, content in parts:

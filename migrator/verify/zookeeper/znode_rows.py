@@ -66,7 +66,7 @@ def topic_config_rows(topic: str, data: bytes | None, encoder: PasswordEncoder, 
 
 
 def broker_config_rows(name: str, held: Held, encoder: PasswordEncoder, salt: bytes) -> Iterable[Row]:
-    """The same of a broker's, by its canonical name below /config and its znodes."""
+    """Rows of a broker's config, by its canonical name below /config and its znodes; parameters as above."""
     node = paths.name_of(name)
     config = first_held(_plain(paths.config(each), data, encoder) for each, data in held)
     return config_rows(f"broker:{'' if node == paths.DEFAULT_ENTITY else node}", config, salt)
@@ -93,14 +93,14 @@ def _plain(path: str, data: bytes | None, encoder: PasswordEncoder) -> dict[str,
 
 
 def _entity_name(name: str, kind: str, node: str) -> str | None:
-    """None is the default entity; the name of an ip is not encoded."""
+    """The name of an entity; None for the default entity. The name of an ip is not encoded."""
     if node == paths.DEFAULT_ENTITY:
         return None
     return node if kind == "ips" else paths.desanitize(paths.config(name), node)
 
 
 def acl_rows(path: str, data: bytes | None) -> Iterator[Row]:
-    """Rows of one resource pattern; none where brokers do not look."""
+    """Rows of one resource pattern; none for a znode that brokers do not read."""
     pattern = parse_acl_path(path)
     if pattern is None:
         return
@@ -120,7 +120,7 @@ def producer_id_rows(data: bytes | None) -> Iterator[Row]:
 
 
 def delegation_token_rows(path: str, data: bytes | None) -> Iterator[Row]:
-    """Rows of one delegation token; none for a znode without data, which Kafka passes over."""
+    """Rows of one delegation token; none for a znode without data, which Kafka ignores."""
     token = decode_token(path, data)
     if token is not None:
         yield from token_rows(token)
