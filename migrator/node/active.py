@@ -75,9 +75,9 @@ class IndexKeeper:
         self.sessions = Sessions(session_timeout_ms)
 
     def begin(self, image: MetadataImage) -> None:
-        """A new leader starts every session afresh.
+        """A new leader begins every session anew.
 
-        :param image: the one at the log's end.
+        :param image: the image at the log's end.
         """
         self.leads = True
         self.sessions = Sessions(self._session_timeout_ms)
@@ -88,20 +88,21 @@ class IndexKeeper:
         self.leads = False
 
     def replace(self, image: MetadataImage) -> Iterator[None]:
-        """Another image takes the place of all before when this ends; yields where a turn is over."""
+        """Replace all earlier images by another one, in effect when the generator ends; it yields where a turn is
+        over."""
         index = ControllerIndex(self._token_secret)
         yield from index.fill(image)
         self.index, self._follows = index, True
 
     def follow(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """One move of the image; called by the loader. Before `replace`, the index does not follow."""
+        """Follow one change of the image; called by the loader. Before `replace`, the index does not follow."""
         if self._follows:
             self.index.apply(before, after, changes)
         if self.leads:
             self.sessions.follow(after, changes.brokers, monotonic_ms())
 
     def leap(self, before: MetadataImage, after: MetadataImage) -> None:
-        """A move that is too long to be followed: `replace` comes."""
+        """The change is too long to be followed: a `replace` comes."""
         self._follows = False
         if self.leads:
             self.sessions.follow(after, {*before.cluster.brokers, *after.cluster.brokers}, monotonic_ms())
@@ -111,7 +112,7 @@ class ActiveController:
     """Decides and writes to the log while this node leads.
 
     :param admit: awaited before an administrative operation; raises `RefusedError` when that takes too long.
-    :param check: sees the records of every decision before they are appended; raises `RefusedError` against them.
+    :param check: gets the records of every decision before they are appended; raises `RefusedError` to refuse them.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class ActiveController:
         self._random = Random(machine().random().getrandbits(64))
         self._turn = asyncio.Lock()
         self.has_errands = asyncio.Event()
-        """Set when something is left for later decisions (`run_due`)."""
+        """Set when errands are left for later decisions (`run_due`)."""
         self._epoch: int | None = None
 
     @property
@@ -148,7 +149,7 @@ class ActiveController:
         return self._epoch
 
     def check_active(self) -> int:
-        """The epoch.
+        """The leader epoch.
 
         :raises RefusedError: NOT_CONTROLLER.
         """
@@ -157,11 +158,11 @@ class ActiveController:
         return self._epoch
 
     async def activate(self, epoch: int, bootstrap: Sequence[MetadataRecord]) -> None:
-        """Become active in an epoch that was just won: apply everything, write what a new leader writes first, and wait
-        until that is published.
+        """Become active in an epoch that was just won: apply everything, write the first records of a new leader, and
+        wait until these are published.
 
-        :raises NotLeadingError: the leadership is gone again.
-        :raises OperatorError: the migration flag does not fit the cluster.
+        :raises NotLeadingError: the leadership is lost again.
+        :raises OperatorError: the migration flag contradicts the state of the cluster.
         """
         start = self._quorum.epoch_start_offset
         if start is None:
@@ -185,7 +186,7 @@ class ActiveController:
         log.info("This node is now the active controller, epoch %d", epoch)
 
     def deactivate(self) -> None:
-        """The leadership is gone."""
+        """The leadership is lost."""
         if self._epoch is not None:
             log.info("This node is no longer the active controller")
         self._epoch = None
@@ -203,9 +204,9 @@ class ActiveController:
     ) -> R:
         """Decide, append, and wait until it is committed.
 
-        :param epoch: the leader epoch that the caller is of; None for any.
-        :param administrative: waits first while ZooKeeper is too far behind the log.
-        :param aside: the decision may take long, and is made beside the event loop. Nobody else decides meanwhile.
+        :param epoch: the leader epoch of the caller; None for any.
+        :param administrative: first waits while ZooKeeper is too far behind the log.
+        :param aside: the decision may take long, and is made on a thread. No other decision is made meanwhile.
         :raises RefusedError: NOT_CONTROLLER when this node is not, or no longer, the active controller; and
             whatever the decision raises.
         """
@@ -231,7 +232,7 @@ class ActiveController:
     ) -> int:
         """Append records of the migration as one batch, and return the last offset; they are not yet committed.
 
-        :param look: called when the turn has come; what it raises is raised, and nothing is appended.
+        :param look: called when it is this caller's turn; its errors are raised, and then nothing is appended.
         :raises NotLeadingError: ``epoch`` is over.
         """
         async with self._turn:
@@ -241,7 +242,7 @@ class ActiveController:
             return self._append(epoch, records)
 
     async def append_encoded(self, epoch: int, batches: bytes) -> int:
-        """Append batches that a worker has encoded, once everything before is applied; returns the last offset.
+        """Append batches that a worker has encoded, once everything before them is applied; returns the last offset.
 
         :raises NotLeadingError: ``epoch`` is over.
         """
@@ -258,14 +259,14 @@ class ActiveController:
         kinds: VoterKinds = NOBODY_ASKED,
         first: Sequence[MetadataRecord] = (),
     ) -> int:
-        """Append a changed voter set when the turn has come: between two decisions, and never within one, since a
-        decision counts on the voters that it was made with. Gives the offset, which is not yet committed.
+        """Append a changed voter set when it is this caller's turn: between two decisions and never within one, since a
+        decision depends on the voters of its moment. Returns the offset, which is not yet committed.
 
-        :param kinds: what the voters say of themselves; only a migration asks for it.
-        :param look: called when the turn has come; what it raises is raised, and nothing is appended.
+        :param kinds: what the voters say of themselves; needed only during a migration.
+        :param look: as in `append`.
         :param first: records that are appended right before, with nothing between.
         :raises VotersNotChangedError: the leader refuses, or this node does not lead.
-        :raises NotLeadingError: nothing was appended, since the leadership, or the room on the disk, is over.
+        :raises NotLeadingError: nothing was appended, because the leadership is lost or the disk is full.
         """
         async with self._turn:
             await self._metadata.caught_up()
@@ -282,7 +283,8 @@ class ActiveController:
             raise VotersNotChangedError(refusal)
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
-        """Append an Abort if the log ends within a transaction; its offset, None without one.
+        """Append AbortTransaction if the log ends within a transaction. Returns its offset, None when no transaction is
+        open.
 
         :raises NotLeadingError: ``epoch`` is over.
         """
@@ -294,7 +296,7 @@ class ActiveController:
             return self._append(epoch, (AbortTransactionRecord(reason),))
 
     def context(self) -> Context:
-        """What a decision made now depends on.
+        """The context of a decision that is made now.
 
         :raises RefusedError: NOT_CONTROLLER.
         """
@@ -317,8 +319,8 @@ class ActiveController:
         )
 
     def asked_to_register(self, broker_id: int, incarnation_id: Uuid, cluster_id: str, *, migrating: bool) -> None:
-        """A broker did. While a transaction is open one in migration mode is told to wait, and it is noted that it
-        lives. It is noted, too, if it is not the process that is registered with its id."""
+        """Note that a broker has asked to register. While a transaction is open, a broker in migration mode is told to
+        wait, and noted as alive. A process other than the one registered with this id is noted, too."""
         now_ms = monotonic_ms()
         if migrating and self._metadata.transaction_start is not None:
             self._keeper.sessions.asked(broker_id, now_ms)
@@ -327,12 +329,13 @@ class ActiveController:
             self._keeper.sessions.rival_asked(broker_id, now_ms)
 
     def heard_of(self, broker_id: int, broker_epoch: int) -> None:
-        """A heartbeat has arrived. Its session goes on from now, however long the heartbeat waits for its turn."""
+        """A heartbeat has arrived. The broker's session is renewed now, however long the heartbeat waits for its
+        turn."""
         if self._keeper.leads:
             self._keeper.sessions.heard(broker_id, broker_epoch, monotonic_ms())
 
     async def run_due(self, schedule: Schedule, epoch: int) -> tuple[Operation, Any] | None:
-        """Carry out one periodic task that is due; its operation and answer, None when nothing is due.
+        """Carry out one periodic task that is due. Returns its operation and answer, None when nothing is due.
 
         :raises RefusedError: NOT_CONTROLLER when ``epoch`` is over.
         """
@@ -351,7 +354,7 @@ class ActiveController:
             return operation, decision.response
 
     def next_due_ms(self, schedule: Schedule) -> int | None:
-        """When a periodic task is due next; None when none is, as things are.
+        """When a periodic task is due next; None when none is due in the present state.
 
         :raises RefusedError: NOT_CONTROLLER when this node is not active.
         """
@@ -360,7 +363,7 @@ class ActiveController:
     async def _decide(
         self, operation: Operation, decide: Decide[R], epoch: int | None, *, aside: bool
     ) -> tuple[R, int]:
-        """The response, and the offset that has to be stable before it may be given."""
+        """Returns the response, and the offset that has to be stable before the response may be sent."""
         await self._metadata.caught_up()
         current = self.check_active()
         if epoch is not None:
@@ -376,15 +379,15 @@ class ActiveController:
 
     def _checked(self, decide: Decide[R], image: MetadataImage, context: Context) -> Decision[R]:
         decision = decide(image, context)
-        if decision.atomic:  # what is not takes replicas out, or elects: no znode grows
+        if decision.atomic:  # a decision that is not atomic removes replicas or elects: no znode grows
             self._check(image, context.index, tuple(decision.records))
         return decision
 
     async def _decide_aside(self, epoch: int, decide: Callable[[], Decision[R]]) -> Decision[R]:
-        """The image cannot change meanwhile. The index can, when the leadership is lost: whatever the decision made of
-        it then does not count.
+        """Decide on a thread. The image cannot change meanwhile. The index can, when the leadership is lost: then the
+        decision is dropped.
 
-        :raises RefusedError: NOT_CONTROLLER; and whatever the decision raises.
+        :raises RefusedError: NOT_CONTROLLER; and errors of the decision.
         """
         try:
             return await lanes().decisions.run(decide)
@@ -392,9 +395,9 @@ class ActiveController:
             self._check_still(epoch)
 
     async def _carry_out(self, epoch: int, decision: Decision[Any]) -> None:
-        """Append the records of a decision that was just made, and tell the soft state.
+        """Append the records of a decision that was just made, and update the soft state.
 
-        :raises RefusedError: NOT_CONTROLLER when the epoch, or the room on the disk, is over meanwhile.
+        :raises RefusedError: NOT_CONTROLLER when the epoch is over, or the disk is full.
         """
         try:
             if decision.atomic:
@@ -412,7 +415,7 @@ class ActiveController:
             self.has_errands.set()
 
     async def _append_whole(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """One batch; a big one is encoded beside the event loop and applied over several of its turns."""
+        """Append one batch. A big one is encoded on a thread and applied over several turns of the event loop."""
         if not records:
             return
         if len(records) <= TURN_RECORDS:
@@ -433,11 +436,12 @@ class ActiveController:
             raise NotLeadingError(f"epoch {epoch} is over")
 
     def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
-        """One batch, applied at once; its last offset."""
+        """Append one batch, apply it at once, and return its last offset."""
         return self._taken(epoch, self._quorum.append(epoch, _batch(self._metadata.image, records), records))
 
     def _taken(self, epoch: int, last_offset: int | None) -> int:
-        """What `QuorumRunner.append` says, if it has appended and this node leads on: nobody else wakes who waits."""
+        """Return the last offset, if the batch was appended and this node still leads. Raise otherwise: no other event
+        would wake a waiting caller."""
         if last_offset is None or self._quorum.role is not Role.LEADER or self._quorum.epoch != epoch:
             raise NotLeadingError(NOTHING_APPENDED.format(epoch=epoch))
         return last_offset
@@ -447,9 +451,9 @@ SPLIT = f"At most {BATCH_BYTES_MAX} are allowed. Split the request, or make its 
 
 
 def _batch(image: MetadataImage, records: Sequence[MetadataRecord]) -> bytes:
-    """Its offsets come when it is appended.
+    """Encode one batch. It gets its offsets when it is appended.
 
-    :raises RefusedError: INVALID_REQUEST for a text that no record can hold; RECORD_LIST_TOO_LARGE, as from stock: its
+    :raises RefusedError: INVALID_REQUEST for a text that no record can hold; RECORD_LIST_TOO_LARGE, as in Kafka, whose
         controllers read no larger batch into a snapshot.
     """
     try:
@@ -463,7 +467,7 @@ def _batch(image: MetadataImage, records: Sequence[MetadataRecord]) -> bytes:
 
 
 def _level(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:
-    """The metadata.version to encode with; in the first batch of a log the batch itself names it."""
+    """The metadata.version to encode with; the first batch of a log names it itself."""
     named = (r.feature_level for r in records if isinstance(r, FeatureLevelRecord) and r.name == FEATURE_NAME)
     level = image.features.metadata_version
     return level if image.features.levels else next(named, level)

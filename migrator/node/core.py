@@ -52,7 +52,8 @@ from migrator.wire.listener_settings import controller_security
 log = logging.getLogger(__name__)
 
 SNAPSHOTS = TaskKind("snapshots", OnError.RESTART)
-"""Without them the log grows, which can wait; a disk that fails is an `OperatorError`, and stops the process."""
+"""Without snapshots the log grows, which is no emergency; a failing disk is an `OperatorError`, and stops the
+process."""
 BALLOT = TaskKind("ballot", OnError.RESTART)
 IMAGE_PROOF = TaskKind("image-proof", OnError.RESTART)
 IMAGE_COMPARISON = TaskKind("image-comparison", OnError.RESTART)
@@ -66,15 +67,15 @@ WAITS_EMPTY = (
 
 
 async def admit_everything() -> None:
-    """No bound on what ZooKeeper lags behind: there is no ZooKeeper."""
+    """The default of ``admit``: no bound on ZooKeeper's lag, because there is no ZooKeeper."""
 
 
 def check_nothing(_image: MetadataImage, _index: ControllerIndex, _records: Sequence[MetadataRecord]) -> None:
-    """No bound on the size of znodes, either."""
+    """The default of ``check``: no bound on the size of znodes."""
 
 
 async def no_answer(_voter: int, _seconds: float) -> None:
-    """Nobody can be asked."""
+    """The default of ``ask_voter``: no voter answers."""
 
 
 class OpenedDirectory:
@@ -82,7 +83,7 @@ class OpenedDirectory:
 
     def __init__(self, settings: Settings) -> None:
         """
-        :raises OperatorError: it is not formatted, in use, another node's, or damaged.
+        :raises OperatorError: the directory is not formatted, in use, another node's, or damaged.
         """
         directory: Path = settings.metadata_directory
         self.identity: MetaProperties
@@ -97,7 +98,7 @@ class OpenedDirectory:
         self.recoveries = self._recovery_file.read()
         begun = [entry for entry in self.recoveries if entry.counts(metadata_log)]
         if len(begun) < len(self.recoveries):
-            self.write_recoveries(begun)  # whoever uses the log again goes on from it, and not from such an entry
+            self.write_recoveries(begun)  # the next use of the log goes on from the log, and not from such an entry
         bootstrap = read_bootstrap(directory)
         self.bootstrap = bootstrap_records(version_at(LATEST_SUPPORTED)) if bootstrap is None else bootstrap
         self.formatted_version = _version_of(self.bootstrap)
@@ -112,14 +113,14 @@ class OpenedDirectory:
             )
 
     def recovered(self) -> Recovered:
-        """What recoveries of a lost majority have left behind, as far as the file beside the log says."""
+        """The recoveries of a lost majority, as the file beside the log has them."""
         return recovered(self.recoveries, self.storage.log)
 
     def stored_election(self) -> ElectionState:
-        """What the file says; without it, as if this node had never voted, as in Kafka.
+        """The election state in the file; without the file, as if this node had never voted, as in Kafka.
 
-        Some operators of Kafka delete the file at each start, so this is no warning. But a node whose file is lost may
-        vote twice in an epoch: whoever looks for the reason finds the line.
+        Some operators of Kafka delete the file at each start, so this is no warning. But a node that has lost the file
+        may vote twice in an epoch; the log line helps to find such a cause.
         """
         stored = self.election.read()
         epoch = self.storage.log.last_epoch()
@@ -134,12 +135,12 @@ class OpenedDirectory:
         return stored or NEVER_ELECTED
 
     def write_recoveries(self, entries: Iterable[RecoveryEntry]) -> None:
-        """Replace what the file says; durable on return."""
+        """Replace the content of the file; durable on return."""
         self.recoveries = tuple(entries)
         self._recovery_file.write(self.recoveries)
 
     def close(self) -> None:
-        """Close the files and let go of the lock."""
+        """Close the files and release the lock."""
         self.storage.close()
         self._lock.close()
 
@@ -147,12 +148,12 @@ class OpenedDirectory:
 class NodeCore:
     """Built once; `start`, then `leave` and `close`.
 
-    :param transport: to the other voters.
-    :param ask_voter: what a candidate says of itself, asked before it gets a vote while a migration is under way.
-    :param on_failure: told when this node has to stop.
-    :param addresses: where the other nodes are, for whoever shares them with the transport.
-    :param ask_image: asks a voter what its metadata come to; None where controllers have no gRPC.
-    :param has_address: whether a voter can be reached in some way; by default, whether ``addresses`` says where.
+    :param transport: the transport to the other voters.
+    :param ask_voter: asks a candidate what it is, before it gets a vote while a migration is under way.
+    :param on_failure: called when this node has to stop.
+    :param addresses: the addresses of the other nodes, when the transport shares them.
+    :param ask_image: asks a voter for the digest of its metadata; None when controllers have no gRPC.
+    :param has_address: whether any address of a voter is known; by default, whether ``addresses`` has one.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class NodeCore:
         self.snapshotter = Snapshotter(settings, storage, self.metadata)
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
         self.is_admitted = True
-        """False: this node may turn out to be none that may lead, and stands for no election (`admit`)."""
+        """False until it is known that this node may lead; before that it stands for no election (`admit`)."""
         self._ballot = ballot = Ballot(
             settings,
             lambda: self.metadata.image,
@@ -272,21 +273,21 @@ class NodeCore:
                 await self.controller.append(epoch, (NoOpRecord(),) * count)
 
     def _recovered(self) -> Recovered:
-        """What the file and the log say of recoveries; of the log, what is applied counts as read."""
+        """The recoveries in the file and in the log; of the log, only the applied part."""
         known = merged([self._directory.recovered(), recovered_of(self.metadata.image)])
         is_read = self.metadata.is_caught_up
         read_epoch = self.storage.log.last_epoch() if is_read else self.metadata.image.provenance.epoch
         return Recovered(known.refused, known.epoch, known.end_offset, max(known.epoch, read_epoch))
 
     def _may_stand(self) -> bool:
-        """A leader that has not read its own disk could serve nobody, for as long as that takes."""
+        """Whether this node may stand for election. A leader that is still reading its own disk could serve nobody."""
         return self.is_admitted and self.metadata.loading is None
 
     def _knows_image(self) -> bool:
         return self.is_admitted and (not self._migrates or self.metadata.loading is None)
 
     def boot(self) -> None:
-        """Begin to load what is on disk; `MetadataRuntime.loaded` waits for that.
+        """Begin to load the disk; `MetadataRuntime.loaded` waits for the end.
 
         :raises OperatorError: the log is empty, and this node could not begin the migration if it were elected.
         """
@@ -315,7 +316,7 @@ class NodeCore:
         self.quorum.start()
 
     async def leave(self, patience_seconds: float = 0.0) -> None:
-        """Hand the leadership over if there is time, and do nothing more. What is asked can still be read."""
+        """Hand the leadership over if there is time, and stop taking part. Images can still be read."""
         if patience_seconds:
             await self.quorum.shut_down(patience_seconds)
         else:
@@ -325,7 +326,7 @@ class NodeCore:
         await self.metadata.close()
 
     async def close(self) -> None:
-        """`leave`, and close the files. Nobody may ask any more."""
+        """`leave`, and close the files. Nothing may be called afterwards."""
         await self.leave()
         self._directory.close()
 
@@ -337,7 +338,7 @@ def _version_of(bootstrap: Iterable[MetadataRecord]) -> str:
 
 
 def node_addresses(settings: Settings, directory: OpenedDirectory) -> Addresses:
-    """Where the nodes of the quorum are, as the settings and the log say at the start."""
+    """The addresses of the nodes of the quorum, from the settings and the log at the start."""
     addresses = Addresses(settings, directory.identity.directory_id or ZERO_UUID, settings.bootstrap_servers)
     addresses.membership_changed(directory.storage.log.membership())
     return addresses

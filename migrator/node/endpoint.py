@@ -1,4 +1,5 @@
-"""The controller listener's handler: consensus to the quorum, the rest to the APIs, Envelopes opened on the way."""
+"""The handler of the controller listener: opens Envelopes, and passes messages of consensus to the quorum, others to
+the APIs."""
 
 from __future__ import annotations
 
@@ -36,19 +37,19 @@ log = logging.getLogger(__name__)
 
 RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
 ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
-"""Reads that need what only an active controller keeps."""
+"""Reads that need state which only an active controller has."""
 
 
 class ControllerEndpoint:
     """A `migrator.wire.connection.Handler`.
 
     :param raft: takes the consensus messages.
-    :param quorum_answers: by API key, who answers what is about the quorum but not between its members.
-    :param read_context: what reads may depend on, on any node.
-    :param on_failure: told when the authorizer cannot follow its entries.
-    :param refused: takes note of the registrations that brokers are refused.
-    :param audit: takes note of what was decided about callers.
-    :param orders: takes note of orders about the quorum and the brokers.
+    :param quorum_answers: by API key, the handlers of requests about the quorum that are not from its members.
+    :param read_context: the context of reads, on any node.
+    :param on_failure: called when the authorizer cannot follow its entries.
+    :param refused: notes registrations of brokers that were refused.
+    :param audit: notes the decisions about callers.
+    :param orders: notes orders that concern the quorum and the brokers.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class ControllerEndpoint:
         self._notes: tuple[Audit | KafkaOrders, ...] = tuple(filter(None, (audit, orders)))
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
-        """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded."""
+        """Answer a request: with kio's message of the request's API and version, or with encoded chunks of one."""
         trail = Trail()
         opens = context.api_key == ENVELOPE
         answering = self._open(context, body, trail) if opens else self._dispatch(context, body, trail)
@@ -90,7 +91,7 @@ class ControllerEndpoint:
         answering: Awaitable[Any],
         by: RequestContext | None = None,
     ) -> Any:
-        """The same answer, once it is noted what was decided. Who leaves before the answer is noted, too."""
+        """Return the answer after the decision is noted. A caller that disconnects before the answer is noted, too."""
         answer = None
         try:
             answer = await answering
@@ -100,7 +101,7 @@ class ControllerEndpoint:
         return answer
 
     async def _open(self, context: RequestContext, body: Any, trail: Trail) -> Any:
-        """The request of a broker's client, which counts as the client's own."""
+        """Answer the request of a broker's client, which counts as the client's own."""
         try:
             check_access(self._call(context, body, trail))
             opened = partial(open_envelope, context, body, self.callers)
@@ -118,7 +119,8 @@ class ControllerEndpoint:
         return await REQUEST.get().lane().run(enclosed) if is_big(answered) else enclosed()
 
     def _call(self, context: RequestContext, body: Any, trail: Trail, *, forwarded: bool = False) -> Call:
-        """``forwarded``: the broker in front has seen to it that its client may speak of tokens."""
+        """Make the call of an API. ``forwarded``: the forwarding broker has checked that its client may send requests
+        about tokens."""
         principal = context.principal
         return Call(
             key=context.api_key,
@@ -145,7 +147,7 @@ class ControllerEndpoint:
         return response
 
     def _note_registration(self, call: Call, refusal: ApiError | None) -> None:
-        """The response names the error of a refused registration, and has no room for the reason."""
+        """Note the reason of a refused registration: the response has only an error code."""
         if call.key != BROKER_REGISTRATION:
             return
         if refusal is None:
@@ -154,9 +156,9 @@ class ControllerEndpoint:
             self._refused.refused(call.body.broker_id, refusal.code, refusal.message)
 
     async def _answer(self, call: Call) -> Any:
-        """The response.
+        """Answer a call.
 
-        :raises RefusedError: the request as a whole is refused before anything was decided.
+        :raises RefusedError: the request as a whole is refused, before any decision.
         """
         api = APIS[call.key]
         check_access(call)

@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 JOURNAL_KIND = "images"
 DUTY = 0.05
-"""The part of the time that all of this may take."""
+"""The largest share of the time that these comparisons may take."""
 REPLAY_SECONDS = 3600.0
 ROUND_SECONDS = 60.0
 ASK_SECONDS = 1.0
 REQUEST_SECONDS = 5.0
 PATIENCE_SECONDS = 600.0
-"""For the first digest of a large cluster, which is one of every entity."""
+"""How long to wait for a digest: the first one of a large cluster visits every entity."""
 AHEAD_MAX = 1 << 20
 
 NOT_YET = ImageDigest(-1)
@@ -50,14 +50,14 @@ class Ask(Protocol):
 
 
 class ImageProof:
-    """Of one node: what its image comes to, and whether that is what its log says."""
+    """Computes the digest of one node's image, and compares the image with the node's log."""
 
     def __init__(self, node_id: int, metadata: MetadataRuntime, storage: NodeStorage) -> None:
         self._node_id = node_id
         self._metadata = metadata
         self._storage = storage
         self._known = (EMPTY_IMAGE, 0)
-        """The image of the latest digest, from which the next one is made, and that digest."""
+        """The image of the latest digest, from which the next one is computed, and that digest."""
         self._offset = -1
         self._reached: MetadataImage | None = None
         self._answer = NOT_YET
@@ -65,7 +65,7 @@ class ImageProof:
         self._woken = asyncio.Event()
 
     def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
-        """As `QuorumView` has it. The offset that was named last counts."""
+        """The digest at an offset (see `QuorumView`). A newer call replaces an older one."""
         if offset != self._offset:
             self._offset, self._reached, self._answer = offset, None, NOT_YET
             self._metadata.hand_over_at(offset, self._take)
@@ -81,7 +81,7 @@ class ImageProof:
     async def run(self) -> None:
         """Until cancelled.
 
-        :raises OperatorError: the image is not what the log says. This node must stop.
+        :raises OperatorError: the image differs from the log. This node must stop.
         """
         clock = asyncio.get_running_loop().time
         replay_at = clock() + REPLAY_SECONDS
@@ -109,7 +109,7 @@ class ImageProof:
             self._answer = ImageDigest(image.provenance.offset + 1, total % MODULUS)
 
     async def replay(self) -> None:
-        """Compare the published image with a replay of the log; nothing comes of it when the log is cut meanwhile.
+        """Compare the published image with a replay of the log; there is no result when the log is truncated meanwhile.
 
         :raises OperatorError: the two differ.
         """
@@ -128,8 +128,8 @@ class ImageProof:
         log.debug("The image at offset %d is what the log says", image.provenance.offset + 1)
 
     def _replayed(self, end: int) -> Iterator[MetadataImage | None]:
-        """The image that the oldest snapshot and the log behind it come to at an offset, in steps. It is one
-        of an earlier offset when the log was cleaned or replaced meanwhile."""
+        """Replay the oldest snapshot and the log after it up to an offset, in steps. The image is of an earlier offset
+        when the log was cleaned or replaced meanwhile."""
         metadata_log = self._storage.log
         start = metadata_log.start_offset()
         oldest = next((found for found in metadata_log.snapshots() if start <= found.offset <= end), None)
@@ -158,7 +158,7 @@ class ImageProof:
 
 
 def wrong_image(node_id: int, offset: int, directory: str) -> OperatorError:
-    """Why a controller stops that has found itself wrong."""
+    """The error of a controller whose image differs from its log."""
     return OperatorError(
         f"the metadata of this controller at offset {offset} are not what a replay of its own log gives",
         where=f"controller {node_id}, {directory}",
@@ -170,7 +170,7 @@ def wrong_image(node_id: int, offset: int, directory: str) -> OperatorError:
 
 
 async def paced(steps: Iterator[T]) -> AsyncIterator[T]:
-    """Steps of work, with pauses between them, so that they take no more than `DUTY` of the time."""
+    """Take steps of work with pauses, so that they use no more than `DUTY` of the time."""
     clock = asyncio.get_running_loop().time
     began = clock()
     for step in steps:
@@ -180,16 +180,16 @@ async def paced(steps: Iterator[T]) -> AsyncIterator[T]:
 
 
 class Leading(Protocol):
-    """What is asked of the active controller."""
+    """The part of the active controller that this file uses."""
 
     @property
     def epoch(self) -> int | None: ...
 
 
 class ImageComparison:
-    """On the leader: what all controllers say that their metadata come to.
+    """Compares the digests of all controllers, on the leader.
 
-    :param ask: asks a controller, see `GrpcRaftTransport.image_digest`; None where controllers have no gRPC.
+    :param ask: asks a controller, see `GrpcRaftTransport.image_digest`; None when controllers have no gRPC.
     """
 
     def __init__(
@@ -208,14 +208,14 @@ class ImageComparison:
         self._log_end = log_end
         self._ask = ask
         self.listeners: list[Callable[[str], object]] = []
-        """Told in words when the controllers begin or cease to disagree."""
+        """Called with a sentence when the controllers begin or cease to differ."""
         self._ahead = 0
-        """So far behind the end of the log lies the offset that is named: nobody must have passed it already."""
+        """How far after the end of the log the named offset is: no controller may have passed it already."""
         self._found: tuple[int, ImagesStatus] | None = None
 
     @property
     def status(self) -> ImagesStatus | None:
-        """What this leader found last; None elsewhere, and before."""
+        """The last result of this leader; None on other nodes and before the first round."""
         epoch = self._leading.epoch
         return self._found[1] if self._found is not None and self._found[0] == epoch else None
 
@@ -241,7 +241,8 @@ class ImageComparison:
         found = ImagesStatus(own.offset, wall_ms(), equal, different, tuple(sorted(set(others) - at.keys())))
         before = self.status
         if before is not None and (silent := set(before.different) & set(found.unknown)):
-            # It may have stopped because it is wrong: it counts as different until it says something else.
+            # A controller that differed may have stopped for that reason: it counts as different until it gives an
+            # equal digest.
             different = tuple(sorted({*different, *silent}))
             at_offset = found.offset if found.different else before.offset
             unknown = tuple(sorted(set(found.unknown) - silent))
@@ -258,7 +259,7 @@ class ImageComparison:
     async def _answers(
         self, offset: int, others: Sequence[int], *, replay: bool = False
     ) -> tuple[ImageDigest, Mapping[int, ImageDigest]]:
-        """Our own, and that of each controller that gives one."""
+        """This node's digest, and that of each controller that gives one."""
         clock = asyncio.get_running_loop().time
         until, answers = clock() + PATIENCE_SECONDS, dict.fromkeys(others, NOT_YET)
         own = self._proof.image_digest(offset, replay=replay)
@@ -273,7 +274,7 @@ class ImageComparison:
         return own, {node_id: answer for node_id, answer in answers.items() if answer.offset >= 0}
 
     async def _asked(self, node_id: int, offset: int, *, replay: bool) -> ImageDigest | None:
-        """None when that controller cannot say, as one of Kafka's."""
+        """Ask one controller; None when it cannot answer, as one of Kafka's."""
         if self._ask is None:
             return None
         try:

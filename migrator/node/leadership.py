@@ -22,7 +22,7 @@ from migrator.supervision import OnError, Supervisor, TaskKind
 log = logging.getLogger(__name__)
 
 LEADING = TaskKind("leadership", OnError.STOP)
-"""A leader that is not active would serve nobody, for ever."""
+"""A leader whose activation failed would serve nobody, and stay leader."""
 
 
 class LeaderListener(Protocol):
@@ -36,10 +36,10 @@ class LeaderListener(Protocol):
 
 
 class Leadership(QuorumObserver):
-    """Passes on what the quorum does to the images, and turns roles into activity.
+    """Passes events of the quorum to the images, and activates and deactivates the controller with its role.
 
-    :param on_appended: told how many bytes the log has grown by.
-    :param on_failure: told when this node must stop.
+    :param on_appended: called with the bytes by which the log has grown.
+    :param on_failure: called when this node must stop.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Leadership(QuorumObserver):
         self.membership_listeners: list[Callable[[Membership], None]] = []
 
     def attach(self, controller: ActiveController, periodic: PeriodicTasks) -> None:
-        """Give it what it activates; before the quorum starts."""
+        """Set the parts that become active with the leadership; to be called before the quorum starts."""
         self._controller = controller
         self._periodic = periodic
 
@@ -102,7 +102,7 @@ class Leadership(QuorumObserver):
             listener()
 
     def _tell(self, role: Role, epoch: int, leader_id: int | None) -> None:
-        """Who leads, once for each leader; the steps of elections are for those who look for defects."""
+        """Log the leader, once for each; steps of elections are logged for debugging only."""
         log.debug("%s in epoch %d, the leader is %s", role.value.capitalize(), epoch, leader_id)
         if role not in (Role.LEADER, Role.FOLLOWER) or self._told == (epoch, leader_id):
             return
@@ -113,7 +113,7 @@ class Leadership(QuorumObserver):
             log.info("Controller %s leads in epoch %d", leader_id, epoch)
 
     def addresses_missing(self, voters: Sequence[int], wait_ms: int) -> None:
-        """Say whom this controller misses, and look for them (see `QuorumObserver`)."""
+        """Log which voters have no known address, and look for them (see `QuorumObserver`)."""
         names = ", ".join(map(str, voters))
         log.warning(
             "This controller would stand for election, and does not know where these voters are: %s. It asks for their "
@@ -125,7 +125,7 @@ class Leadership(QuorumObserver):
             listener()
 
     def membership_changed(self, membership: Membership) -> None:
-        """Tell everybody who reaches voters or judges them (see `QuorumObserver`)."""
+        """Pass the new voters to all parts that use them (see `QuorumObserver`)."""
         for listener in self.membership_listeners:
             listener(membership)
 

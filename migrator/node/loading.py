@@ -12,7 +12,7 @@ TELL_SECONDS = 5.0
 
 
 class Loading:
-    """Counts what is read of the snapshot and of the log behind it, and says so from time to time.
+    """Counts what is read of the snapshot and of the log after it, and logs the progress from time to time.
 
     :param size: the bytes of both.
     """
@@ -27,11 +27,11 @@ class Loading:
 
     @property
     def is_read(self) -> bool:
-        """Whether only the index is missing, which is also made anew for another log."""
+        """Whether everything is read, so that only the index is missing."""
         return self._read >= self._size
 
     def read(self, size: int) -> None:
-        """So many bytes more."""
+        """Count more bytes."""
         self._read += size
         now = monotonic_seconds()
         if now - self._told >= TELL_SECONDS:
@@ -39,7 +39,7 @@ class Loading:
             log.info("Loading the metadata from the disk: %s", self)
 
     def ended(self, partitions: int) -> None:
-        """The image is there."""
+        """The image is complete."""
         self._read = self._size
         seconds = monotonic_seconds() - self._began
         log.info("The metadata on the disk are loaded: %d partitions, %.1f s", partitions, seconds)

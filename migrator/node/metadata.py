@@ -1,7 +1,7 @@
 """Keeps the images of one node in step with its log: it applies records, publishes images, and wakes waiting requests.
 
 The log itself is the queue: appended records are read from it in order, one `Turn` at a time. So a big copy, a follower
-that is far behind, or a snapshot that replaces the log does not delay heartbeats, and needs no memory for its backlog.
+that is far behind, or a snapshot that replaces the log delays no heartbeats, and its backlog takes no memory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.turns import TURN_RECORDS, Turn, give_back
 
 FREEZE_RECORDS = 20_000
-"""After so many records the garbage collector is told that what there is now stays."""
+"""After so many records the present objects are frozen for the garbage collector."""
 
 BACKLOG_RECORDS = 10 * TURN_RECORDS
-"""While so many wait to be applied, what comes is left in the log."""
+"""While so many records wait to be applied, new ones are left in the log."""
 
 APPLYING = TaskKind("metadata-applier", OnError.STOP)
 """An image that lacks a batch must not be published."""
@@ -48,14 +48,14 @@ class NotLeadingError(MigratorError):
 
 
 class OffsetWaiters:
-    """The tasks that wait until an offset is reached."""
+    """The tasks that wait for an offset."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
         self._tickets = itertools.count()
 
     async def wait(self, offset: int) -> None:
-        """Until `reached` names this offset or a later one.
+        """Wait until `reached` names this offset or a later one.
 
         :raises NotLeadingError: `fail` came first.
         """
@@ -64,14 +64,14 @@ class OffsetWaiters:
         await future
 
     def reached(self, offset: int) -> None:
-        """Wake everybody who waits for this offset or an earlier one."""
+        """Wake all tasks that wait for this offset or an earlier one."""
         while self._heap and self._heap[0][0] <= offset:
             future = heapq.heappop(self._heap)[2]
             if not future.done():
                 future.set_result(None)
 
     def fail(self) -> None:
-        """Leadership is lost: nobody can say here what becomes of uncommitted records."""
+        """Leadership is lost: this node cannot tell whether uncommitted records will be committed."""
         for _, _, future in self._heap:
             if not future.done():
                 future.set_exception(NotLeadingError("leadership was lost before the records were committed"))
@@ -79,7 +79,7 @@ class OffsetWaiters:
 
 
 class _Decoding:
-    """A batch on its way from bytes to records: a stock leader makes batches of 10,000."""
+    """A batch that is being decoded in parts: a stock leader makes batches of 10,000 records."""
 
     def __init__(self, batch: Batch) -> None:
         self.header = batch.header
@@ -87,7 +87,7 @@ class _Decoding:
         self._source = batch.sized_records()
 
     def go_on(self, turn: Turn) -> bool:
-        """Decode some more; whether the turn is over before the batch is."""
+        """Decode some records. Returns whether the turn is over before the end of the batch."""
         for record, size in self._source:
             self.records.append(record)
             if turn.is_over(size=size):
@@ -96,17 +96,17 @@ class _Decoding:
 
 
 class MetadataRuntime:
-    """Images of the metadata of this node.
+    """The images of this node's metadata.
 
-    :param read_snapshot: the batches of a snapshot on disk, by its id.
-    :param read_log: some batches of the log, from the one that holds an offset on; none at its end.
-    :param log_end: the offset at which the log ends.
-    :param on_step: told of each move of the image at the log's end, and ``on_leap`` of each that is too long to be
-        followed, see `ImageLoader`.
-    :param on_replace: told of an image that nothing led to: at the start, of a snapshot, and after a leap; yields where
-        a turn is over.
-    :param on_failure: told when a record does not fit the image; this node has to stop.
-    :param gauge: told how many records each turn of the event loop handles.
+    :param read_snapshot: gives the batches of a snapshot on disk, by its id.
+    :param read_log: gives some batches of the log, beginning with the one that holds an offset; none at its end.
+    :param log_end: gives the offset at which the log ends.
+    :param on_step: called with each change of the image at the log's end, and ``on_leap`` with each change that is too
+        long to be followed, see `ImageLoader`.
+    :param on_replace: called with an image without a known predecessor: at the start, of a snapshot, and after a leap;
+        yields where a turn is over.
+    :param on_failure: called when a record does not fit the image; this node has to stop.
+    :param gauge: gets the number of records that each turn of the event loop handles.
     """
 
     def __init__(
@@ -132,23 +132,23 @@ class MetadataRuntime:
         self._loader = ImageLoader(on_step=self._stepped, on_leap=self._leapt)
         self._publishing = self._loader.publish(self._stop_at)
         self.migration_base = NOWHERE
-        """Epoch and offset of the record that completed the copy, or of the oldest known to be later."""
+        """Epoch and offset of the record that completed the copy, or of the oldest known record after it."""
         self._taken = 0
-        """The log up to here is with the loader, or holds control records."""
+        """Up to here the loader has the log, or it holds control records."""
         self._read: Iterator[Batch] = iter(())
-        """What was read of the log behind `_taken`."""
+        """The batches that were read of the log after `_taken`."""
         self._decoding: _Decoding | None = None
         self._work: Iterator[None] | None = None
-        """What has to be done, in turns, before the log is gone on with: load a snapshot, or tell `_on_replace`."""
+        """Work to do, in turns, before the next records of the log: load a snapshot, or call `_on_replace`."""
         self._is_followed = False
-        """Whether `_on_replace` knows of the image, and `_on_step` of all that came later."""
+        """Whether `_on_replace` got the image, and `_on_step` every later change."""
         self._load_end = 0
-        """The log up to here was on the disk when all images were lost: at the start, and in a snapshot."""
+        """Up to here the log was on disk when loading began: at the start, or in a snapshot."""
         self._loading = Loading()
         self._high_watermark = 0
         self.leader_high_watermark: Callable[[], int | None] = lambda: self._high_watermark
         self._first_told: int | None = None
-        """What a leader had committed when this node first heard of it: more than this node has, if it was away."""
+        """The high watermark of the first leader that this node heard of: more than this node has, if it was down."""
         self._has_reached_high_watermark = False
         self._unfrozen = 0
         self._drainer: asyncio.Task[None] | None = None
@@ -159,53 +159,52 @@ class MetadataRuntime:
         self._mark: tuple[int, Callable[[MetadataImage], None]] | None = None
         self.subscribers: list[Subscriber] = []
         self.on_known: Callable[[], None] = lambda: None
-        """Told when `loading` is over: a voter that never stood could leave the quorum without a leader."""
+        """Called when `loading` ends: from then on the voter may stand for election, which the quorum may need."""
 
     @property
     def image(self) -> MetadataImage:
-        """The image at the end of the log, open transaction included: what an active controller decides upon."""
+        """The image at the end of the log, with an open transaction: an active controller decides on it."""
         return self._loader.speculative
 
     @property
     def published(self) -> MetadataImage:
-        """The committed image outside transactions: what everybody else sees."""
+        """The committed image outside of transactions: everybody else sees it."""
         return self._loader.published
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last metadata record that was taken; control records may follow in the log."""
+        """The offset after the last metadata record that was applied; control records may follow in the log."""
         return self._loader.end_offset
 
     @property
     def transaction_start(self) -> int | None:
-        """Offset of the Begin of the open transaction; None outside."""
+        """Offset of the BeginTransaction of the open transaction; None when none is open."""
         return self._loader.transaction_start
 
     @property
     def snapshot_image(self) -> MetadataImage | None:
-        """The image that a snapshot may be made of; None while there is none."""
+        """The image of which a snapshot may be made; None while there is none."""
         return self._loader.snapshot_image if self._work is None else None
 
     @property
     def _in_image(self) -> int:
-        """The log up to here is in the image at its end. Control records may lie between records that wait."""
+        """Up to here the log is in the image at its end. Control records may lie between waiting records."""
         waits_from = self._loader.waits_from
         return self._taken if waits_from is None else waits_from
 
     @property
     def _applied(self) -> int:
-        """As `_in_image`; -1 while the images are those of a log that a snapshot has replaced, or nobody can look up
-        what is in them."""
+        """As `_in_image`; -1 while the images belong to a log that a snapshot has replaced, or have no index yet."""
         return self._in_image if self._work is None and self._is_followed else -1
 
     @property
     def loading(self) -> Loading | None:
-        """How far this node is with what was on its disk at the start, or with a snapshot; None once that is there."""
+        """The progress of loading the disk at the start, or a snapshot; None once it is loaded."""
         return self._loading if self._applied < self._load_end or not self._is_followed else None
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all that the log has appended is applied, and what may be published is."""
+        """Whether the whole log is applied, and everything that may be published is published."""
         return self._is_applied and not self._loader.has_unpublished
 
     @property
@@ -218,13 +217,13 @@ class MetadataRuntime:
 
     @property
     def _settled_end(self) -> int:
-        """Everything below is committed, and published unless it is not applied or in an open transaction."""
+        """Up to here everything is committed, and published unless it is not applied or in an open transaction."""
         is_published = not self._loader.has_unpublished
         return self._high_watermark if is_published else self._loader.published.provenance.offset + 1
 
     @property
     def has_reached_high_watermark(self) -> bool:
-        """Whether all that the quorum had committed when this node first heard of it is published; for good."""
+        """Whether everything is published that was committed when this node first heard of a leader; stays true."""
         return self._has_reached_high_watermark
 
     async def caught_up(self) -> None:
@@ -238,10 +237,10 @@ class MetadataRuntime:
             await self._idle.wait()
 
     def boot(self, snapshot: EpochOffset | None, log_start: int, size: int) -> None:
-        """Begin to load what is on disk, a turn's work at a time.
+        """Begin to load the disk, one turn's work at a time.
 
-        :param log_start: where the log begins; what is before the end of the snapshot is not read.
-        :param size: the bytes of both, as far as they are read.
+        :param log_start: where the log begins; records before the end of the snapshot are not read.
+        :param size: the bytes of both that will be read.
         """
         self._loading = Loading(size)
         self._load(snapshot, log_start, self._log_end())
@@ -253,8 +252,7 @@ class MetadataRuntime:
         self._wake()
 
     def appended(self, decoded: Sequence[Decoded] = ()) -> None:
-        """The log has grown; what is new is applied in slices. Of what is there decoded, a node that keeps up need not
-        read the log."""
+        """The log has grown; new records are applied in slices. Those in ``decoded`` need not be read again."""
         for header, records in decoded:
             is_next = header.base_offset == self._taken and self._work is None
             if not is_next or self._loader.backlog >= BACKLOG_RECORDS:
@@ -278,14 +276,14 @@ class MetadataRuntime:
         """The log now ends at ``offset``."""
         is_ahead = self._loader.end_offset > offset
         if is_ahead:
-            self._work = None  # what is being made of the image of before; `_advance` begins anew with the present one
+            self._work = None  # it was derived from the image before; `_advance` begins anew with the present one
         self._load_end = min(self._load_end, offset)
         self._go_on_from(self._loader.truncate(offset) if is_ahead else min(self._taken, offset))
         self._wake()
 
     def installed(self, snapshot: EpochOffset) -> None:
-        """A snapshot has taken the place of the whole log. Until its image is built, the published image stays, and
-        nothing is known of the log behind it: what was applied of that log is gone."""
+        """A snapshot has replaced the whole log. Until its image is built, the published image stays; unpublished parts
+        of the old log are dropped."""
         require(
             snapshot.offset >= self._high_watermark,
             f"a snapshot up to {snapshot.offset} is older than the high watermark {self._high_watermark}",
@@ -310,22 +308,22 @@ class MetadataRuntime:
             await self._stable.wait(offset)
 
     async def committed_up_to(self, offset: int) -> None:
-        """Wait until the record at ``offset`` is committed, open transaction or not, and all that may be published up
-        to there is; errors as `stable`."""
+        """Wait until the record at ``offset`` is committed, also in an open transaction, and everything up to it that
+        may be published is published; errors as in `stable`."""
         if self._settled_end <= offset:
             await self._committed.wait(offset)
 
     def hand_over_at(self, offset: int, reached: Callable[[MetadataImage], None]) -> None:
-        """Hand over the first published image that ends at this offset or behind it, once. It is the same one on every
-        node, unless a node was further already, or took a snapshot, which the image's provenance shows.
+        """Hand over, once, the first published image that ends at this offset or after it. It is the same on every
+        node, unless a node was further already, or took a snapshot; the image's provenance shows that.
 
-        It takes the place of what was asked for before.
+        It replaces an earlier call.
         """
         self._mark = (offset, reached)
         self._pass_mark()
 
     def abandon_waiters(self) -> None:
-        """Leadership is lost: whoever waits hears of it."""
+        """Leadership is lost: all waiting tasks get an error."""
         self._stable.fail()
         self._committed.fail()
 
@@ -363,7 +361,7 @@ class MetadataRuntime:
             self._drainer = self._supervisor.spawn(APPLYING, self._drain())
 
     async def _drain(self) -> None:
-        """Whoever waits for the end waits on when an error ends this: the process stops then."""
+        """Apply until nothing is left. An error stops the process, so waiting tasks are not woken then."""
         while not self.is_caught_up:
             turn = Turn()
             while not (self._advance(turn) or self._is_applied):
@@ -374,7 +372,7 @@ class MetadataRuntime:
         self._idle.set()
 
     def _advance(self, turn: Turn) -> bool:
-        """One piece of work, no more than the turn has left; whether the turn is over."""
+        """Do one piece of work, at most as much as the turn has left. Returns whether the turn is over."""
         if self._work is None and not self._is_followed and self._in_image >= self._load_end:
             self._work = self._make_known()
         if self._work is not None:
@@ -399,7 +397,7 @@ class MetadataRuntime:
             self._loading.ended(self.image.topics.counts.all)
 
     def _decode_on(self, turn: Turn) -> bool:
-        """Decode what comes next in the log; whether the turn is over."""
+        """Decode the next records of the log. Returns whether the turn is over."""
         decoding = self._decoding
         if decoding is None:
             batch = self._next_batch()
@@ -422,7 +420,7 @@ class MetadataRuntime:
             self._settle(header.count)
 
     def _next_batch(self) -> Batch | None:
-        """From the log; a control batch holds nothing for the image and is passed over."""
+        """The next batch of the log. Control batches have nothing for the image and are skipped."""
         batch = next(self._read, None)
         if batch is None:
             self._read = iter(self._read_log(self._taken))
@@ -434,19 +432,20 @@ class MetadataRuntime:
         return batch
 
     def _go_on_from(self, offset: int) -> None:
-        """What comes next for the loader is in the log at ``offset``."""
+        """Let the loader go on with the log at ``offset``."""
         self._taken, self._read, self._decoding = offset, iter(()), None
 
     def _settle(self, records: int) -> None:
-        """A copy, or a snapshot, makes a million objects that live for hours: none of them is worth a collector's look.
-        In daily use nothing is frozen: connections and tasks are cycles, and must be freed once they are gone."""
+        """Freeze the objects of a copy or a snapshot: a million objects live for hours, and the garbage collector need
+        not visit them. In daily use nothing is frozen: connections and tasks are cycles, and must be freed when they
+        end."""
         self._unfrozen += records
         if self._unfrozen >= FREEZE_RECORDS:
             self._unfrozen = 0
             freeze_live_objects()
 
     def _publish(self) -> None:
-        """Publish what may be, as much as one turn does."""
+        """Publish what may be published, at most one turn's work."""
         if self._work is not None:
             return
         self._loader.committed(max(self._high_watermark, self._loader.published.provenance.offset + 1))
@@ -480,7 +479,7 @@ class MetadataRuntime:
             reached(image)
 
     def _install(self, snapshot: EpochOffset) -> Iterator[None]:
-        """From the published image, which stays as it is meanwhile, to that of a snapshot."""
+        """Load the image of a snapshot, while the published image stays as it is."""
         image, batches = None, self._counted(self._read_snapshot(snapshot))
         for image in replay_snapshot(snapshot.offset, snapshot.epoch, batches):  # noqa: B007 - the last one counts
             yield

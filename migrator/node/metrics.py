@@ -35,7 +35,7 @@ TYPES = {
 METADATA_TASKS = frozenset(
     kind.name for kind in (APPLYING, ENTRIES, FOLLOWING, LEADING, PLANNER, SNAPSHOTS, BOUNDS_FOLLOWING)
 )
-"""Whose errors are Kafka's MetadataErrorCount: they apply metadata, or follow what has been applied."""
+"""The tasks whose errors count as Kafka's MetadataErrorCount: they apply metadata, or follow applied metadata."""
 
 
 def reader(
@@ -46,7 +46,8 @@ def reader(
     health: LoopHealth,
     authorizer_log: AuthorizerLog,
 ) -> Callable[[], Reading]:
-    """A function that may be called from any thread: images are immutable, everything else is single numbers."""
+    """A function that takes a reading. Any thread may call it: images are immutable, everything else is single
+    numbers."""
     book = machine().own(FailureBook)
 
     def read() -> Reading:
@@ -102,7 +103,7 @@ def reader(
 
 
 def node_health(core: NodeCore, health: LoopHealth) -> NodeHealth:
-    """What a load balancer hears; may be asked from any thread."""
+    """The health that a load balancer sees; may be called from any thread."""
     applied = core.metadata.published.provenance.offset + 1
     return NodeHealth(
         role=core.quorum.role.value,
@@ -115,10 +116,10 @@ def node_health(core: NodeCore, health: LoopHealth) -> NodeHealth:
 
 
 def migration_figures(record: ZkMigrationState, driver: DriverStatus | None, *, enabled: bool) -> MigrationFigures:
-    """What a node shows of its migration.
+    """The figures of the migration that a node shows.
 
-    :param record: of the published image.
-    :param driver: of the active controller; None on every other node, which knows no more than the record.
+    :param record: the record in the published image.
+    :param driver: the status of the active controller's driver; None on other nodes, which know only the record.
     :param enabled: whether the migration is on in this node's property file.
     """
     if driver is None:
@@ -139,12 +140,12 @@ def migration_figures(record: ZkMigrationState, driver: DriverStatus | None, *, 
 
 
 def _graced(core: NodeCore, image: MetadataImage) -> int:
-    """Brokers that this leader has not fenced only because they answer."""
+    """Brokers that this leader has not fenced only because they still answer (`migrator.controller.grace`)."""
     sessions, now_ms = core.keeper.sessions, monotonic_ms()
     return sum(sessions.is_graced(broker, now_ms) for broker in image.cluster.brokers.values())
 
 
 def _offline(core: NodeCore, image: MetadataImage) -> int:
-    """Fenced brokers that this leader does not hear of."""
+    """Fenced brokers that send this leader no heartbeats."""
     sessions, now_ms = core.keeper.sessions, monotonic_ms()
     return sum(broker.fenced and sessions.is_silent(key, now_ms) for key, broker in image.cluster.brokers.items())

@@ -87,7 +87,7 @@ HAND_OVER_SECONDS = 5.0
 
 
 class Notes:
-    """What this node notes for its operators, and needs for nothing else."""
+    """The parts that note events for operators; the controller does not need them for its work."""
 
     def __init__(self, audit: Audit | None = None, orders: KafkaOrders | None = None) -> None:
         self.votes = VoteNotes()
@@ -104,14 +104,14 @@ async def run_node(
     threads: OwnThreads = OWN_THREADS,
     when_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a controller until ``failure.stop`` is set, or it fails. What the whole process shares (signals, limits, the
-    garbage collector) is its caller's.
+    """Run a controller until ``failure.stop`` is set, or it fails. The caller sets up what the whole process shares
+    (signals, limits, the garbage collector).
 
-    :param own_machine: a new one: what is counted on it, and the threads that it has, are this controller's.
-    :param when_ready: called before the log says that the controller is.
-    :raises OperatorError: it can't start, or its disk fails; or it stopped as told, but ZooKeeper does not hold
-        everything that the log holds (exit code 3).
-    :raises InvariantViolation: it found itself wrong about the world.
+    :param own_machine: a new machine: its counts and its threads belong to this controller.
+    :param when_ready: called right before the log says that the controller is ready.
+    :raises OperatorError: the controller can't start, or its disk fails; or it has stopped as ordered, but ZooKeeper
+        lacks changes of the log (exit code 3).
+    :raises InvariantViolation: the controller has found a wrong state of its own.
     """
     with running_on(own_machine or Machine()):
         async with AsyncExitStack() as stack:
@@ -132,7 +132,7 @@ async def run_node(
 async def _assemble(
     settings: Settings, failure: StopReason, stack: AsyncExitStack, threads: OwnThreads = OWN_THREADS
 ) -> None:
-    """Build and start everything; the stack takes it down in the opposite order."""
+    """Build and start everything; the stack closes it in the opposite order."""
     health = LoopHealth()
     security = controller_security(settings)
     check_own_principal(settings, security)
@@ -161,7 +161,7 @@ async def _assemble(
         has_address=lambda node_id: addresses.knows(node_id) or gossip.knows(node_id),
         ask_image=transport.grpc.image_digest if isinstance(transport, EitherTransport) else None,
     )
-    stack.push_async_callback(core.close)  # after all who read the log for somebody are closed
+    stack.push_async_callback(core.close)  # closed after all parts that read the log
     core.boot()
     core.is_admitted = False
     times = PropagationTimes()
@@ -197,7 +197,7 @@ async def _assemble(
 
 
 async def _admit(settings: Settings, core: NodeCore, signals: VoterSignals, security: ListenerSecurity) -> None:
-    """Let this node stand for election, once its disk and its peers say that it may."""
+    """Let this node stand for election, once its disk and its peers show that it may."""
     await core.metadata.loaded()
     own = core.metadata.image
     if stands_first(settings, own):
@@ -220,7 +220,7 @@ async def _check_start(
 
 
 def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes: VoteNotes) -> RollCall:
-    """Who answers, while nobody leads."""
+    """The voters that answer while there is no leader."""
 
     def facts(answers: Mapping[int, bool]) -> ElectionFacts:
         log_end = core.storage.log.end_offset()
@@ -240,7 +240,7 @@ def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes:
 
 
 def _gossip(core: NodeCore, gossip: Gossip, peers: Peers, supervisor: Supervisor) -> None:
-    """Tell our own nodes where we are, and learn where they are, most of all when somebody stands for election."""
+    """Exchange gRPC addresses with our own nodes, at once when a node stands for election."""
     core.leadership.role_listeners.append(gossip.wake)
     core.leadership.address_listeners.append(gossip.wake)
     gossip.news_listeners.append(core.quorum.look_again)
@@ -256,7 +256,7 @@ def _introduce(
     failure: StopReason,
     stack: AsyncExitStack,
 ) -> Supervisor:
-    """Tell the leader who we are and where, again and again, and look for one; the supervisor of what does so."""
+    """Register with the leader, and look for a leader, again and again. Returns the supervisor of these tasks."""
     clients = peer_clients(core.addresses, security)
     stack.push_async_callback(clients.close)
     registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
@@ -279,7 +279,8 @@ def _migration(
     failure: StopReason,
     stack: AsyncExitStack,
 ) -> MigrationInsight:
-    """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
+    """The migration of this node. It always exists, also without settings: the log may say that a migration is under
+    way."""
     core.image_comparison.listeners.append(lambda text: journal.note(wall_ms(), IMAGES_KIND, text))
     cluster = migrated_cluster(settings, core, failure, partial(times.observe, PropagationMode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
@@ -321,7 +322,7 @@ def _serve_metrics(
     writes: WriteTimes,
     stack: AsyncExitStack,
 ) -> None:
-    """Serve the metrics, if the settings say where."""
+    """Serve the metrics, if the settings have an address."""
     if settings.migrator_metrics_listener:
         address = parse_host_port(settings.migrator_metrics_listener)
         doors = DoorCollector(machine().own(LoginBook), machine().own(CertificateBook))
@@ -346,7 +347,7 @@ async def _serve_kafka(
     failure: StopReason,
     stack: AsyncExitStack,
 ) -> dict[str, int]:
-    """Open the listeners; the port of each."""
+    """Open the listeners; returns the port of each."""
     ports = {}
     listeners = _listeners(settings, cluster_id, core, failure, notes)
     for listener in listeners:
@@ -423,7 +424,7 @@ def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
 
 
 def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
-    """What reads depend on, on any node; those that need an index ask the active controller."""
+    """The context of reads, on any node; reads that need an index ask the active controller."""
     mutations, random = MutationBuckets(), machine().random()
 
     def context() -> Context:
@@ -468,7 +469,7 @@ async def _grpc(
 
 
 def _farewell(insight: MigrationInsight, failure: StopReason) -> None:
-    """After the leadership is given up: what is known to be in ZooKeeper is known now."""
+    """Log the farewell, after the leadership is given up: now it is known what ZooKeeper holds."""
     failure.farewell = insight.farewell(failure.not_drained).sentence
 
 

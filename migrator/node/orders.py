@@ -1,5 +1,5 @@
-"""Writes orders into the journal, with their givers: orders over Kafka's protocol, and orders by changed property
-files.
+"""Writes orders into the journal, with the principals that gave them: orders over Kafka's protocol, and orders by
+changed property files.
 
 Requests that change voters, brokers or features count as orders. Other changes of clients (topics, configurations,
 access control) are in the authorizer's log. Orders over gRPC or the socket are noted elsewhere.
@@ -32,29 +32,30 @@ REASSIGN: Final = 45
 ORDERS: Final = frozenset({REASSIGN, 57, 64, 80, 81, 82})
 """AlterPartitionReassignments (of the metadata partition), UpdateFeatures, UnregisterBroker, and the voters'."""
 TAKEN: Final = frozenset({ErrorCode.none, ErrorCode.request_timed_out})
-"""What an answer has where the change came to pass, or may have come to pass."""
+"""The error codes of an answer when the change was made, or may have been made."""
 PARTS_MAX: Final = 20
 ORDERING_SETTINGS: Final = (
     FLAG,
     "migrator.finish.require.verify",
     "controller.quorum.voters",
 )
-"""Keys that an operator sets, and restarts a controller, to give an order."""
+"""Keys of orders that an operator gives by changing a property file and restarting the controller."""
 
 
 class KafkaOrders:
     """One per node.
 
-    :param journal: what was ordered is noted there.
+    :param journal: receives the orders.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def tell(self, context: RequestContext, by: RequestContext | None, body: Any, answer: Any, trail: Trail) -> None:
-        """A request has its answer, or will have none (None). What was refused is no order.
+        """Note the order in a request. ``answer`` is None when the request gets no answer. A refused request is no
+        order.
 
-        :param by: of the Envelope that it came in.
+        :param by: the principal of the Envelope that the request came in.
         """
         if context.api_key not in ORDERS or not trail.allowed or getattr(body, "validate_only", False):
             return
@@ -66,7 +67,7 @@ class KafkaOrders:
         outcome = f" ({NOT_ANSWERED})" if answer is None else ""
         orderer = Orderer(clipped(str(context.principal)), context.peer_host)
         forwarded = "" if by is None else f"{clipped(str(by.principal))} at {by.peer_host}"
-        self._journal.note(  # the order has been taken: its client hears so
+        self._journal.note(  # the order was accepted, and its client gets that answer
             wall_ms(),
             JOURNAL_KIND,
             f"{name}: {'; '.join(map(clipped, said[:PARTS_MAX]))}{more}{outcome}",
@@ -76,9 +77,10 @@ class KafkaOrders:
 
 
 def opened_journal(settings: Settings) -> Journal:
-    """The journal of this controller, with the orders of the property file, if they are others than at the last start.
+    """Open the journal of this controller, and note the orders of the property file if they differ from those of the
+    last start.
 
-    :raises OperatorError: the disk refuses.
+    :raises OperatorError: the disk fails.
     """
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     values = {key: getattr(settings, key.replace(".", "_")) for key in ORDERING_SETTINGS}
@@ -98,11 +100,11 @@ def _shown(found: Any) -> str:
 
 def _taken(context: RequestContext, body: Any, answer: Any) -> Iterator[Part]:
     key = context.api_key
-    if answer is None:  # nobody knows what came of it
+    if answer is None:  # the result is unknown
         answer = build(response_type(key, context.api_version))
     for part in parts_of(key, body, answer):
         if key != REASSIGN or part.topic == METADATA_TOPIC:
-            # Only a change that was taken has a text beside this error; UpdateRaftVoter has no text in any answer.
+            # Only an accepted change has a text beside this error; UpdateRaftVoter has no text in any answer.
             changed_meanwhile = part.error is ErrorCode.not_leader_or_follower and bool(
                 getattr(answer, "error_message", None)
             )

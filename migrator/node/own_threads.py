@@ -1,5 +1,5 @@
-"""The parts of a controller that have threads of their own. All others ask the machine and the event loop, which the
-simulation decides (docs/adr/0044-the-machine.md)."""
+"""The parts of a controller that have threads of their own. All other parts use the machine and the event loop, which
+the simulation controls (docs/adr/0044-the-machine.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from migrator.values import value
 
 @value
 class OwnThreads:
-    """How they are made."""
+    """Makes these parts."""
 
     serve_grpc: Callable[[Sequence[Service], Identities], GrpcServer] = GrpcServer
     connect_grpc: Connect = connect

@@ -17,18 +17,18 @@ from migrator.turns import give_back
 log = logging.getLogger(__name__)
 
 SLEEP_MAX_MS = 500
-"""At most this long until the next look: a broker that registers meanwhile changes what is due."""
+"""The longest wait before the next look: a broker that registers meanwhile changes what is due."""
 
 
 class PeriodicTasks:
-    """Started with an epoch's activation, cancelled with its end."""
+    """Starts with the activation of an epoch, and is cancelled at its end."""
 
     def __init__(self, settings: Settings, controller: ActiveController) -> None:
         self._settings = settings
         self._controller = controller
 
     async def run(self, epoch: int) -> None:
-        """Until cancelled, or until the epoch is over."""
+        """Run until cancelled, or until the epoch is over."""
         schedule = Schedule(self._settings, monotonic_ms())
         try:
             while True:

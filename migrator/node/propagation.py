@@ -1,4 +1,4 @@
-"""Measures how long brokers in KRaft mode take to know a change, by the offsets in their heartbeats."""
+"""Measures how long a change takes to reach brokers in KRaft mode, by the offsets in their heartbeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrator.supervision import OnError, Supervisor, TaskKind
 FOLLOWING = TaskKind("propagation", OnError.DROP)
 LOOK_SECONDS = 0.1
 PENDING_MAX = 1_000
-"""Changes that are waited for at a time; what is committed beyond that is not measured."""
+"""The most changes that are measured at a time; further ones are not measured."""
 
 
 class Pending:
@@ -27,24 +27,25 @@ class Pending:
         return len(self._changes)
 
     def committed(self, offset: int, now: float) -> None:
-        """A change that brokers are to know."""
+        """Begin to measure a change."""
         if len(self._changes) < PENDING_MAX:
             self._changes.append((offset, now))
 
     def known_up_to(self, offset: int, now: float) -> list[float]:
-        """Every broker knows everything up to that offset (inclusive); how long each change took, in seconds."""
+        """Every broker knows everything up to that offset (inclusive). Returns how long each change took, in
+        seconds."""
         took = []
         while self._changes and self._changes[0][0] <= offset:
             took.append(now - self._changes.popleft()[1])
         return took
 
     def clear(self) -> None:
-        """Nobody is listened to any more."""
+        """Forget all changes: heartbeats no longer arrive here."""
         self._changes.clear()
 
 
 class KRaftPropagation:
-    """On the active controller: a `LeaderListener`, and a subscriber of the published image."""
+    """The measurement on the active controller. A `LeaderListener`, and a subscriber of the published image."""
 
     def __init__(self, core: NodeCore, times: PropagationTimes, on_failure: Callable[[BaseException], None]) -> None:
         self._core = core
@@ -52,13 +53,13 @@ class KRaftPropagation:
         self._supervisor = Supervisor(on_failure)
         self._pending = Pending()
         self._next_look: asyncio.TimerHandle | None = None
-        """There is one for as long as something is pending."""
+        """Set as long as changes are pending."""
         self._clock = asyncio.get_running_loop().time
         core.leadership.listeners.append(self)
         core.metadata.subscribers.append(self._published)
 
     def close(self) -> None:
-        """End looking."""
+        """Stop measuring."""
         self._core.metadata.subscribers.remove(self._published)
         if self._next_look is not None:
             self._next_look.cancel()

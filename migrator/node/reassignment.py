@@ -1,6 +1,6 @@
 """Moves the voters to the target, one step after the other, while this node is the active controller.
 
-It keeps no state of importance: voters and target are in the log, from which the next leader continues. After each step
+It keeps no state that matters: voters and target are in the log, from which the next leader continues. After each step
 it waits for the commit, or for the end of its leadership.
 """
 
@@ -54,20 +54,21 @@ log = logging.getLogger(__name__)
 
 REASSIGNMENT = TaskKind("voter-reassignment", OnError.RESTART)
 LOOK_SECONDS = 0.1
-"""From one look at what the plan waits for to the next."""
+"""The time between two looks while the plan waits."""
 LASTING_MS = 1_000
-"""What a plan waits for is put into the journal once it has lasted that long."""
+"""After so long a wait, its reason is put into the journal."""
 JOURNAL_KIND = "voters"
 CHANGED = Refusal(ErrorCode.request_timed_out, "What the step was planned on has changed meanwhile.")
 RESTING = f"The plan rests during a migration, and goes on after it. {ONE_BY_ONE}"
 
 Ask = Callable[[int], Awaitable[VoterAnswer | None]]
-"""What a controller says of itself at the address that it has registered; None: nothing in time."""
+"""Asks a controller, at the address with which it has registered, what it says of itself; None without an answer in
+time."""
 
 
 @value
 class ReassignmentStatus:
-    """``steps`` from here to the end; ``waiting_for`` is what the first of them lacks. The leader alone knows both.
+    """``steps``: the remaining steps; ``waiting_for``: what the first of them lacks. Only the leader knows both.
 
     ``idle_ms``: since the last step, or since this node began to lead with a target; 0 without one.
     """
@@ -82,8 +83,8 @@ class ReassignmentStatus:
 class VoterReassignment:
     """One per node.
 
-    :param listener: the name of the listener that voters reach each other by.
-    :param ask: asked of controllers that may become voters, or lead after this one.
+    :param listener: the name of the listener between voters.
+    :param ask: asks controllers that may become voters, or lead after this one.
     """
 
     def __init__(
@@ -113,13 +114,13 @@ class VoterReassignment:
         core.metadata.subscribers.append(self._published)
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
-        """Go on with whatever target the log has (see `LeaderListener`)."""
+        """Go on with the target in the log (see `LeaderListener`)."""
         del image
         self._last_step_ms = monotonic_ms()
         self._task = self._supervisor.keep(REASSIGNMENT, partial(self._run, epoch))
 
     def lost_leadership(self, epoch: int) -> None:
-        """Forget everything: the next leader looks for itself (see `LeaderListener`)."""
+        """Forget everything: the next leader begins with the log (see `LeaderListener`)."""
         del epoch
         if self._task is not None:
             self._task.cancel()
@@ -147,10 +148,10 @@ class VoterReassignment:
                         async with asyncio.timeout(LOOK_SECONDS):
                             await self._changed.wait()
 
-    # What there is to see
+    # Reading the state
 
     async def status(self) -> ReassignmentStatus:
-        """For those who describe the quorum; any node."""
+        """The status for descriptions of the quorum, on any node."""
         target = target_of(self._core.metadata.published)
         if self._core.quorum.role is not Role.LEADER:
             return ReassignmentStatus(target, (), (), None, 0)
@@ -162,7 +163,7 @@ class VoterReassignment:
         return ReassignmentStatus(target, view.replicas, outlook(view), waiting_for, self.idle_ms)
 
     def replicas(self) -> list[Replica]:
-        """The others that fetch, or fetched, from this leader; none elsewhere."""
+        """The other nodes that fetch, or have fetched, from this leader; none on other nodes."""
         now, info = monotonic_ms(), self._core.quorum.status()
         return [
             seen(row, now, self._fetch_timeout_ms, self._election_timeout_ms)
@@ -177,19 +178,19 @@ class VoterReassignment:
 
     @property
     def idle_ms(self) -> int:
-        """Milliseconds since the last step of a plan; 0 where none runs."""
+        """Milliseconds since the last step of a plan; 0 when none runs."""
         return monotonic_ms() - self._last_step_ms if self.is_moving else 0
 
     async def _look(self) -> PlannerView:
-        """Everything is read after the answers have come: a question may take as long as a voter takes to fall silent,
-        and a step that counted it as live would leave too few."""
+        """Ask the controllers, and then read everything else: during the questions a voter may fall silent, and a step
+        that counted it as live would leave too few."""
         await self._ask_all(self._whom_to_ask())
         return self._view()
 
     def _view(self) -> PlannerView:
-        """What is known now, with the last answers.
+        """The facts of now, with the last answers.
 
-        :raises NotLeadingError: this node knows of no voters.
+        :raises NotLeadingError: this node knows no voters.
         """
         core, quorum, image = self._core, self._core.quorum, self._core.metadata.published
         voters, target, replicas = quorum.membership.voters, target_of(image), self.replicas()
@@ -214,7 +215,7 @@ class VoterReassignment:
         return {it.key.node_id for it in self.replicas() if it.is_live} & wanted
 
     async def _ask_all(self, nodes: set[int]) -> None:
-        """At the addresses by which the others would reach them; what they say is always of now."""
+        """Ask all nodes at the addresses that other nodes would use. No answer is cached."""
         ordered = sorted(nodes)
         answers = await asyncio.gather(*map(self._ask, ordered))
         known = {node: answer for node, answer in self._answers.items() if answer is not None}
@@ -258,13 +259,13 @@ class VoterReassignment:
             return "This leader is no voter any more, and leaves once that is committed."
         refusal = self._core.quorum.why_not(UpdateVoter(voter))
         if refusal is None or refusal.lacking_records:
-            return None  # what the next step lacks is appended when it is refused
+            return None  # records that the next step lacks are appended when it is refused
         return _waiting(refusal)
 
-    # What is done
+    # Acting
 
     async def _act(self, epoch: int, view: PlannerView) -> bool:
-        """Perform the next step; whether there was one."""
+        """Perform the next step. Returns whether there was one."""
         step = plan(view)
         if isinstance(step, Idle | Wait):
             self._note_wait(step if isinstance(step, Wait) else None)
@@ -300,18 +301,19 @@ class VoterReassignment:
                 )
 
     async def _leave(self, view: PlannerView, step: RemoveSelf) -> None:
-        """The target goes first when nobody stays who could clear it. The core resigns once it is committed."""
+        """Remove this leader. The target is cleared first if no remaining voter could clear it. The core resigns once
+        the removal is committed."""
         await self._change(step, RemoveVoter(view.own), (cleared_record(),) if step.is_last_of_ours else ())
 
     async def _change(self, step: Step, change: VoterChange, first: Sequence[MetadataRecord] = ()) -> None:
-        """Returns when it is committed."""
+        """Perform a change; returns when it is committed."""
         look = partial(self._begin_if_still_next, step, change)
         await self._core.metadata.committed_up_to(await self._core.controller.change_voters(change, look, first=first))
 
     def _begin_if_still_next(self, step: Step, change: VoterChange) -> None:
-        """When the turn to append has come, that took time: a voter may have fallen silent, or changed.
+        """Check the step again when it is its turn to append: meanwhile a voter may have fallen silent, or changed.
 
-        :raises VotersNotChangedError: the step would be another one now, or the leader refuses it.
+        :raises VotersNotChangedError: another step would be due now, or the leader refuses it.
         """
         refusal = self._core.quorum.why_not(change) or (CHANGED if plan(self._view()) != step else None)
         if refusal is not None:
@@ -326,7 +328,7 @@ class VoterReassignment:
         return DynamicVoter(key.node_id, key.directory_id, endpoints, versions)
 
     def _begin(self, step: Step) -> None:
-        """In the journal before it happens: afterwards this node may be no leader any more."""
+        """Put the step into the journal before it happens, because afterwards this node may no longer lead."""
         self._note_wait(None)
         self._last_step_ms = monotonic_ms()
         text = described(step)
@@ -346,7 +348,7 @@ class VoterReassignment:
 
 
 def _waiting(refusal: Refusal) -> str:
-    """Why a step is refused, as a sentence of its own."""
+    """The reason of a refusal, as a sentence of its own."""
     waiting = refusal.message.removeprefix(TIMED_OUT).removesuffix(TRY_AGAIN)
     return waiting[:1].upper() + waiting[1:]
 

@@ -1,5 +1,5 @@
-"""Notes the broker registrations that this controller has refused, with the reasons. Such a broker ends or tries again,
-and its operator looks at the controllers."""
+"""Notes the broker registrations that this controller has refused, with the reasons. Such a broker stops or tries
+again, and its operator looks at the controllers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from migrator.values import value
 log = logging.getLogger(__name__)
 
 KEPT_MS = 300_000
-"""A broker that was refused ends, or asks again within seconds. Its operator may come later."""
+"""How long a refusal is kept. A refused broker stops, or asks again within seconds, but its operator may look later."""
 REFUSED_MAX = 1_000
 WAIT: Final = frozenset((ErrorCode.not_controller, ErrorCode.request_timed_out))
-"""Errors upon which a broker asks again, and which nobody has to mend."""
+"""Errors after which a broker asks again, and which need no action."""
 
 REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.inconsistent_cluster_id: "The broker belongs to another cluster. Compare cluster.id in the "
@@ -41,7 +41,7 @@ REMEDY: Final = "Correct what the message names in the file of the broker, and r
 
 @value
 class RefusedRegistration:
-    """``at_ms``: monotonic, of the last attempt."""
+    """``at_ms``: the time of the last attempt, by the monotonic clock."""
 
     error: ErrorCode
     message: str
@@ -55,7 +55,7 @@ class RefusedRegistration:
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy."""
         return REMEDIES.get(self.error, REMEDY)
 
 
@@ -67,7 +67,7 @@ class RefusedBrokers:
         self._found: dict[int, RefusedRegistration] = {}
 
     def refused(self, broker_id: int, error: ErrorCode, message: str | None) -> None:
-        """A registration got this answer; said once in the log."""
+        """A registration was refused with this error; logged once."""
         if error in WAIT or (broker_id not in self._found and len(self._found) >= REFUSED_MAX):
             return
         before = self._found.get(broker_id)
@@ -81,7 +81,7 @@ class RefusedBrokers:
         self._found.pop(broker_id, None)
 
     def current(self) -> Mapping[int, RefusedRegistration]:
-        """By broker, the refusals that are not old."""
+        """The refusals that are not too old, by broker."""
         oldest = self._now_ms() - KEPT_MS
         self._found = {broker: found for broker, found in self._found.items() if found.at_ms >= oldest}
         return self._found
@@ -90,10 +90,10 @@ class RefusedBrokers:
 def with_refusals(
     problems: Iterable[Problem], refused: Mapping[int, RefusedRegistration], *, leads: bool
 ) -> tuple[Problem, ...]:
-    """The problems, where a broker that was refused is said neither to run without a registration, nor to be down: the
-    refusal is why.
+    """The problems, with the refusal of a broker in place of the problems that it runs without a registration or is
+    down.
 
-    :param leads: refusals of a controller that no longer leads say nothing any more.
+    :param leads: whether this controller leads; refusals of a former leader are ignored.
     """
     if not leads:
         return tuple(problems)

@@ -33,14 +33,16 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 0.1
 REQUEST_SECONDS = 5.0
 FAILED_SECONDS = (0.4, 5.0)
-"""The first and the longest wait after a registration that was not acknowledged."""
+"""The first and the longest wait after a registration without acknowledgement."""
 ACKNOWLEDGED_SECONDS = (10.0, 300.0)
-"""After one that was: it is committed, and each further one is a record in everybody's log. Stock Kafka never repeats
-it (``ControllerRegistrationManager``); we do, rarely, should a leader have acknowledged what it lost."""
+"""The same after an acknowledged registration: it is committed, and each further one is a record in every log. Kafka
+never repeats it (``ControllerRegistrationManager``); we do, rarely, in case a leader has lost a registration that it
+acknowledged."""
 
 
 class Pace:
-    """When to register: once our image covers what was committed when we first heard of it, then ever more rarely."""
+    """Decides when to register: once our image covers the first high watermark that we heard of, and then more and more
+    rarely."""
 
     def __init__(self) -> None:
         self._target: int | None = None
@@ -49,27 +51,27 @@ class Pace:
         self._acknowledged = 0
 
     def reset(self) -> None:
-        """There is nothing to register, or nobody to register with."""
+        """There is nothing to register, or no leader."""
         self._target, self._not_before, self._failures, self._acknowledged = None, 0.0, 0, 0
 
     def is_due(self, now: float, committed: int | None, covers: Callable[[int], bool]) -> bool:
         """Whether to send a registration.
 
-        :param committed: what the leader has committed, None while unknown.
-        :param covers: whether our image covers everything below an offset.
+        :param committed: the leader's high watermark, None while unknown.
+        :param covers: tells whether our image covers everything below an offset.
         """
         if self._target is None:
             self._target = committed
         return self._target is not None and covers(self._target) and now >= self._not_before
 
     def acknowledged(self, now: float) -> None:
-        """The leader has committed it; our image needs a moment to show it."""
+        """The leader has committed the registration; our image will show it in a moment."""
         self._failures = 0
         self._not_before = now + _doubled(ACKNOWLEDGED_SECONDS, self._acknowledged)
         self._acknowledged += 1
 
     def failed(self, now: float) -> None:
-        """The leader has not."""
+        """The leader has not committed the registration."""
         self._not_before = now + _doubled(FAILED_SECONDS, self._failures)
         self._failures += 1
 
@@ -80,7 +82,7 @@ def _doubled(bounds: tuple[float, float], times: int) -> float:
 
 
 class ControllerRegistrar:
-    """One per node. While it is registered, it sleeps until an image is published in which it is not.
+    """One per node. While this node is registered, it sleeps until a published image lacks the registration.
 
     :param ports: listener name -> port that it is bound to, for listeners that were given port 0.
     """
@@ -123,7 +125,7 @@ class ControllerRegistrar:
             self._has_news.set()
 
     async def run(self) -> None:
-        """Until cancelled: a leader that lost the log's end may have lost our registration too."""
+        """Run until cancelled: when the end of the log is lost, our registration may be lost, too."""
         pace, quorum, clock = Pace(), self._quorum, asyncio.get_running_loop().time
         while True:
             self._has_news.clear()

@@ -17,9 +17,9 @@ JOURNAL_KIND = "rollout lock"
 
 
 class RolloutLockKeeper:
-    """One per node; only the leader's answers.
+    """One per node; only the leader's accepts calls.
 
-    :param journal: what is done is noted there.
+    :param journal: receives each change of the lock.
     """
 
     def __init__(self, node_id: int, core: NodeCore, journal: Journal | None) -> None:
@@ -28,14 +28,14 @@ class RolloutLockKeeper:
         self._journal = journal
 
     async def read(self) -> LockAnswer:
-        """As it is committed (see `StatusSource`)."""
+        """The committed lock (see `StatusSource`)."""
         try:
             return await self._core.controller.write(Operation.ROLLOUT_LOCK, lambda image, _context: read_lock(image))
         except RefusedError as refusal:
             raise self._refused(refusal) from refusal
 
     async def move(self, before: str, after: str, by: Orderer) -> LockAnswer:
-        """On the condition that ``before`` is there (see `StatusSource`)."""
+        """Change the lock if it is ``before`` (see `StatusSource`)."""
         try:
             answer = await self._core.controller.write(
                 Operation.ROLLOUT_LOCK, lambda image, _context: self._decide(image, before, after, by)
@@ -45,7 +45,7 @@ class RolloutLockKeeper:
         return answer
 
     def _decide(self, image: MetadataImage, before: str, after: str, by: Orderer) -> Decision[LockAnswer]:
-        """In the journal before it happens: whoever gave the order may hang up."""
+        """Decide, and put the order into the journal before it is carried out, because its caller may disconnect."""
         decision = move_lock(image, before, after)
         if decision.response.moved and after != before and self._journal is not None:
             what = "has been taken" if after else "has been given back"

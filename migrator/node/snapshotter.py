@@ -1,7 +1,7 @@
 """Makes snapshots of the published image, by bytes and by time as in Kafka, and removes old ones.
 
-The image is immutable, so a snapshot takes as long as it takes: it is encoded over many turns of the event loop, and
-fsynced in a thread.
+The image is immutable, so a snapshot need not be quick: it is encoded over many turns of the event loop, and fsynced in
+a thread.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CLEAN_SECONDS = 60.0
 class Snapshotter:
     """One per node, leader or not.
 
-    :ivar needed_from: the offset that the log has to hold whatever its retention says, see `MetadataLog.clean`; asked
-        before anything is dropped.
+    :ivar needed_from: gives the offset that the log has to hold in spite of its retention, see `MetadataLog.clean`;
+        called before anything is dropped.
     """
 
     def __init__(self, settings: Settings, storage: NodeStorage, metadata: MetadataRuntime) -> None:
@@ -50,11 +50,11 @@ class Snapshotter:
         self.needed_from: Callable[[], Awaitable[int | None]] | None = None
 
     def appended(self, size: int) -> None:
-        """The log has grown by so many bytes."""
+        """Count the bytes by which the log has grown."""
         self._appended_bytes += size
 
     async def run(self) -> None:
-        """Until cancelled.
+        """Run until cancelled.
 
         :raises StorageError: the disk fails in a way that makes the log unusable.
         """
@@ -87,10 +87,10 @@ class Snapshotter:
         self._appended_bytes, self._last_ms = 0, wall_ms()
 
     async def write(self, image: MetadataImage) -> EpochOffset:
-        """Write a snapshot of a published image, and read it back before anybody is given it.
+        """Write a snapshot of a published image, and read it back before it is used.
 
-        :raises StorageError: the disk refused; no snapshot is there then, and the log is as it was.
-        :raises InvariantViolation: what was read back is another image; the snapshot is gone then.
+        :raises StorageError: the disk failed; then there is no new snapshot, and the log is unchanged.
+        :raises InvariantViolation: the snapshot gives another image; then it is deleted.
         """
         snapshot_id = await write_snapshot(self._storage.directory, image, self._storage.log.membership_at)
         await self._read_back(snapshot_id, image)

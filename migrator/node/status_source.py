@@ -1,4 +1,4 @@
-"""What this node tells operators: the status now, its changes, the journal, and what they may ask for."""
+"""What this node offers operators: the status, its changes, the journal, and orders."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from migrator.values import value
 REFRESH_SECONDS = 0.5
 RECENT_EVENTS = 20
 VERSION = importlib.metadata.version("kraft-migrator")
-"""Of this package as it is installed; `pyproject.toml` is the one place where the number stands."""
+"""The version of the installed package, from `pyproject.toml`."""
 
 ROLES = {
     RaftRole.LEADER: NodeRole.LEADER,
@@ -63,13 +63,13 @@ ROLES = {
 
 
 class MigrationView(Protocol):
-    """What the migration of this node tells about itself; only the active controller's is alive."""
+    """The migration of this node, for status and orders; it runs only on the active controller."""
 
     def migration_status(self) -> MigrationStatus | None:
         """None while this node is not the active controller."""
 
     def problems(self) -> tuple[Problem, ...]:
-        """Why it does not go on."""
+        """Why the migration does not go on."""
 
     def write_behind_status(self) -> WriteBehindStatus | None:
         """How far ZooKeeper is behind; None while nothing is written to it."""
@@ -81,13 +81,13 @@ class MigrationView(Protocol):
         """ZkMigrationReady of each voter as last heard."""
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """What stands between here and a goal."""
+        """The gates before a goal."""
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """Hold before the next irreversible step; a majority has the order when it returns."""
+        """Hold before the next irreversible step. The order is committed when this returns."""
 
     async def resume(self, by: Orderer) -> None:
-        """Go on; likewise."""
+        """Let the migration go on; committed when this returns."""
 
     async def force(
         self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
@@ -95,10 +95,10 @@ class MigrationView(Protocol):
         """Carry out an order that needs an operator's decision."""
 
     async def reopen(self, reason: str, by: Orderer) -> None:
-        """Let a finished migration go on; a majority has the order when it returns."""
+        """Let a finished migration go on. The order is committed when this returns."""
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """Take note of what a comparison found."""
+        """Note the verdict of a comparison."""
 
 
 class Roll(Protocol):
@@ -106,7 +106,7 @@ class Roll(Protocol):
 
     @property
     def answers(self) -> Mapping[int, bool]:
-        """By voter, whether it answered when it was asked last; of those that were asked."""
+        """By voter, whether it answered the last question; only voters that were asked."""
 
     @property
     def why(self) -> str:
@@ -127,10 +127,10 @@ NO_ROLL = NoRoll()
 class NodeStatusSource:
     """A `migrator.rpc.operator_service.StatusSource`.
 
-    :param journal: the entries after a sequence number, oldest first.
-    :param roll: who answers while nobody leads.
-    :param refused: registrations that this node refused as the leader, by broker.
-    :param notes: where orders are noted that are not about the migration.
+    :param journal: gives the entries after a sequence number, oldest first.
+    :param roll: the voters that answer while there is no leader.
+    :param refused: gives the registrations that this node refused as the leader, by broker.
+    :param notes: receives orders that do not concern the migration.
     """
 
     def __init__(
@@ -190,8 +190,8 @@ class NodeStatusSource:
         return tuple(problem for problem in found if problem is not None)
 
     def _other_version(self) -> Problem | None:
-        """Of a directory that was formatted otherwise than that of the first leader. While a migration is under way the
-        version cannot be changed, so nothing else explains a difference."""
+        """The problem of a directory that was formatted with another metadata.version than that of the first leader.
+        During a migration the version cannot be changed, so nothing else explains a difference."""
         image, formatted = self._core.metadata.published, self._core.formatted_version
         finalized = version_at(image.features.metadata_version).name
         under_way = image.provenance.offset >= 0 and image.features.zk_migration_state.is_under_way
@@ -217,8 +217,8 @@ class NodeStatusSource:
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def journal(self, after_sequence: int, *, follow: bool) -> AsyncIterator[JournalEvent]:
-        """Events after that sequence number, oldest first; then new ones as they come if ``follow``. One that waits for
-        the disk has no number yet; it is told with it once more."""
+        """Events after that sequence number, oldest first; then new ones as they come if ``follow``. An entry that
+        waits for the disk has no number yet; it is sent again with its number."""
         told: list[JournalEvent] = []
         while True:
             waiting = [event for event in self._journal(-1) if not event.sequence]
@@ -253,11 +253,11 @@ class NodeStatusSource:
         await self._active_migration().reopen(reason, by)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """What stands between here and ``goal`` (see `StatusSource`)."""
+        """The gates before ``goal`` (see `StatusSource`)."""
         return await self._active_migration().gates(goal)
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """Take note of what a comparison found (see `StatusSource`)."""
+        """Note the verdict of a comparison (see `StatusSource`)."""
         return self._active_migration().report_verdict(report, by)
 
     async def read_lock(self) -> LockAnswer:
@@ -341,13 +341,13 @@ class NodeStatusSource:
 
 
 def _age(then_ms: int, now_ms: int) -> int:
-    """-1 for what never happened."""
+    """The age in milliseconds; -1 for what never happened."""
     return -1 if then_ms < 0 else max(0, now_ms - then_ms)
 
 
 def _leaderless(voters: Collection[int], roll: Roll, words: Mapping[int, Word]) -> Problem:
     """
-    :param words: of a controller whose directory holds no whole log, what the others say of theirs.
+    :param words: what the other voters say of their logs, for a controller whose directory holds no whole log.
     """
     needed = f"An election needs {len(voters) // 2 + 1} of {len(voters)} voters"
     why = f"; {roll.why}" if roll.why else ""
@@ -393,7 +393,7 @@ def _disagreement(images: ImagesStatus | None) -> Problem | None:
 
 
 def _without_time(status: Status) -> tuple[object, ...]:
-    """What makes two statuses different for somebody who watches: ages do not, but that somebody falls silent does."""
+    """The status without ages, to compare two statuses: a changed age is no news, but a node that falls silent is."""
     brokers = tuple(
         (broker.broker_id, broker.state, broker.epoch, broker.in_zookeeper_mode) for broker in status.brokers
     )

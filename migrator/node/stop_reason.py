@@ -1,4 +1,4 @@
-"""The reason for which a controller has to stop, and the end of what it waits for then."""
+"""The reason why a controller has to stop. It also ends what the controller waits for at its start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOPPED = TaskKind("stopped-at-the-start", OnError.STOP)
 
 
 class StoppedError(MigratorError):
-    """The process has to stop, and what it waited for at its start is given up."""
+    """The process has to stop, so it gives up what it waited for at its start."""
 
 
 class StopReason:
@@ -26,7 +26,7 @@ class StopReason:
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.not_drained: OperatorError | None = None
-        """What ZooKeeper lacks after a stop; no reason for it."""
+        """The error that ZooKeeper lacks changes after a stop. It is not a reason to stop."""
         self.farewell = "Stopped"
         self.stop = asyncio.Event()
 
@@ -40,9 +40,9 @@ class StopReason:
         self.stop.set()
 
     async def unless_stopped(self, work: Awaitable[None]) -> None:
-        """Do what may wait for others, and give it up when the process has to stop.
+        """Do work that may wait for other nodes, and give it up when the process has to stop.
 
-        :raises StoppedError: it was given up.
+        :raises StoppedError: the work was given up.
         """
         supervisor = Supervisor(self)
         try:
@@ -61,8 +61,8 @@ class StopReason:
         limit.reschedule(asyncio.get_running_loop().time())
 
     def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The event loop's last resort: what this package raised where nobody waits for it stops the process. What a
-        peer did is logged only: no peer may end a controller."""
+        """The event loop's handler of unhandled errors. An error that this package raised stops the process. The error
+        of a peer is only logged: no peer may end a controller."""
         error = context.get("exception")
         if isinstance(error, MigratorError) and not isinstance(error, PeerError | TransportError):
             self(error)

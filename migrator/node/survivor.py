@@ -1,7 +1,8 @@
-"""The directory of a controller that is left when the majority of the voters is lost, and the recovery written to it.
+"""The directory of a surviving controller when the majority of the voters is lost, and the recovery that is written to
+it.
 
-`migrator.raft.recovery` decides, docs/adr/0024-a-lost-majority.md has the reasons. The controller does not run: this
-holds the directory's lock. What is begun and not ended is ended by the next call of `recover`.
+`migrator.raft.recovery` decides, docs/adr/0024-a-lost-majority.md has the reasons. The controller must not run:
+`Survivor` holds the directory's lock. The next call of `recover` completes an unfinished recovery.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ ABORTED = "the majority of the voters was lost"
 class Evidence:
     """What the directory holds, for the operator's decision and for the journal.
 
-    ``log_end``: epoch of the last record, and the offset behind it. ``snapshot``: the newest one; ``after_snapshot``:
-    how many records are behind it. ``epoch_start``: where the last record's epoch begins, None when that is no longer
-    in the log. ``open_transaction``: where a transaction begins that has no end. ``is_whole``: the directory did not
-    begin empty, or has had all that a leader had since.
+    ``log_end``: epoch of the last record, and the offset after it. ``snapshot``: the newest one; ``after_snapshot``:
+    how many records follow it. ``epoch_start``: the offset at which the last record's epoch begins, None when the log
+    no longer has it. ``open_transaction``: the offset at which a transaction without end begins. ``is_whole``: the
+    directory did not begin empty, or has since had everything that a leader had.
     """
 
     cluster_id: str
@@ -60,11 +61,12 @@ class Evidence:
 
 
 class Survivor:
-    """Opened and locked until `close`."""
+    """The directory, opened and locked until `close`."""
 
     def __init__(self, settings: Settings) -> None:
         """
-        :raises OperatorError: the controller runs; or the directory is not formatted, another node's, or damaged.
+        :raises OperatorError: the controller runs, or the directory is not formatted, belongs to another node, or is
+            damaged.
         """
         self._settings = settings
         self._directory = directory = OpenedDirectory(settings)
@@ -83,11 +85,11 @@ class Survivor:
             raise
 
     def close(self) -> None:
-        """Close the files and let go of the lock."""
+        """Close the files and release the lock."""
         self._directory.close()
 
     def evidence(self) -> Evidence:
-        """What there is to decide on."""
+        """The evidence for the decision."""
         log, identity = self._log, self._directory.identity
         stored = self._directory.election.read() or NEVER_ELECTED
         snapshot = log.store.latest()
@@ -105,17 +107,17 @@ class Survivor:
         )
 
     def unfinished(self) -> RecoveryEntry | None:
-        """A recovery whose records are in the log, and which is not done."""
+        """A recovery whose records are in the log and which is not complete."""
         return next((it for it in self._directory.recoveries if it.counts(self._log) and not it.is_done), None)
 
     def voters_before(self, entry: RecoveryEntry) -> VoterSet | None:
-        """Those in force before a recovery's records."""
+        """The voters in force before a recovery's records."""
         return self._log.membership_at(entry.offset).voters
 
     def plan(self, lost: Collection[ReplicaKey]) -> RecoveryPlan:
-        """What would be written.
+        """Plan the recovery.
 
-        :raises OperatorError: the quorum cannot be recovered so, or need not be.
+        :raises OperatorError: the quorum cannot be recovered in this way, or need not be.
         """
         found = self.evidence()
         plan = plan_recovery(found.membership, found.survivor, lost, found.known_epoch, found.log_end.offset)
@@ -134,9 +136,9 @@ class Survivor:
         return plan
 
     def recover(self, plan: RecoveryPlan) -> Iterator[str]:
-        """Write the recovery, step by step; says what is durable after each.
+        """Write the recovery, step by step; yields what is durable after each step.
 
-        :raises StorageError: the disk refuses. The command can be run again.
+        :raises StorageError: the disk fails. The command can be run again.
         """
         batches, entry = self._records(plan)
         kept = [it for it in self._directory.recoveries if it.counts(self._log)]
@@ -148,7 +150,7 @@ class Survivor:
         yield from self.finish(entry)
 
     def finish(self, entry: RecoveryEntry) -> Iterator[str]:
-        """What follows the records; errors as `recover`."""
+        """Do the steps after the records; errors as in `recover`."""
         stored = self._directory.election.read() or NEVER_ELECTED
         if stored.epoch < entry.epoch:
             self._directory.election.write(ElectionState(entry.epoch))
@@ -160,8 +162,8 @@ class Survivor:
         yield "the end of the recovery in the file beside the log"
 
     def _records(self, plan: RecoveryPlan) -> tuple[bytes, RecoveryEntry]:
-        """The configurations come first: the voters are others only once all is there. An open transaction would take
-        the configurations with it when it is aborted, so it is aborted here."""
+        """The records of a recovery. The configurations come first, so the voters change only when everything is
+        written. An open transaction is aborted here; otherwise its later abort would drop the configurations, too."""
         marker = [] if self._open_transaction is None else [AbortTransactionRecord(ABORTED)]
         end_offset = plan.offset + len(marker) + 3  # two configurations, and the voters
         own = Recovered(frozenset(plan.lost), plan.epoch, end_offset)
@@ -181,7 +183,7 @@ class Survivor:
         return data + voters, RecoveryEntry(plan.epoch, plan.offset, end_offset, survivor, plan.lost)
 
     def _note(self, entry: RecoveryEntry) -> None:
-        """Once: a run that was killed may have done so."""
+        """Put the recovery into the journal, once: an earlier, killed run may have done it."""
         journal = Journal(self._settings.metadata_directory, self._settings.migrator_journal_max_bytes)
         try:
             events = (dict(event.details) for event in journal.after(-1) if event.kind == JOURNAL_KIND)
@@ -206,7 +208,7 @@ class Survivor:
             journal.close()
 
     def _read_image(self) -> tuple[MetadataImage, int | None]:
-        """The image at the log's end without an open transaction, and where that begins."""
+        """The image at the log's end without an open transaction, and the offset at which that transaction begins."""
         storage, latest = self._directory.storage, self._log.store.latest()
         start = self._log.start_offset() if latest is None else latest.offset
         image = EMPTY_IMAGE

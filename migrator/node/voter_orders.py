@@ -68,7 +68,8 @@ class VoterOrders:
     def _decide(
         self, image: MetadataImage, context: Context, order: VoterOrder, replicas: Target, by: Orderer
     ) -> Decision[TargetAnswer]:
-        """In the journal before it happens: whoever gave the order may hang up, or this node lose the leadership."""
+        """Decide, and put the order into the journal before it is carried out: its caller may disconnect, or this node
+        lose the leadership."""
         decision = set_target(image, self._request(order, replicas), context)
         target = _text_of(decision.response)
         what = f"the voters shall be {target}" if target else "the voters stay what they are"
@@ -76,12 +77,12 @@ class VoterOrders:
         return decision
 
     def _request(self, order: VoterOrder, replicas: Target) -> TargetRequest:
-        """With what is in force when the order's turn has come."""
+        """The request, with the voters in force when it is the order's turn."""
         voters = self._core.quorum.membership.voters or VoterSet(())
         return TargetRequest(TargetOrder(order.value), replicas, voters, self._live())
 
     async def _upgrade(self, by: Orderer) -> VotersAnswer:
-        """Take the configured voters into the log."""
+        """Write the configured voters into the log."""
         addresses, quorum = self._core.addresses, self._core.quorum
         shown = {row.replica_id: row.shown_directory_id for row in quorum.status().voters}
         shown[self._node_id] = addresses.directory_id
@@ -98,7 +99,7 @@ class VoterOrders:
             await self._core.controller.write(
                 Operation.REASSIGN_VOTERS, lambda image, _context: checked_upgrade(image, voters.ids)
             )
-            await self._core.voter_changes.upgrade(  # who registers while the voters are asked may be too old
+            await self._core.voter_changes.upgrade(  # a controller that registers meanwhile may be too old
                 voters, lambda: checked_upgrade(self._core.metadata.image, voters.ids)
             )
         except RefusedError as refusal:
@@ -123,7 +124,7 @@ class VoterOrders:
         return frozenset(others | {ReplicaKey(self._node_id, self._core.addresses.directory_id)})
 
     async def updates(self) -> AsyncIterator[VotersDescription]:
-        """After every change (see `VoterSource`)."""
+        """The description after every change (see `VoterSource`)."""
         last = None
         while True:
             description = await self.describe()
@@ -205,7 +206,7 @@ def _text_of(answer: TargetAnswer) -> str:
 
 
 def _without_time(description: VotersDescription) -> VotersDescription:
-    """What makes two of them different for somebody who watches: not how long ago each replica fetched."""
+    """The description without the times of fetches, to compare two descriptions."""
     rows = tuple(
         replace(row, log_end_offset=0, lag_records=min(row.lag_records, 1), fetched_ms_ago=0, rounds=0, last_round_ms=0)
         for row in description.replicas

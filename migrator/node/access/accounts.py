@@ -30,12 +30,12 @@ _CODES: Final[Mapping[str, int]] = {
     "SCRAM-SHA-512": ScramMechanism.SHA_512,
 }
 KAFKA_SALT_BITS: Final = 130
-"""Kafka writes a random number of so many bits in base 36, and takes the digits for the salt."""
+"""Kafka writes a random number of so many bits in base 36, and uses the digits as the salt."""
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class PublishedImages(Protocol):
-    """What `migrator.node.metadata.MetadataRuntime` is, to this file. Read on other threads than its own."""
+    """The part of `migrator.node.metadata.MetadataRuntime` that this file reads, also on other threads than its own."""
 
     @property
     def published(self) -> MetadataImage: ...
@@ -46,7 +46,7 @@ class PublishedImages(Protocol):
 
 @value
 class _Look:
-    """What most salts look like: how long they are (0: Kafka's own, in digits), and after how many iterations."""
+    """The length of most salts in bytes (0: Kafka's own, in digits), and the most common number of iterations."""
 
     salt_bytes: int
     iterations: int
@@ -85,7 +85,7 @@ class PublishedAccounts:
         return ScramAccount(found, Authenticated(Principal("User", name)))
 
     def token(self, mechanism: str, token_id: str) -> ScramAccount:
-        """The account of a delegation token, computed for each login, also for an unknown token."""
+        """The account of a delegation token, computed for each login, also when the token is unknown."""
         image = self._image()
         if self._secret is None:
             return ScramAccount(self._nobody(image, mechanism, token_id), None, "delegation tokens are off")
@@ -116,8 +116,8 @@ class PublishedAccounts:
         return hmac.digest(seed, b"\0".join((kind, mechanism.encode(), name.encode())), "sha512")
 
     def _looks(self, image: MetadataImage) -> tuple[Mapping[str, _Look], bytes]:
-        """What most credentials of each mechanism look like, and the seed of what is made up. Counted again only when a
-        credential has changed."""
+        """The form of most credentials of each mechanism, and the seed of made-up credentials. Computed again only when
+        a credential has changed."""
         seen = self._seen
         if seen is None or seen[0] is not image.scram:
             by_mechanism: dict[str, Counter[_Look]] = {name: Counter() for name in _CODES}
@@ -130,7 +130,8 @@ class PublishedAccounts:
         return seen[1], seen[2]
 
     def _seed_of(self, image: MetadataImage) -> bytes:
-        """A secret that all controllers share: of the settings, else of the credential that is first in order."""
+        """A secret that all controllers share: from the settings, otherwise from the credential that is first in
+        order."""
         if self._is_seeded or not image.scram:
             return self._seed
         first = image.scram[min(image.scram, key=lambda key: (key.user, key.mechanism))]

@@ -24,7 +24,7 @@ EVERYTHING: Final = "all"
 class Audit:
     """One per node.
 
-    :param settings: where the file is, how large, and what of the allowed it gets.
+    :param settings: the file's place and size, and which allowed requests it gets.
     """
 
     def __init__(
@@ -45,19 +45,19 @@ class Audit:
         self._supervisor = Supervisor(on_failure)
 
     def start(self) -> None:
-        """Begin to log regularly which lines were left out."""
+        """Begin to report regularly how many lines were left out."""
         self._supervisor.keep(RATIONS, self._say_left_out)
 
     async def close(self) -> None:
-        """Write what is to be written."""
+        """Write the lines that wait, and close the file."""
         await self._supervisor.close()
         self.log.put(self._rations.left_out())
         await asyncio.to_thread(self.log.close)
 
     def tell(self, context: RequestContext, by: RequestContext | None, body: Any, answer: Any, trail: Trail) -> None:
-        """A request has its answer, or will have none (None).
+        """Log the decision about a request. ``answer`` is None when the request gets no answer.
 
-        :param by: of the Envelope that it came in.
+        :param by: the principal of the Envelope that the request came in.
         """
         acts = any(operation is AclOperation.CLUSTER_ACTION for operation, _, _ in trail.allowed)
         is_first_action = acts and (context.session is None or not context.session.has_acted)

@@ -24,10 +24,10 @@ NOT_READY: Final = "The access control entries are not loaded yet; try again."
 
 
 class _NotReady:
-    """Access of everybody but super users, until the entries are known."""
+    """The access of everybody except super users, until the entries are known."""
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Nobody can say: clients try again, as upon stock's AuthorizerNotReadyException.
+        """The decision is unknown yet: clients try again, as after Kafka's AuthorizerNotReadyException.
 
         :raises RefusedError: UNKNOWN_SERVER_ERROR.
         """
@@ -60,7 +60,7 @@ class Authorization:
             metadata.subscribers.append(self._published)
 
     def access_of(self, principal: Principal, host: str) -> Access:
-        """What somebody may do."""
+        """The access of a principal from a host."""
         if not self._enabled or str(principal) in self._super_users:
             return Unlimited()
         authorizer = self.authorizer
@@ -70,7 +70,7 @@ class Authorization:
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """Another one whenever the entries have changed; None until they are known."""
+        """The authorizer. A new one whenever the entries have changed; None until they are known."""
         if not self._ready:
             self._ready = self._metadata.has_reached_high_watermark and self._work is None
         return self._authorizer if self._ready else None
@@ -86,7 +86,7 @@ class Authorization:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """One slice of what waits; the next one in another turn."""
+        """Apply one slice of the waiting changes; the next slice follows in another turn."""
         if self._work is not None and next(self._work, _DONE) is not _DONE:
             self._supervisor.call_soon(ENTRIES, self._go_on)
         else:

@@ -1,4 +1,4 @@
-"""The bounds of each caller: its share of the work, and the most elements of its requests."""
+"""The bounds of each caller: its share of the work, and the most elements of a request."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from migrator.wire.schemas import ALTER_PARTITION
 MAX_READ_WITHOUT_RIGHTS: Final = 100_000
 """Elements of one request of a caller without rights on the cluster. An owner of many topics may ask for as many."""
 MAX_WRITTEN_WITHOUT_RIGHTS: Final = 15_000
-"""The same of a request that writes. While it is decided, all other writers wait, heartbeats of brokers too: 0.4 s with
-55,000 elements, all of them refused. Kafka refuses more than 10,000 records of one request
+"""The same for a request that writes. While it is decided, all other writers wait, also heartbeats of brokers: 0.4 s
+with 55,000 elements, all of them refused. Kafka refuses more than 10,000 records of one request
 (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
 ALTER_PARTITION_ELEMENT_BYTES: Final = 13
-"""A broker of an ISR with its epoch, the smallest element since version 3."""
+"""The bytes of a broker of an ISR with its epoch, the smallest element since version 3."""
 BEYOND_THEIR_SIZE: Final = frozenset({19, 29, 31, 32, 33, 37, 43, 44, 46})
-"""APIs whose small requests can be about all partitions, all access control entries, or every configuration, or whose
+"""APIs whose small requests can concern all partitions, all access control entries, or every configuration, or whose
 few elements can be long lists and regular expressions to check."""
 
 MAX_REMEMBERED: Final = 10_000
-"""Callers whose share is kept; all of them are forgotten beyond."""
+"""The most callers whose share is kept; beyond this number all of them are forgotten."""
 
 AccessOf = Callable[[Principal, str], Access]
 
@@ -37,8 +37,8 @@ AccessOf = Callable[[Principal, str], Access]
 class ClusterCallers:
     """A `migrator.wire.callers.Callers` by what the access control entries say now.
 
-    :param access_of: what a principal may do from a host.
-    :param version: another one whenever that has changed.
+    :param access_of: gives the access of a principal from a host.
+    :param version: gives another number whenever the access has changed.
     """
 
     def __init__(self, access_of: AccessOf, version: Callable[[], Hashable]) -> None:
@@ -58,14 +58,14 @@ class ClusterCallers:
         return Caller(share, key if share is Share.BROKERS else host if share is Share.STRANGERS else principal)
 
     def waits(self, share: Share, api_key: int, size: int) -> bool:
-        """See `migrator.wire.callers.Callers`. Heartbeats, fetches and votes wait for nobody; of whoever has no rights,
+        """See `migrator.wire.callers.Callers`. Heartbeats, fetches and votes never wait; of a caller without rights,
         every request waits."""
         return share.part is not Part.RIGHTS or size > INLINE_BYTES or api_key in BEYOND_THEIR_SIZE
 
     def max_elements(self, share: Share, api_key: int, size: int) -> int:
-        """See `migrator.wire.callers.Callers`. A broker asks for every change of an ISR that waits in one
-        AlterPartition, and asks for the same again when the connection breaks. So that request is bound by its bytes
-        alone, as in Kafka (``AlterPartitionManager``)."""
+        """See `migrator.wire.callers.Callers`. A broker sends all its waiting changes of ISRs in one AlterPartition,
+        and sends the same again when the connection breaks. So this request is bounded only by its bytes, as in Kafka
+        (``AlterPartitionManager``)."""
         if share is Share.BROKERS and api_key == ALTER_PARTITION:
             return max(MAX_REQUEST_ELEMENTS, size // ALTER_PARTITION_ELEMENT_BYTES)
         if share.part is Part.RIGHTS:

@@ -1,4 +1,5 @@
-"""How many may connect to this node, how fast, and what they may hold: from Kafka's keys to the bounds of listeners."""
+"""Turns Kafka's keys into the bounds of listeners: how many connections this node takes, how fast, and what they may
+hold."""
 
 from __future__ import annotations
 
@@ -16,15 +17,16 @@ from migrator.wire.quotas import UNLIMITED, ConnectionQuotas, ProcessLimits
 from migrator.wire.server import ListenerLimits
 
 ENOUGH_FILES = 100_000
-"""Open files that Kafka's documentation asks for."""
+"""The limit of open files that Kafka's documentation recommends."""
 OWN_FILES = 256
-"""Of the log, of the processes beside this one, and of peers that this node connects to."""
+"""Open files for the log, for worker processes, and for connections to peers."""
 
 
 def listener_limits(settings: Settings, name: str) -> ListenerLimits:
-    """Bounds of one listener; as in Kafka it has some of its own, ``listener.name.<name>.max.connections``.
+    """Bounds of one listener. As in Kafka, some keys can be set for the listener alone:
+    ``listener.name.<name>.max.connections``.
 
-    :raises OperatorError: a key of its own is no number.
+    :raises OperatorError: such a key is no number.
     """
     keys = ListenerKeys(settings.explicit, name)
     return ListenerLimits(
@@ -56,7 +58,7 @@ def _own_bound(settings: Settings, keys: ListenerKeys, key: str, default: int) -
 def connection_quotas(settings: Settings, ip_rate: Callable[[str], float | None]) -> ConnectionQuotas:
     """Counts over all listeners of this process.
 
-    :param ip_rate: connections a second that the cluster's quotas allow to an address; None: any number.
+    :param ip_rate: connections a second that the cluster's quotas allow to an address; None for any number.
     :raises OperatorError: as `process_limits`.
     """
     return ConnectionQuotas(process_limits(settings), ip_rate)
@@ -65,7 +67,7 @@ def connection_quotas(settings: Settings, ip_rate: Callable[[str], float | None]
 def process_limits(settings: Settings) -> ProcessLimits:
     """Bounds over all listeners of this process.
 
-    :raises OperatorError: ``max.connections.per.ip.overrides`` or what goes with it cannot be used.
+    :raises OperatorError: ``max.connections.per.ip.overrides`` or a related key is invalid.
     """
     overrides = per_ip_overrides(settings)
     if settings.max_connections_per_ip == 0 and not overrides:
@@ -111,7 +113,8 @@ def per_ip_overrides(settings: Settings) -> dict[str, int]:
 
 
 def raise_limit_of_open_files() -> None:
-    """As Java does at its start: brokers hold several connections each, and a shell's usual limit is 1,024."""
+    """Raise the limit of open files, as Java does at its start: each broker holds several connections, and a shell's
+    usual limit is 1,024."""
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_FILES if most == resource.RLIM_INFINITY else min(most, ENOUGH_FILES)
     if limit != resource.RLIM_INFINITY and limit < wanted:
@@ -119,6 +122,6 @@ def raise_limit_of_open_files() -> None:
 
 
 def open_files_for_connections() -> int:
-    """How many connections leave this process files enough for its log."""
+    """How many connections this process can take and still have enough files for its log."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED if limit == resource.RLIM_INFINITY else max(limit - OWN_FILES, limit // 2)

@@ -1,8 +1,8 @@
-"""Bounds of connections that change while this node runs: configurations of this controller, and of all nodes.
+"""Bounds of connections that change while this node runs, by configurations of this controller and of all nodes.
 
-As at a stock controller the node's own value counts before that of all nodes, and that before its file's; a value of a
-wrong type counts as absent; a listener's bound of 0, or nobody whom ``max.connections.per.ip`` lets in, leaves
-everything as it was. Source: ``ControllerServer`` (``DynamicConfigPublisher``), ``DynamicBrokerConfig``,
+As in Kafka, the configuration of this node overrides that of all nodes, which overrides the property file. A value of a
+wrong type counts as absent. If a listener's bound is 0, or ``max.connections.per.ip`` lets nobody in, all bounds stay
+as they were. Source: ``ControllerServer`` (``DynamicConfigPublisher``), ``DynamicBrokerConfig``,
 ``SocketServer.reconfigure``, ``ListenerConnectionQuota``.
 """
 
@@ -36,7 +36,7 @@ Bounds = tuple[ProcessLimits, dict[str, ListenerBounds]]
 
 
 class Metadata(Protocol):
-    """What is read of `migrator.node.metadata.MetadataRuntime`."""
+    """The part of `migrator.node.metadata.MetadataRuntime` that this file reads."""
 
     subscribers: list[Callable[[ImageDelta], None]]
 
@@ -47,7 +47,7 @@ class Metadata(Protocol):
 class DynamicBounds:
     """Follows the published image.
 
-    :param quotas: of all listeners, which have begun to count.
+    :param quotas: the counts of all listeners, which have begun.
     :param listeners: their names.
     """
 
@@ -64,19 +64,19 @@ class DynamicBounds:
         self._listeners = tuple(listeners)
         self._metadata = metadata
         self._resources = tuple(ConfigResource(ConfigResourceType.BROKER, name) for name in ("", str(settings.node_id)))
-        """In the order in which the later one counts."""
+        """In this order, a later one overrides an earlier one."""
         self._known: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._supervisor = Supervisor(on_failure)
 
     def start(self) -> None:
-        """Take over what is configured now, and follow it."""
+        """Apply the present configurations, and follow their changes."""
         self._changed.set()
         self._metadata.subscribers.append(self._published)
         self._supervisor.keep(FOLLOWING, self._follow)
 
     async def close(self) -> None:
-        """Follow no longer."""
+        """Stop following."""
         await self._supervisor.close()
 
     def _published(self, delta: ImageDelta) -> None:
@@ -95,7 +95,7 @@ class DynamicBounds:
                 continue
             self._known = wanted
             try:
-                # Aside: the addresses of hosts in max.connections.per.ip.overrides may have to be asked for.
+                # On a thread: the addresses of hosts in max.connections.per.ip.overrides may need a name server.
                 limits, listeners = await asyncio.to_thread(bounds, self._settings, wanted, self._listeners)
             except OperatorError as error:
                 log.warning(
@@ -108,7 +108,7 @@ class DynamicBounds:
 
 
 def usable(configs: Mapping[str, str]) -> dict[str, str]:
-    """Those that are bounds of connections, and of the right type."""
+    """The configurations that are bounds of connections and have the right type."""
     found = {}
     for key, text in configs.items():
         prefix = _PREFIX.match(key)
@@ -125,9 +125,9 @@ def usable(configs: Mapping[str, str]) -> dict[str, str]:
 
 
 def bounds(settings: Settings, dynamic: Mapping[str, str], listeners: Iterable[str]) -> Bounds:
-    """What counts with these configurations.
+    """The bounds with these configurations.
 
-    :raises OperatorError: they do not go together.
+    :raises OperatorError: they contradict each other.
     """
     source = "kafka-configs --entity-type brokers" if dynamic else settings.source
     typed: dict[str, Any] = {

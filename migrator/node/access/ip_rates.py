@@ -1,4 +1,4 @@
-"""``connection_creation_rate``: how many connections a second each address may make, by the cluster's quotas (KIP-612).
+"""``connection_creation_rate``: how many connections a second each address may open, by the cluster's quotas (KIP-612).
 
 Stock controllers obey it on their own listeners, too. Source: ``ClientQuotaMetadataManager``.
 """
@@ -15,7 +15,8 @@ Quotas = Mapping[QuotaKey, Mapping[str, float]]
 
 
 def ip_rates(quotas: Quotas) -> dict[str | None, float]:
-    """By address; None stands for every other one. Host names are left out: a name server would decide who waits."""
+    """The rates by address; None stands for every other address. Host names are left out, because a name server would
+    decide who waits."""
     found: dict[str | None, float] = {}
     for entities, values in quotas.items():
         if len(entities) != 1 or CONNECTION_CREATION_RATE not in values:

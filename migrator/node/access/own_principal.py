@@ -17,10 +17,11 @@ log = logging.getLogger(__name__)
 
 
 def check_own_principal(settings: Settings, security: ListenerSecurity) -> None:
-    """All controllers share one list of super users, so this node's own list says what its peers will answer.
+    """Check this node's principal. All controllers share one list of super users, so the node's own list shows what its
+    peers will answer.
 
-    :param security: of the controller listener.
-    :raises OperatorError: this node is not among them, or its certificate gets no name.
+    :param security: the security of the controller listener.
+    :raises OperatorError: this node is no super user, or its certificate gives no name.
     """
     if not settings.authorizer_class_name or len(settings.voters) == 1:
         return

@@ -11,11 +11,12 @@ from migrator.observe.logins import LineRate
 from migrator.observe.printable import json_text
 
 PRINCIPALS_MAX: Final = 256
-"""Whose lines are counted apart."""
+"""The most principals whose lines are counted separately."""
 LINE_BYTES: Final = 1024
-"""A longer line counts as several: its sender chooses how long the names are, and the files have a bounded size."""
+"""A longer line counts as several, because the sender chooses the length of names, and the files have a bounded
+size."""
 OTHERS: Final = "(others)"
-"""All principals beyond, together. No principal is called so: each has a kind and a colon."""
+"""The common name of all further principals. No real principal has it: each has a kind and a colon."""
 
 
 class Rations:
@@ -48,7 +49,7 @@ class Rations:
             return False
 
     def left_out(self) -> Iterator[dict[str, Any]]:
-        """What has been left out since this was asked last: one line for each principal and outcome."""
+        """The lines that were left out since the last call: one summary for each principal and outcome."""
         with self._lock:
             found, self._left_out = self._left_out, {}
         for principal, counts in found.items():

@@ -1,1 +1,1 @@
-"""The migration on a real node: its ports, its status and orders, and the checks before a start."""
+"""The migration on a real node: its ports, its status, the operator's orders, and checks before a start."""

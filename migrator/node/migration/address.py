@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 async def check_address(read_cluster_id: Callable[[], str], own: str, hosts: str) -> None:
-    """Warn if another cluster is there, or none. A ZooKeeper that does not answer is told of elsewhere.
+    """Warn if ZooKeeper has another cluster, or none. A ZooKeeper that does not answer is reported elsewhere.
 
     :param read_cluster_id: reads ``/cluster/id``; blocks.
     :param own: the cluster id of this quorum.

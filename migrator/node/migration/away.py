@@ -1,4 +1,4 @@
-"""What the log says of a ZooKeeper that is out of reach: one sentence a minute, with hosts and duration."""
+"""Logs that ZooKeeper is out of reach: one sentence a minute, with hosts and duration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 PATIENCE_MS = 2_000
-"""A connection that is back sooner was moved from one server to another."""
+"""A connection that is back within this time was moved from one server to another, and is not reported."""
 REPEAT_MS = 60_000
 
 
 class AwayNotes:
-    """When to say what; asked about once a second.
+    """Decides when to log what; asked about once a second.
 
     :param hosts: as in zookeeper.connect.
     """
@@ -29,9 +29,9 @@ class AwayNotes:
         self._said_ms: int | None = None
 
     def look(self, now_ms: int, *, connected: bool, why: str) -> str | None:
-        """What to say now; None for nothing.
+        """The sentence to log now; None for nothing.
 
-        :param why: of the connection that is not there, as far as anybody knows.
+        :param why: the reason of the missing connection, as far as it is known.
         """
         if connected:
             return self._back(now_ms)
@@ -55,7 +55,7 @@ class AwayNotes:
 
 
 async def keep_telling(hosts: str, connected: Callable[[], bool], why: Callable[[], str]) -> None:
-    """Until cancelled: look each second."""
+    """Look each second, until cancelled."""
     notes = AwayNotes(hosts)
     while True:
         is_connected = connected()

@@ -35,7 +35,7 @@ class Note(Protocol):
 
 
 def tell_of_write(news: Unanswered | SetAside | TakenIn, note: Note) -> None:
-    """Into the log of the process, and the journal if it lasts."""
+    """Report news of writes in the log of the process, and in the journal if the fault lasts."""
     match news:
         case Unanswered():
             log.warning("ZooKeeper: %s. %s", news, LARGE_WRITE_REMEDY)
@@ -49,7 +49,7 @@ def tell_of_write(news: Unanswered | SetAside | TakenIn, note: Note) -> None:
 
 
 class Debt:
-    """What ZooKeeper lacked when this node lost the leadership. It counts until another node leads.
+    """The changes that ZooKeeper lacked when this node lost the leadership. They count until another node leads.
 
     When a whole quorum is stopped, its leader may lose its majority before it is told to stop itself.
     """
@@ -59,19 +59,19 @@ class Debt:
         self._missing: OperatorError | None = None
 
     def led(self, epoch: int, coordinator: Coordinator) -> None:
-        """This node has just lost the leadership of an epoch, while ZooKeeper had to follow; the coordinator has not
-        heard of it yet."""
+        """This node has just lost the leadership of an epoch, while ZooKeeper had to follow; the coordinator does not
+        know yet."""
         self._epoch, self._missing = epoch, _missing(coordinator)
 
     def leads_again(self) -> None:
-        """This node knows by itself what ZooKeeper lacks."""
+        """This node leads again, so it knows what ZooKeeper lacks."""
         self._missing = None
 
     def missing_when_deposed(self, *, other_leads: bool, latest_epoch: int) -> OperatorError | None:
         """What ZooKeeper lacked when this node lost the leadership; None when another node has led since and writes it.
 
         :param other_leads: another node is known to lead.
-        :param latest_epoch: of the last committed record.
+        :param latest_epoch: the epoch of the last committed record.
         """
         return None if other_leads or latest_epoch > self._epoch else self._missing
 
@@ -86,7 +86,7 @@ async def drain(
 
     :param lag: None when ZooKeeper need not follow this node (any more).
     :param missing_when_deposed: see `Debt`; used when the leadership was lost before or during the wait.
-    :returns: what ZooKeeper lacks in the end; None for nothing.
+    :returns: what ZooKeeper lacks at the end; None for nothing.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -98,7 +98,7 @@ async def drain(
 
 
 def _missing(coordinator: Coordinator) -> OperatorError | None:
-    """What ZooKeeper lacks on a leader that it has to follow."""
+    """What ZooKeeper lacks, on a leader that ZooKeeper has to follow."""
     missing = [str(item) for item in coordinator.write_behind.set_aside]
     if not coordinator.write_behind.drained:
         now_ms = monotonic_ms()

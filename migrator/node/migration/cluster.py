@@ -1,8 +1,8 @@
-"""The ZooKeeper cluster that is migrated, as one controller reaches it; or nothing, where the migration is off.
+"""One controller's access to the ZooKeeper cluster that is migrated; none when the migration is off.
 
 With ``zookeeper.metadata.migration.enable=true`` a controller has a session, worker processes with sessions of their
-own, and channels to brokers in ZooKeeper mode. Without it there is none of these, whatever else the property file
-says: Kafka's manual ends a migration by removing ``zookeeper.connect`` as well, and ZooKeeper may be gone by then.
+own, and channels to brokers in ZooKeeper mode. Without it the controller has none of these, whatever else the property
+file says: Kafka's manual ends a migration by removing ``zookeeper.connect`` as well, and ZooKeeper may be gone by then.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ReachedCluster:
 
 
 class NoCluster:
-    """A `MigratedCluster`, of a controller whose migration is off: no state of its driver asks anything of it."""
+    """The `MigratedCluster` of a controller whose migration is off: no state of its driver uses it."""
 
     connected = False
     hosts = ""
@@ -106,31 +106,31 @@ class NoCluster:
         self.brokers = cast("BrokersPort", _Absent("the channels to brokers"))
 
     def start_worker(self, task: Task) -> NoReturn:
-        """Nobody may ask."""
+        """Must not be called."""
         raise _asked(f"a worker for {type(task).__name__}")
 
     def cluster_id(self) -> NoReturn:
-        """Nobody may ask."""
+        """Must not be called."""
         raise _asked("the cluster id in ZooKeeper")
 
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
-        """There is nothing to connect to."""
+        """Do nothing: there is no ZooKeeper to connect to."""
 
     def lead(self) -> None:
-        """Workers will not be wanted."""
+        """Do nothing: no workers will be needed."""
 
     def leave(self) -> None:
-        """Nothing was begun."""
+        """Do nothing: `lead` has begun nothing."""
 
     def publish(self, delta: ImageDelta) -> None:
-        """Nobody is told."""
+        """Do nothing: no broker gets requests."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class _Absent:
-    """Nothing of it may be used."""
+    """A port whose methods must not be used."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -149,7 +149,7 @@ def migrated_cluster(
     on_failure: Callable[[BaseException], None],
     on_told: Callable[[float], None],
 ) -> MigratedCluster:
-    """What the settings of this controller reach.
+    """The cluster that this controller's settings name.
 
     :param on_told: see `BrokerMessenger`.
 

@@ -10,8 +10,8 @@ from migrator.values import value
 class Farewell:
     """``migration``: None while this node has not read what the quorum had committed before its start. ``led``: this
     node was the active controller when it was told to stop, and ZooKeeper had to follow it. ``lacks``: what ZooKeeper
-    lacked when this node had waited for it; ``lacks_since``: what it lacked when the node gave up the leadership after
-    that. ``leader``: another controller that leads, None while unknown."""
+    lacked after this node had waited for it; ``lacks_since``: what it lacked when the node gave up the leadership
+    afterwards. ``leader``: the controller that leads now, None while unknown."""
 
     migration: ZkMigrationState | None
     turned_off: bool
@@ -22,7 +22,7 @@ class Farewell:
 
     @property
     def sentence(self) -> str:
-        """For the log."""
+        """The line for the log."""
         if self.lacks:
             return f"Stopped, ZooKeeper does not have everything: {self.lacks}"
         if self.migration is None:

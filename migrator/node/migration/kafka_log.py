@@ -1,8 +1,8 @@
 """The log lines of Kafka's own controllers that manuals and scripts look for, beside this program's sentences.
 
 Word for word as Kafka writes them (``KRaftMigrationDriver``, ``ActivationRecordsGenerator``, ``FeatureControlManager``
-of 3.9). Two wordings of one event are both there: the one in Kafka's manual, or of an older release, and the one in
-Kafka's code.
+of 3.9). Where Kafka has two wordings of one event, both are logged: that of Kafka's manual or of an older release, and
+that of Kafka's code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DRIVER_STATES: Mapping[State, str] = {
     State.FINISHED: "INACTIVE",
     State.REOPENING: "INACTIVE",
 }
-"""``MigrationDriverState``; in the states that are missing here, Kafka's driver would stay where it was."""
+"""``MigrationDriverState``; in a state that is missing here, Kafka's driver would keep its state."""
 
 ENTERING: Mapping[State, tuple[str, ...]] = {
     State.WAITING_FOR_BROKERS: ("Controller Quorum is ready for Zk to KRaft migration. Now waiting for ZK brokers.",),
@@ -55,9 +55,9 @@ UNDER_WAY = "Migration is in already progress, not waiting on ZK brokers."
 
 
 class KafkaLog:
-    """What Kafka's migration driver would have said; one for each controller.
+    """Logs what Kafka's migration driver would log; one for each controller.
 
-    :param node_id: of this controller, which Kafka names in each line.
+    :param node_id: the id of this controller, which Kafka names in each line.
     """
 
     def __init__(self, node_id: int) -> None:
@@ -67,14 +67,14 @@ class KafkaLog:
     def entered(self, before: State, after: State, record: ZkMigrationState, at: EpochOffset) -> None:
         """The active controller has gone from one state to another.
 
-        :param record: what the log says of the migration.
-        :param at: of the published image.
+        :param record: the state of the migration in the log.
+        :param at: offset and epoch of the published image.
         """
         for line in (*self._events(before, after, record, at), *self._moved(after)):
             log.info("[KRaftMigrationDriver id=%d] %s", self._node_id, line)
 
     def replayed(self, before: ZkMigrationState, after: ZkMigrationState) -> None:
-        """A record in the log has changed what the log says of the migration, on any controller."""
+        """A record has changed the state of the migration in the log; called on every controller."""
         log.info(
             "Replayed a ZkMigrationStateRecord changing the migration state from %s to %s. "
             "Transitioning ZK migration state from %s to %s",

@@ -1,4 +1,5 @@
-"""`migrator force finish --without ID`: checks that the nodes are gone, notes the order, and carries it out."""
+"""`migrator force finish --without ID`: checks that the nodes are gone, puts the order into the journal, and carries it
+out."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ CHANGED = "See in 'migrator status' what has changed. Give the order again if it
 
 
 class LeavingOut:
-    """Of the active controller. One order at a time."""
+    """Takes the orders on the active controller, one at a time."""
 
     def __init__(self, core: NodeCore, runtime: MigrationRuntime, signals: VoterSignals) -> None:
         self._core = core
@@ -35,7 +36,7 @@ class LeavingOut:
         self._turn = asyncio.Lock()
 
     def is_silent(self, broker_id: int) -> bool:
-        """Whether a registered broker is fenced, and this leader has heard nothing of it for a session time-out."""
+        """Whether a registered broker is fenced, and this leader has had no heartbeat of it for a session time-out."""
         registration = self._core.metadata.published.cluster.brokers.get(broker_id)
         lost = self._core.keeper.sessions.is_lost(broker_id, monotonic_ms())
         return registration is not None and registration.fenced and lost
@@ -43,11 +44,11 @@ class LeavingOut:
     async def order(self, node_ids: Sequence[int], reason: str, by: Orderer) -> None:
         """Finish without these nodes: all of them, or nothing happens.
 
-        A silent voter is left out of this leader's question; a broker is unregistered, and a majority knows it when
-        this returns.
+        This leader no longer waits for the answer of such a voter; a broker is unregistered, and this is committed when
+        the method returns.
 
-        :raises OperatorError: one of them is nobody, is not gone, or does not hold up the end; or ZooKeeper cannot be
-            asked; or a broker has come back, or the leadership was lost, before the order was carried out.
+        :raises OperatorError: a node is unknown, is not gone, or does not delay the end; ZooKeeper cannot be read; or,
+            before the order was carried out, a broker has come back or the leadership was lost.
         """
         if not node_ids:
             raise kept("the order names no node", "Name it: --without ID.")

@@ -1,4 +1,5 @@
-"""Proves with this node's log that the offset in ``/migration`` belongs to it, and says which records that needs."""
+"""Proves with this node's log that the offset in ``/migration`` belongs to it, and tells which records the proof
+needs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 class MarkProofs:
     """One per node.
 
-    :param ask: what one voter says of itself now; None when it does not answer.
+    :param ask: asks one voter what it says of itself; None when it does not answer.
     """
 
     def __init__(self, storage: NodeStorage, node_id: int, ask: Callable[[int], Awaitable[VoterAnswer | None]]) -> None:
@@ -31,7 +32,7 @@ class MarkProofs:
         self._mark: MigrationState | None = None
 
     def crc_at(self, offset: int) -> int | None:
-        """The checksum of the batch at that offset (see `CrcAt`). Costs a look into the index and some headers."""
+        """The checksum of the batch at that offset (see `CrcAt`). Reads the index and some headers."""
         try:
             header = self._storage.log.header_at(offset)
         except StorageError as error:
@@ -40,9 +41,9 @@ class MarkProofs:
         return None if header is None else header.crc
 
     async def evidence(self, mark: MigrationState) -> MarkEvidence:
-        """What the log tells of a mark that says copied, and of whoever wrote it.
+        """What the log tells of a mark that says copied, and of the controller that wrote it.
 
-        :raises StorageError: the disk refuses.
+        :raises StorageError: the disk fails.
         """
         metadata_log = self._storage.log
         start = metadata_log.start_offset()
@@ -57,10 +58,10 @@ class MarkProofs:
         return MarkEvidence(header.leader_epoch, header.crc, stock_wrote=by_stock)
 
     async def kept_from(self, view: Callable[[], ClaimView], base: EpochOffset) -> int:
-        """The offset from which on the log has to stay, so that a leader can prove what ``/migration`` says.
+        """The offset from which on the log has to be kept, so that a leader can prove the mark in ``/migration``.
 
-        :param view: reads ZooKeeper, in a thread. While it is away the mark that was read last counts.
-        :param base: the end of the copy, for as long as no mark was read.
+        :param view: reads ZooKeeper, in a thread. While ZooKeeper does not answer, the mark that was read last counts.
+        :param base: the end of the copy, used as long as no mark was read.
         """
         try:
             self._mark = (await asyncio.to_thread(view)).migration
@@ -71,7 +72,7 @@ class MarkProofs:
         return self.needed_from(self._mark)
 
     def needed_from(self, mark: MigrationState) -> int:
-        """The offset from which on the log has to be kept, or `evidence` cannot tell any more."""
+        """The offset from which on the log has to be kept for `evidence`."""
         if mark.batch_crc is not None:
             return mark.kraft_metadata_offset
         elected = self._storage.log.epoch_start(mark.kraft_controller_epoch)
@@ -80,8 +81,8 @@ class MarkProofs:
     async def _wrote_as_stock(self, mark: MigrationState) -> bool:
         """Whether the log shows that a stock controller led, with the id and in the epoch that the mark names.
 
-        Old versions of this program left no trace of themselves in the log. So a voter that is this program now is not
-        taken for a stock one of then.
+        Old versions of this program left no trace in the log. So a voter that runs this program now is not taken for a
+        stock controller of that time.
         """
         change = self._storage.leader_of(mark.kraft_controller_epoch)
         if change is None or change.led_by_migrator or change.leader_id != mark.kraft_controller_id:

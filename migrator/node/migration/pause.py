@@ -1,4 +1,4 @@
-"""The operator's order not to begin the migration: in the log, so that every later leader has it (ADR 12).
+"""The operator's order not to begin the migration. It is kept in the log, so every later leader has it (ADR 12).
 
 It is a field of the ZkMigrationStateRecord that says PRE_MIGRATION, and is gone with the record that says MIGRATION.
 """
@@ -19,11 +19,11 @@ from migrator.observe.status import Orderer
 from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
 
 REASON_MAX = 1_000
-"""Characters of a reason that are kept in the log."""
+"""The most characters of a reason that the log keeps."""
 
 
 class PauseOrder:
-    """Gives the order, and takes it back, on the active controller.
+    """Gives and withdraws the order on the active controller.
 
     :param note: puts something into the journal.
     """
@@ -36,10 +36,10 @@ class PauseOrder:
         self._turn = asyncio.Lock()
 
     async def give(self, reason: str, by: Orderer) -> None:
-        """Hold the migration; a majority has the order when this returns.
+        """Hold the migration. The order is committed when this returns.
 
-        :raises OperatorError: there is no reason for the journal; or it has begun, or there is none; or the leadership
-            is gone, and nobody knows whether the next leader has the order.
+        :raises OperatorError: the order has no reason; the migration has begun, or there is none; or the leadership is
+            lost, and it is unknown whether the next leader has the order.
         """
         if not reason.strip():
             raise OperatorError("the journal needs a reason", where="pause", remedy="Give --reason")
@@ -47,11 +47,12 @@ class PauseOrder:
             self._check()
             self._note("pause", reason, **by.details)
             hold = MigrationHold(self._node_id, wall_ms(), reason[:REASON_MAX])
-            self._executor.feed(ev.OperatorPause(hold))  # no claim is made while the order is on its way into the log
+            self._executor.feed(ev.OperatorPause(hold))  # so no claim is made while the order is being appended
             await self._append(hold)
 
     def _check(self) -> None:
-        """That the migration can be held; what the driver is told right after this, it obeys in this whole term."""
+        """Check that the migration can be held. The driver obeys the event that follows at once for the whole
+        leadership."""
         status = self._executor.coordinator.status(monotonic_ms())
         if status.public is not PublicState.MIGRATION_INELIGIBLE:
             raise OperatorError(
@@ -69,9 +70,9 @@ class PauseOrder:
             raise OperatorError("this controller has only just been elected", where="pause", remedy="Try again")
 
     async def take_back(self, by: Orderer) -> None:
-        """Let it begin; likewise.
+        """Let the migration begin; committed when this returns.
 
-        :raises OperatorError: nothing is held; or as `give`.
+        :raises OperatorError: nothing is held; or as in `give`.
         """
         async with self._turn:
             if self._core.metadata.published.features.migration_hold is None:
@@ -84,7 +85,7 @@ class PauseOrder:
             await self._append(None)
 
     async def _append(self, hold: MigrationHold | None) -> None:
-        """Returns once it is committed and published."""
+        """Append the order; returns once it is committed and published."""
         record = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION, hold)
         epoch = self._core.controller.epoch
         try:

@@ -1,5 +1,5 @@
-"""The operator's order to reopen a finished migration (ADR 58): what stands against it is looked at once more, the
-journal has the order before it is carried out, and whoever gave it hears when a majority has it."""
+"""The operator's order to reopen a finished migration (ADR 58). The gates are checked again, the journal has the order
+before it is carried out, and the operator gets an answer when the order is committed."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class ReopenOrder:
         self._stored: asyncio.Future[None] | None = None
 
     async def give(self, reason: str, by: Orderer, gates: Gates) -> None:
-        """Reopen the migration; a majority has the order when this returns.
+        """Reopen the migration. The order is committed when this returns.
 
-        :param gates: what stands against it now.
-        :raises OperatorError: there is no reason for the journal; or something stands against it; or the leadership is
-            gone, and nobody knows whether the next leader has the order.
+        :param gates: the gates, as they are now.
+        :raises OperatorError: the order has no reason; a gate is closed; or the leadership is lost, and it is unknown
+            whether the next leader has the order.
         """
         if not reason.strip():
             raise OperatorError("the journal needs a reason", where="reopen", remedy="Give --reason")
@@ -73,7 +73,7 @@ class ReopenOrder:
             self._stored.set_result(None)
 
     def lost_leadership(self) -> None:
-        """Another node leads, or nobody."""
+        """The leadership is lost."""
         if self._stored is not None and not self._stored.done():
             error = OperatorError(
                 "this controller lost the leadership before a majority had stored the order",

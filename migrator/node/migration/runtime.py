@@ -57,7 +57,7 @@ from migrator.zookeeper.znodes.migration import MigrationState
 log = logging.getLogger(__name__)
 
 READ_RETRY_SECONDS = 2.0
-"""How long one small read goes on through lost connections: the executor asks again itself."""
+"""How many seconds one small read is repeated after lost connections. The executor repeats it afterwards."""
 COMPARES = frozenset({State.RECONCILING, State.COMPARING})
 """The states in which all of ZooKeeper is compared with the log."""
 
@@ -89,7 +89,7 @@ class NodeController:
         return await self._core.controller.append_encoded(epoch, batches)
 
     async def committed(self, offset: int) -> None:
-        """Waits until the image is published too, so that what follows sees it."""
+        """Wait until the image is published, too, so that the next step sees it."""
         await self._core.metadata.stable(offset)
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
@@ -161,9 +161,9 @@ class NodeZooKeeper:
         return self._claimer.wake_brokers()
 
     def topics_with_config(self) -> frozenset[str]:
-        """Names below ``/config/topics``: brokers read the configuration of others when they create logs.
+        """Names below ``/config/topics``. Brokers read the configuration of a topic there when they create its log.
 
-        :raises OperatorError: ZooKeeper is away.
+        :raises OperatorError: ZooKeeper does not answer.
         """
         return frozenset(names_below(self.reader, paths.TOPIC_CONFIGS))
 
@@ -179,7 +179,8 @@ class NodeBrokers:
         self._zookeeper = zookeeper
         self._messenger = messenger
         self._claims = 0
-        """Claims taken and given up so far: what has awaited something looks whether its claim is still held."""
+        """How many claims were taken and given up. A coroutine compares it after a wait, to see whether its claim is
+        still held."""
         self._opened = asyncio.Event()
         """Whether the channels of the latest claim are open, or will not be."""
 
@@ -218,7 +219,7 @@ class NodeBrokers:
 class MigrationRuntime:
     """The migration of one node; alive while the node is the active controller.
 
-    :param cluster: ZooKeeper and the brokers in ZooKeeper mode, as far as this node's settings reach them.
+    :param cluster: ZooKeeper and the brokers in ZooKeeper mode, as this node's settings name them.
     """
 
     def __init__(
@@ -243,7 +244,7 @@ class MigrationRuntime:
         self._reconciles_since_ms = 0
         self._debt = Debt()
         self._last_effect: int | None = None
-        """No record behind this offset is kept in ZooKeeper; followed also while another node leads."""
+        """No record after this offset has an effect in ZooKeeper; kept up to date also while another node leads."""
         self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
         self.verdicts = Verdicts()
         options = Options(
@@ -280,14 +281,14 @@ class MigrationRuntime:
             core.snapshotter.needed_from = self.needed_from
 
     def start(self) -> None:
-        """Connect to ZooKeeper, now and whenever the connection was lost."""
+        """Connect to ZooKeeper, and connect again whenever the connection is lost."""
         self._cluster.start(self._connection_changed)
         if self._cluster.hosts:
             connected, why = lambda: self._cluster.connected, lambda: self._cluster.away[0]
             self._supervisor.keep(ZOOKEEPER_AWAY, partial(keep_telling, self._cluster.hosts, connected, why))
 
     async def close(self) -> None:
-        """Stop everything; ZooKeeper keeps what is written."""
+        """Stop everything. What is written in ZooKeeper stays."""
         await self._supervisor.close()
         await self.executor.close()
         await self._cluster.close()
@@ -299,7 +300,7 @@ class MigrationRuntime:
         return await self._proofs.kept_from(self._cluster.zookeeper.view, self._core.metadata.migration_base)
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
-        """This node is the active controller now: its driver begins from what this image says."""
+        """This node is the active controller now: its driver begins with this image."""
         features, base = image.features, self._core.metadata.migration_base
         self._debt.leads_again()
         self._cluster.lead()
@@ -316,7 +317,7 @@ class MigrationRuntime:
             self.executor.feed(ev.ZooKeeperConnected())
 
     def lost_leadership(self, epoch: int) -> None:
-        """Another node leads, or nobody; what ZooKeeper lacks is remembered (`Debt`)."""
+        """The leadership is lost; what ZooKeeper lacks is remembered (`Debt`)."""
         if self._migrated and self._enabled:
             self._debt.led(epoch, self.executor.coordinator)
         self.executor.feed(ev.LostLeadership(epoch))
@@ -325,8 +326,8 @@ class MigrationRuntime:
 
     @property
     def must_follow(self) -> bool:
-        """Whether ZooKeeper has to follow this node: not on who is not the active controller, before the copy, or with
-        the migration turned off. Any thread may ask."""
+        """Whether ZooKeeper has to follow this node. False before the copy, with the migration turned off, and on a
+        node that is not the active controller. Any thread may call it."""
         return self._migrated and self._enabled and self._core.controller.epoch is not None
 
     @property
@@ -336,7 +337,7 @@ class MigrationRuntime:
 
     @property
     def node_id(self) -> int:
-        """Of this controller."""
+        """The id of this controller."""
         return self._settings.node_id
 
     @property
@@ -346,7 +347,8 @@ class MigrationRuntime:
 
     @property
     def missing_when_deposed(self) -> OperatorError | None:
-        """What ZooKeeper lacked when this node lost the leadership; None for nothing, or when another has led since."""
+        """What ZooKeeper lacked when this node lost the leadership; None for nothing, or when another node has led
+        since."""
         other_leads = self._core.quorum.leader_id not in {None, self._settings.node_id}
         return self._debt.missing_when_deposed(
             other_leads=other_leads, latest_epoch=self._core.metadata.published.provenance.epoch
@@ -354,18 +356,18 @@ class MigrationRuntime:
 
     @property
     def lag(self) -> Lag | None:
-        """What ZooKeeper does not hold yet; None while it need not follow (`must_follow`)."""
+        """What ZooKeeper lacks; None while it need not follow (`must_follow`)."""
         if not self.must_follow:
             return None
         return self.executor.coordinator.write_behind.lag(monotonic_ms())
 
     @property
     def zookeeper_away(self) -> tuple[str, str]:
-        """Why ZooKeeper does not answer, as far as anybody knows, and the remedy."""
+        """Why ZooKeeper does not answer, as far as it is known, and the remedy."""
         return self._cluster.away
 
     async def in_zookeeper(self) -> frozenset[int]:
-        """The brokers that have a znode in ``/brokers/ids``; nothing older than the call. Only with the migration on.
+        """Read the brokers that have a znode in ``/brokers/ids``; not older than the call. Only with the migration on.
 
         :raises MigratorError: ZooKeeper cannot be read.
         """
@@ -373,30 +375,30 @@ class MigrationRuntime:
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, by id."""
+        """What is wrong with brokers in ZooKeeper mode that run and cannot be reached, by id."""
         return self._cluster.troubles
 
     @property
     def verified(self) -> bool | None:
-        """Whether a verdict allows the end of the migration; None where none is demanded."""
+        """Whether a verdict allows the end of the migration; None when none is required."""
         if not self._settings.migrator_finish_require_verify:
             return None
         return self.verdicts.cover(self._core.controller.epoch)
 
     @property
     def last_verdict(self) -> int:
-        """For the metric: 1 equal, 0 different, -1 nobody told this leader, or this node does not lead."""
+        """For the metric: 1 equal, 0 different, -1 when this leader has no verdict, or this node does not lead."""
         return self.verdicts.last(self._core.controller.epoch)
 
     def note(self, kind: str, text: str, **details: str) -> None:
-        """Put what must not happen without it into the journal.
+        """Put an entry into the journal that must be there before the event happens.
 
         :raises OperatorError: the disk refuses.
         """
         self._journal.append(wall_ms(), kind, text, **details)
 
     def note_news(self, kind: str, text: str, **details: str) -> None:
-        """Put what happens in any case into the journal."""
+        """Put news into the journal that happen in any case."""
         self._journal.note(wall_ms(), kind, text, **details)
 
     def _published(self, delta: ImageDelta) -> None:
@@ -431,12 +433,12 @@ class MigrationRuntime:
             self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
 
     def _written(self, ms: int) -> None:
-        """Those of a reconcile are a part of its time."""
+        """Note the duration of a write; a reconcile's writes are part of the reconcile's duration."""
         if self.executor.coordinator.state is not State.RECONCILING:
             self.write_times.delta.note(ms)
 
     def _time_reconcile(self, before: State, after: State) -> None:
-        """An attempt that failed counts with the one that ends."""
+        """Measure a reconcile. Failed attempts count as part of the one that succeeds."""
         if after in COMPARES and before not in COMPARES:
             self._reconciles_since_ms = monotonic_ms()
         elif before in COMPARES and after is State.INFORMING_BROKERS:

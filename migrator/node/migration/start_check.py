@@ -1,9 +1,9 @@
-"""Checks before a node stands for election that the quorum would not finish a migration too early.
+"""Checks, before a node stands for election, that the quorum would not finish a migration too early.
 
-The migration ends for good when every voter has the flag off, so a node whose flag is off must not go on while
-brokers in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which
-our voters prevent as long as no majority can do without them. The leader is asked; only where nobody can tell what is
-committed now, the node's own log is read. That log may be behind, so a refusal which rests on it is not final: the exit
+The migration ends for good when every voter has the flag off, so a node whose flag is off must not go on while brokers
+in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which our
+voters prevent as long as every majority needs one of them. The leader is asked. Only if no node can tell what is
+committed now, the node's own log is read. That log may be behind, so a refusal that rests on it is not final: its exit
 code makes a service start again. Source: KIP-866, KAFKA-20960.
 """
 
@@ -28,15 +28,15 @@ from migrator.wire.voters import VoterAnswer, stock
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
-"""With a quorum that has no leader, or whose leader has not committed anything in its epoch."""
+"""How long to wait for a quorum that has no leader, or whose leader has not committed anything in its epoch."""
 
 AskVoters = Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]]
 
 
 def stands_first(settings: Settings, own: MetadataImage) -> bool:
-    """Whether a node may stand for election before it asks. Without a log and without the flag it cannot end anything:
-    it has to fetch first, and only a leader knows of a migration. When a quorum is new, all its nodes start now, and
-    each would wait for a leader."""
+    """Whether a node may stand for election before the check. A node with neither a log nor the flag cannot end a
+    migration: it has to fetch first, and only a leader knows of a migration. The nodes of a new quorum all start now,
+    and each would wait for a leader."""
     return own.provenance.offset < 0 and not settings.zookeeper_metadata_migration_enable
 
 
@@ -53,10 +53,10 @@ async def check_start(
     """Refuse a start that would end the migration too early; warn of a flag that has no effect any more.
 
     :param own: the image at the end of this node's own log.
-    :param voters: those in force, as far as this node knows.
-    :param others: whom to ask who leads: the other voters, and bootstrap servers.
-    :param ask_voters: what every voter's process says of itself now.
-    :raises OperatorError: names the brokers that are in ZooKeeper mode, or the stock controllers. Exit code 2; 75 where
+    :param voters: the voters in force, as far as this node knows.
+    :param others: the nodes to ask for the leader: the other voters, and bootstrap servers.
+    :param ask_voters: asks every voter's process what it says of itself.
+    :raises OperatorError: names the brokers that are in ZooKeeper mode, or the stock controllers. Exit code 2; 75 when
         only the log of this node could be read.
     """
     state = own.features.zk_migration_state

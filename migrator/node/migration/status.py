@@ -1,4 +1,4 @@
-"""The status of a running migration for operators, and their orders to it."""
+"""The status of a running migration for operators, and the operators' orders."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FOLLOWERS = ("migration", "ZooKeeper")
 
 
 class MigrationInsight:
-    """A `MigrationView` on the runtime."""
+    """The `MigrationView` of a `MigrationRuntime`."""
 
     def __init__(self, core: NodeCore, runtime: MigrationRuntime, gate: WriteGate, signals: VoterSignals) -> None:
         self._core = core
@@ -81,11 +81,11 @@ class MigrationInsight:
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that cannot be told."""
+        """What is wrong with brokers in ZooKeeper mode that cannot be reached."""
         return self._runtime.broker_troubles
 
     async def drain(self, seconds: float) -> OperatorError | None:
-        """Let ZooKeeper catch up before a leader leaves; what is missing in the end."""
+        """Let ZooKeeper catch up before a leader leaves. Returns what is missing at the end."""
         runtime = self._runtime
         self._led = runtime.must_follow
         missing = await drain(
@@ -95,9 +95,9 @@ class MigrationInsight:
         return missing
 
     def farewell(self, missing: OperatorError | None) -> Farewell:
-        """What to say at the end, once the leadership is given up.
+        """The last log line, once the leadership is given up.
 
-        :param missing: what `drain` has returned.
+        :param missing: the result of `drain`.
         """
         runtime, leader = self._runtime, self._core.quorum.leader_id
         metadata = self._core.metadata
@@ -143,7 +143,7 @@ class MigrationInsight:
             found += [_problem(gap) for gap in readiness.warnings]
         away = not status.zookeeper_connected and status.state.properties.needs_zookeeper
         if away and status.situation.why.startswith(UNREACHABLE):
-            found = []  # said below, as it is now
+            found = []  # reported below, as it is now
         found += [
             Problem(f"broker {broker_id}", what, NOT_TOLD_REMEDY, warning=True)
             for broker_id, what in self._runtime.broker_troubles.items()
@@ -176,7 +176,7 @@ class MigrationInsight:
 
     @property
     def set_aside(self) -> tuple[str, ...]:
-        """Paths that are too large for ZooKeeper, and are not in it."""
+        """Paths that are too large for ZooKeeper, and therefore missing there."""
         return tuple(item.path for item in self._write_behind.set_aside)
 
     @property
@@ -195,7 +195,7 @@ class MigrationInsight:
         return ready(self._signals.last)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """What stands between here and a goal (see `MigrationView`)."""
+        """The gates before a goal (see `MigrationView`)."""
         image = self._core.metadata.published
         match goal:
             case Goal.FINISH:
@@ -237,10 +237,10 @@ class MigrationInsight:
     async def force(
         self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
     ) -> None:
-        """Override what the migration waits for right now, and was shown; nothing else can be forced (see
-        `MigrationView`).
+        """Override a fact that the migration waits for now and that the operator was shown; nothing else can be forced
+        (see `MigrationView`).
 
-        :raises OperatorError: it does not wait for that, or there is no reason for the journal; or as
+        :raises OperatorError: the migration does not wait for it, or the order has no reason; or as in
             `LeavingOut.order`.
         """
         driver = self.driver
@@ -263,7 +263,7 @@ class MigrationInsight:
         await self._runtime.reopen_order.give(reason, by, lambda: self.gates(Goal.REOPEN))
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """Take note of what a comparison found (see `MigrationView`)."""
+        """Note the verdict of a comparison (see `MigrationView`)."""
         epoch = self._core.controller.epoch
         standing = VerdictContext(
             self._core.cluster_id,
@@ -284,8 +284,7 @@ class MigrationInsight:
 
     @property
     def vanished_brokers(self) -> tuple[int, ...]:
-        """Brokers in ZooKeeper mode that alone hold up the end, and that nobody hears of, neither here nor in
-        ZooKeeper."""
+        """Brokers in ZooKeeper mode that alone delay the end, and that are silent both here and in ZooKeeper."""
         left = zk_mode_brokers(self._core.metadata.published.cluster)
         running = self.driver.running
         gone = running is not None and all(i not in running and self._leaving_out.is_silent(i) for i in left)
@@ -293,17 +292,17 @@ class MigrationInsight:
 
     @property
     def verified(self) -> bool | None:
-        """Whether a verdict allows the end of the migration; None where none is demanded."""
+        """Whether a verdict allows the end of the migration; None when none is required."""
         return self._runtime.verified
 
     @property
     def last_verdict(self) -> int:
-        """1 equal, 0 different, -1 nobody told this leader."""
+        """1 equal, 0 different, -1 when this leader has no verdict."""
         return self._runtime.last_verdict
 
 
 def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:
-    """What stands between here and POST_MIGRATION."""
+    """The gates before POST_MIGRATION."""
     brokers = zk_mode_brokers(image.cluster)
     verdict = Gate(
         "verdict",
@@ -332,7 +331,7 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
 
 
 def running_gate(public: PublicState, cluster: ClusterImage) -> tuple[Gate, ...]:
-    """The controllers do not wait for a broker in KRaft mode that is down; who ends a migration should."""
+    """The gate of stopped brokers in KRaft mode: the controllers do not wait for them, but the operator should."""
     if public is PublicState.FINISHED:
         return ()
     found = sorted(cluster.brokers.items())
@@ -348,7 +347,7 @@ def running_gate(public: PublicState, cluster: ClusterImage) -> tuple[Gate, ...]
 
 
 def _voters_gate(status: DriverStatus) -> tuple[Gate, ...]:
-    """What a leader that is finishing waits for; nobody knows before."""
+    """The gate of the voters: what a finishing leader waits for, which is unknown before."""
     if status.state is not State.FINISHING:
         return ()
     why, remedy = status.situation.why, status.situation.remedy
@@ -356,7 +355,7 @@ def _voters_gate(status: DriverStatus) -> tuple[Gate, ...]:
 
 
 def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:
-    """What stands between here and a cluster under a ZooKeeper controller."""
+    """The gates before a rollback to a ZooKeeper controller."""
     kraft = tuple(
         sorted(i for i, registration in image.cluster.brokers.items() if not registration.is_migrating_zk_broker)
     )
@@ -388,7 +387,7 @@ def _waits_for_operator(status: DriverStatus) -> bool:
 
 
 def _where(status: DriverStatus) -> str:
-    """Of a state that goes on by itself, the public name says enough."""
+    """The state in words. For a state that goes on by itself, the public name is enough."""
     doing = f" ({status.state.value})" if _waits_for_operator(status) else ""
     return f"the migration is in {status.public.label}{doing}"
 
@@ -399,7 +398,8 @@ def _held(hold: MigrationHold) -> Problem:
 
 
 def _written_gate(view: MigrationInsight, image: MetadataImage) -> Gate:
-    """A rollback needs a ZooKeeper that holds everything, and a leader whose flag is off does not write to it."""
+    """The gate of ZooKeeper's content: a rollback needs a ZooKeeper that holds everything, and a leader whose flag is
+    off does not write to it."""
     if image.features.zk_migration_state is ZkMigrationState.MIGRATION and view.write_behind_status() is None:
         return Gate(
             "lag",
@@ -422,7 +422,7 @@ def _lag_gate(view: MigrationInsight) -> Gate:
     remedy = "Wait until ZooKeeper has caught up"
     if not is_open:
         stands = next((it for it in view.problems() if it.who in FOLLOWERS and not it.warning and it.remedy), None)
-        if stands is not None:  # to wait does not help
+        if stands is not None:  # waiting does not help
             what, remedy = f"{what}. {stands.who}: {stands.what.rstrip('.')}", stands.remedy.rstrip(".")
     return Gate("lag", is_open, what, remedy)
 

@@ -1,4 +1,5 @@
-"""What comparisons told this process; kept in memory, so that a new leader asks for a new one."""
+"""The verdicts that comparisons reported to this process. They are kept in memory only, so a new leader needs a new
+one."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from migrator.observe.status import VerdictAnswer, VerdictReport
 
 
 class Verdicts:
-    """Those that were reported while this node was the active controller."""
+    """The verdicts that were reported while this node was the active controller."""
 
     def __init__(self) -> None:
         self._last: VerdictReport | None = None
         self._told_in = self._covers = -1
 
     def take(self, report: VerdictReport, standing: VerdictContext) -> VerdictAnswer:
-        """Judge a verdict; the newest is the one that counts, or not."""
+        """Judge a verdict. Only the newest one counts."""
         self._last, self._told_in = report, standing.leader_epoch
         against = objection(report, standing)
         self._covers = -1 if against else standing.leader_epoch
@@ -33,6 +34,6 @@ class Verdicts:
         return leader_epoch is not None and self._covers == leader_epoch
 
     def last(self, leader_epoch: int | None) -> int:
-        """For the metric: 1 equal, 0 different, -1 nothing was told to the leader of that epoch. Who was deposed hears
-        of no repair: his verdict would stand for ever."""
+        """For the metric: 1 equal, 0 different, -1 when the leader of that epoch has no verdict. A deposed leader gets
+        no verdict after a repair, so its old one does not count."""
         return int(self._last.equal) if self._last is not None and self._told_in == leader_epoch else -1

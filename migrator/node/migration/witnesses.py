@@ -31,13 +31,14 @@ log = logging.getLogger(__name__)
 
 WITNESS = TaskKind("broker-witness", OnError.RESTART)
 GRACE = TaskKind("broker-grace", OnError.DROP)
-"""Without it brokers are fenced as if there were no grace."""
+"""Without this task brokers are fenced as if there were no grace."""
 
 IDLE_SECONDS = 30.0
-"""Brokers close connections on which nothing comes for ``connections.max.idle.ms``, 10 minutes by default."""
+"""The time between two requests on a connection. Brokers close connections after ``connections.max.idle.ms`` without
+requests, 10 minutes by default."""
 ASKS_IN_A_SESSION = 8
 AGAIN_SECONDS = 10.0
-"""Until the next attempt to connect."""
+"""The wait before the next attempt to connect."""
 ANSWER_BYTES_MAX = 1_048_576
 
 
@@ -61,7 +62,7 @@ class Witnesses:
         self._supervisor = Supervisor(on_failure)
         self._witnesses: dict[_Place, asyncio.Task[None]] = {}
         self._asks = asyncio.Event()
-        """Whether answers count now."""
+        """Set while answers count."""
         self._grace: asyncio.Task[None] | None = None
         core.leadership.listeners.append(self)
         core.metadata.subscribers.append(self._published)
@@ -74,11 +75,11 @@ class Witnesses:
         await self._supervisor.close()
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
-        """Ask them all, for as long as their answers may count (see `LeaderListener`)."""
+        """Send requests to all of them, as long as their answers may count (see `LeaderListener`)."""
         self._grace = self._supervisor.spawn(GRACE, self._ask_all(epoch, image))
 
     def lost_leadership(self, epoch: int) -> None:  # noqa: ARG002 - the listener's signature
-        """No answer counts any more (see `LeaderListener`)."""
+        """Answers no longer count (see `LeaderListener`)."""
         if self._grace is not None:
             self._grace.cancel()
 
@@ -87,7 +88,7 @@ class Witnesses:
         if controller.epoch != epoch:
             return
         is_unclean = UncleanElections(image, controller.context()).enabled
-        self._asks.set()  # first: the look below may take longer than a session, and undoes what has counted
+        self._asks.set()  # first: the look below may take longer than a session, and undoes counted answers
         try:
             for broker_id in replaceable(image, is_unclean):
                 if broker_id is None:
@@ -125,7 +126,7 @@ class Witnesses:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _connected(self, place: _Place) -> None:
-        """Ask on one connection for as long as it stands."""
+        """Send requests on one connection as long as it lasts."""
         host, port = place.endpoint.host, place.endpoint.port
         async with asyncio.timeout(self._session_seconds):
             connection = await KafkaConnection.open(host, port, self._name, self._security, ANSWER_BYTES_MAX)
@@ -143,7 +144,7 @@ class Witnesses:
             await connection.close()
 
     async def _pause(self) -> None:
-        """Until it is time to ask again."""
+        """Wait until the next request is due."""
         if self._asks.is_set():
             await asyncio.sleep(self._session_seconds / ASKS_IN_A_SESSION)
             return

@@ -1,4 +1,5 @@
-"""Makes administrative writes wait while ZooKeeper is too far behind, and refuses what would be too large for it."""
+"""Makes administrative writes wait while ZooKeeper is too far behind, and refuses writes that would be too large for
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ LOOK_SECONDS = 0.05
 
 
 class WriteGate:
-    """Asked before each administrative write, and about what each write is going to append."""
+    """Checks each administrative write before it begins, and the records of each write before they are appended."""
 
     def __init__(self, settings: Settings) -> None:
         self._bound = WriteBound(
@@ -40,24 +41,24 @@ class WriteGate:
         self._must_follow: Callable[[], bool] = lambda: False
 
     def measures(self, lag: Callable[[], Lag | None], must_follow: Callable[[], bool]) -> None:
-        """Where to look.
+        """Set where the gate gets its figures.
 
-        :param lag: what ZooKeeper does not hold yet; None while it need not follow. Only the event
-            loop may ask.
-        :param must_follow: whether it has to, for any thread.
+        :param lag: gives what ZooKeeper lacks; None while it need not follow. To be called on the event loop only.
+        :param must_follow: gives whether ZooKeeper has to follow, on any thread.
         """
         self._lag = lag
         self._must_follow = must_follow
 
     @property
     def blocked_ms(self) -> int:
-        """How long writes have waited so far, together."""
+        """How long writes have waited so far, in total."""
         return self._bound.blocked_ms(monotonic_ms())
 
     async def admit(self) -> None:
         """Return when the write may go on.
 
-        :raises RefusedError: REQUEST_TIMED_OUT, which clients try again, when it has waited too long, or too many wait.
+        :raises RefusedError: REQUEST_TIMED_OUT, after which clients try again, when the write has waited too long, or
+            too many wait.
         """
         if self._look(waited_ms=0) is Admission.PROCEED:
             return
@@ -81,7 +82,7 @@ class WriteGate:
             )
 
     def check(self, image: MetadataImage, index: ControllerIndex, records: Sequence[MetadataRecord]) -> None:
-        """Look at the records of a decision that was made on this image, on the thread on which it was made.
+        """Check the records of a decision on this image, on the thread of the decision.
 
         :raises RefusedError: POLICY_VIOLATION, when a znode would become too large for ZooKeeper.
         """
@@ -90,7 +91,7 @@ class WriteGate:
             check_sizes(image, records, acl_bytes=index.acl_bytes, limits=limits, passwords=passwords)
 
     def too_large(self, image: MetadataImage) -> dict[str, int]:
-        """What of all metadata would be too large for ZooKeeper: bytes by path. On any thread."""
+        """The znodes of all metadata that would be too large for ZooKeeper: bytes by path. On any thread."""
         return too_large(image, limits=self._limits, passwords=self._passwords)
 
     @cached_property

@@ -1,16 +1,17 @@
 """Decides which candidates may get this controller's vote during a migration.
 
 A stock leader without ``zookeeper.metadata.migration.enable`` finishes the migration the moment it is elected
-(`ActivationRecordsGenerator` of Kafka 3.9), so it must not be elected. What its registration says outlives its restart;
-what its process says now does not. So each Vote waits, for a bounded time, until the candidate's ApiVersions have been
-asked, and no answer is a no. A voter of the candidate's log may be a stranger in this node's, which can be older:
-strangers are asked at the address that they have registered (`migrator.migration.machine.voters` sees to that). All are
-asked on connections that stand, which `keep_asking` sees to: on a link of 100 ms, making one with TLS and SASL takes
-longer than a vote may wait. Our own controllers may be elected without the flag: they wait for all the others.
+(`ActivationRecordsGenerator` of Kafka 3.9), so it must not be elected. Its registration may be from before its restart;
+the answer of its process is of now. So each Vote waits, for a bounded time, until the candidate's ApiVersions have been
+asked, and without an answer there is no vote. A candidate may be no voter in this node's log, which can be older than
+the candidate's: then it is asked at the address with which it has registered (`migrator.migration.machine.voters`
+requires that address). `keep_asking` keeps connections open for these questions: on a link of 100 ms, a new one with
+TLS and SASL takes longer than a vote may wait. Our own controllers may be elected without the flag, because they wait
+for all other voters.
 
-Until a reopened migration is in dual-write again, only those of our controllers that know what that is may lead: every
-other leader would let brokers in ZooKeeper mode in before ZooKeeper holds everything. A node that has not read its disk
-yet cannot say that its migration was not reopened.
+Until a reopened migration is in dual-write again, only controllers of a release that knows reopened migrations may
+lead: any other leader would admit brokers in ZooKeeper mode before ZooKeeper holds everything. A node that has not read
+its disk yet cannot say that its migration was not reopened.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ from migrator.wire.voters import ASK_SECONDS, VoterAnswer
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 30.0
-"""Between two questions that keep the connections; Kafka closes what is idle for 10 min (connections.max.idle.ms)."""
+"""The time between two questions that keep a connection open; Kafka closes a connection that is idle for 10 min
+(connections.max.idle.ms)."""
 
 AskVoter = Callable[[int, float], Awaitable[VoterAnswer | None]]
-"""Asks a voter what it says of itself now, within so many seconds; None: no answer."""
+"""Asks a voter what it says of itself, within so many seconds; None when it does not answer."""
 
 
 class Ballot:
     """The rule behind ``RaftConfig.may_grant_vote``.
 
     :param image: the metadata at the end of this node's log.
-    :param voters: the ids of those in force.
-    :param knows_image: whether ``image`` says what this node's disk held at its start, and the migration may be turned
-        off here. Until then nobody can say that no migration is under way.
+    :param voters: the ids of the voters in force.
+    :param knows_image: whether ``image`` has what this node's disk held at its start, so that the migration may be
+        turned off here. Before that, a migration may be under way.
     """
 
     def __init__(
@@ -59,10 +61,11 @@ class Ballot:
         self._voters = voters
         self._knows_image = knows_image
         self._allowed: dict[int, bool] = {}
-        """By voter, what its last Vote was decided by; who never stood for election may be a leader's successor."""
+        """By voter, the decision about its last Vote. A voter that never stood for election may be a leader's
+        successor."""
 
     async def consult(self, candidate_id: int) -> None:
-        """Ask the candidate, before the core is given its Vote: the two follow each other without a pause."""
+        """Ask the candidate right before the core gets its Vote."""
         if not self._asks():
             return
         answer = await self._ask(candidate_id, self.patience_seconds)
@@ -82,7 +85,7 @@ class Ballot:
         self._allowed[candidate_id] = allowed
 
     async def keep_asking(self) -> None:
-        """Until cancelled: ask every other controller from time to time, so that there are connections when one stands
+        """Until cancelled, ask every other controller from time to time, so that a connection exists when one stands
         for election."""
         while True:
             if self._asks():
@@ -91,15 +94,16 @@ class Ballot:
             await asyncio.sleep(KEEP_SECONDS)
 
     def may_grant(self, candidate_id: int) -> bool:
-        """What `consult` found out; a voter that was not asked yet may be a leader's successor."""
+        """The result of `consult`. A voter that was not asked yet gets True: it may be a leader's successor."""
         return not self._asks() or self._allowed.get(candidate_id, candidate_id in self._voters())
 
     def _known(self) -> frozenset[int]:
-        """The voters, and who may have become one without this node's knowledge."""
+        """The voters, and controllers that may have become voters without this node's knowledge."""
         return frozenset([*self._voters(), *self._image().cluster.controllers])
 
     def _asks(self) -> bool:
-        """Also on an empty log: its first leader decides whether there will be a migration."""
+        """Whether candidates are asked. They are asked also on an empty log: its first leader decides whether there
+        will be a migration."""
         image = self._image()
         is_empty = image.provenance.offset < 0
         return self._may_be_reopened or (self._is_on and (is_empty or image.features.zk_migration_state.is_under_way))

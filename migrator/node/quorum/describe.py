@@ -56,7 +56,7 @@ class QuorumDescriber:
 
 
 def _is_about_metadata(topics: Sequence[Any]) -> bool:
-    """Whether a request names the metadata partition and nothing else; any other is refused as a whole."""
+    """Whether a request names only the metadata partition; any other request is refused as a whole."""
     named = [(topic.topic_name, partition.partition_index) for topic in topics for partition in topic.partitions]
     return len(topics) == 1 and named == [(METADATA_TOPIC, 0)]
 
@@ -77,7 +77,8 @@ def _failed(topics: Sequence[Any], code: ErrorCode, message: str | None) -> tupl
 def _replicas(
     rows: Sequence[ReplicaStatus], directory_of: Callable[[int], Uuid] | None = None
 ) -> tuple[dict[str, Any], ...]:
-    """Voters have the directories that the log names, none at kraft.version 0; observers those that they fetch with."""
+    """The rows of replicas. A voter's directory is from the log, with none at kraft.version 0; an observer's is from
+    its fetches."""
     since_boot = wall_ms() - monotonic_ms()
 
     def directory(row: ReplicaStatus) -> uuid.UUID | None:

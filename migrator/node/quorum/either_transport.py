@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class EitherTransport:
-    """A `RaftTransport`: gRPC, unless nobody answers there; who a voter is may change with each of its restarts.
+    """A `RaftTransport`: gRPC, unless the peer does not answer there. Any restart of a voter may change its program.
 
     A request that one of the two could not deliver is sent by the other at once.
     """
@@ -26,7 +26,7 @@ class EitherTransport:
         self._said: set[int] = set()
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
+        """Send a request; return the peer's answer, of the request's response type (see `RaftTransport`)."""
         deadline = asyncio.get_running_loop().time() + timeout
         first: RaftTransport = self.grpc
         second: RaftTransport = self._kafka
@@ -43,7 +43,7 @@ class EitherTransport:
             response = await second.send(peer, request, left)
         except UnreachableError as error:
             if failed.how is not Failure.NO_ANSWER and error.how is not Failure.CONNECTION_LOST:
-                raise failed from None  # it tells more of the peer's process
+                raise failed from None  # this error tells more of the peer's process
             raise
         if second is self._kafka and peer not in self._said:
             self._said.add(peer)
@@ -54,7 +54,7 @@ class EitherTransport:
         return response
 
     def _is_stock(self, peer: int) -> bool:
-        """Whether there is a connection over the Kafka protocol, and somebody else's program at its end."""
+        """Whether there is a connection over the Kafka protocol, and the peer is not this program."""
         client = self._kafka.client(peer)
         connection = None if client is None else client.connection
         return connection is not None and connection.alive and not connection.features.is_ours

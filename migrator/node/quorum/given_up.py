@@ -20,22 +20,22 @@ log = logging.getLogger(__name__)
 
 REMEDY = "Stop that controller, empty its metadata directory, and format it again: with a new directory id it can join"
 LASTS_SECONDS = 60.0
-"""After the last word of the other side, the status no longer speaks of it."""
+"""So long after the last message of such a replica, the status no longer names it."""
 
 
 class GivenUpNotes:
-    """What was said so far; as many entries as replicas were given up."""
+    """The replicas that were reported so far; at most one entry for each replica that was given up."""
 
     def __init__(self, now: Callable[[], float] = monotonic_seconds) -> None:
         self._now = now
         self._said: set[ReplicaKey] = set()
         self._asked: dict[int, float] = {}
-        """By replica, when it asked last."""
+        """By replica, the time of its last request."""
         self._told_by: dict[int, float] = {}
-        """By node, when it told this one last that it was given up."""
+        """By node, the time of its last answer that this node was given up."""
 
     def refused(self, request: RaftRequest, response: RaftResponse) -> None:
-        """This node has answered a request."""
+        """Log that a replica which was given up has sent a request, if this answer refuses it."""
         if response.error is not GIVEN_UP:
             return
         asker = asker_of(request)
@@ -48,7 +48,7 @@ class GivenUpNotes:
             )
 
     def told(self, peer: int, response: RaftResponse) -> None:
-        """A peer has answered this node."""
+        """Log that this node was given up, if this answer of a peer says so."""
         if response.error is not GIVEN_UP:
             return
         if peer not in self._told_by:
@@ -61,7 +61,7 @@ class GivenUpNotes:
         self._told_by[peer] = self._now()
 
     def problem(self, node_id: int) -> Problem | None:
-        """For the status; None when there is none."""
+        """The problem for the status; None when there is none."""
         since = self._now() - LASTS_SECONDS
         by = sorted(peer for peer, at in self._told_by.items() if at >= since)
         lost = sorted(peer for peer, at in self._asked.items() if at >= since)

@@ -1,7 +1,7 @@
-"""gRPC addresses of our own nodes, told from one to the other (AdvertiseBroker and DiscoverBrokers of KIP-642).
+"""Exchanges gRPC addresses between our own nodes (AdvertiseBroker and DiscoverBrokers of KIP-642).
 
-Addresses only: who votes is in the log, and who may call is in this node's allow-list. While the voters are configured
-(kraft.version 0), so are their addresses, and nobody is asked.
+It concerns addresses only: the log has the voters, and this node's allow-list has the permitted callers. While the
+voters are configured (kraft.version 0), their addresses are configured, too, and no node is asked.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what a listener ma
 
 
 class Peers(Protocol):
-    """What gossip goes through."""
+    """The transport of gossip."""
 
     async def advertise(self, peer: int, own: NodeAddress, timeout: float) -> None:
-        """Tell a peer where we are.
+        """Send our address to a peer.
 
         :raises TransportError: no answer.
         """
 
     async def discover(self, peer: int, known: Sequence[NodeAddress], timeout: float) -> Sequence[NodeAddress]:
-        """Tell a peer what we have heard of others, learn what it knows.
+        """Send a peer the addresses of other nodes, and return those that it knows.
 
         :raises TransportError: no answer.
         """
 
 
 class Gossip:
-    """Of each node, the word of the highest leader epoch counts, within it that of the newest boot."""
+    """The addresses of our nodes. For each node, the entry of the highest leader epoch counts, and within it that of
+    the newest boot."""
 
     def __init__(self, settings: Settings, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -60,7 +61,7 @@ class Gossip:
         self._own: NodeAddress | None = None
         self._woken = asyncio.Event()
         self.news_listeners: list[Callable[[], None]] = []
-        """Told when a node is known to be elsewhere than before."""
+        """Called when a node has a new address."""
         if settings.migrator_grpc_listener:
             host, port = parse_host_port(settings.migrator_grpc_listener)
             host = machine().host_name() if host in EVERYWHERE else host
@@ -68,20 +69,20 @@ class Gossip:
             self._own = NodeAddress(settings.node_id, host, port, boot_ms=wall_ms())
 
     def own(self) -> NodeAddress | None:
-        """Our own word, which is as new as the epoch that we know; None: nobody can reach us."""
+        """Our own entry, with the epoch that we know; None when this node has no gRPC address."""
         return None if self._own is None else replace(self._own, leader_epoch=self._addresses.epoch)
 
     def heard(self) -> tuple[NodeAddress, ...]:
-        """The newest word of each other node."""
+        """The newest entry of each other node."""
         return tuple(self._heard.values())
 
     def known(self) -> tuple[NodeAddress, ...]:
-        """What we tell who asks."""
+        """The entries that we send to a peer that asks."""
         own = self.own()
         return self.heard() if own is None else (own, *self.heard())
 
     def hear(self, known: Sequence[NodeAddress]) -> None:
-        """Keep what is newer, of nodes that may have our calls."""
+        """Keep newer entries, of nodes that we are allowed to call."""
         latest_ms = wall_ms() + CLOCKS_DIFFER_MS
         before = {node_id: _place(address) for node_id, address in self._heard.items()}
         for address in known:
@@ -97,14 +98,16 @@ class Gossip:
                 listener()
 
     def _outlive(self, held: NodeAddress) -> None:
-        """Somebody holds an earlier place of ours for a newer one, because the clock here has been set back since."""
+        """Raise our boot time above an old entry of ours that another node takes for newer, because the clock here was
+        set back since."""
         own = self.own()
         is_newer = own is not None and held.leader_epoch == own.leader_epoch and held.boot_ms >= own.boot_ms
         if is_newer and self._own is not None and _place(held) != _place(self._own):
             self._own = replace(self._own, boot_ms=held.boot_ms + 1)
 
     def _is_plausible(self, address: NodeAddress, latest_ms: int) -> bool:
-        """One from the end of time would win always; the allow-list bounds how many there are."""
+        """Whether an entry is plausible: one from the far future would always win. The allow-list bounds the number of
+        entries."""
         return (
             address.node_id in self._principals.values()
             and is_address(address.host, address.port)
@@ -113,22 +116,22 @@ class Gossip:
         )
 
     def find(self, node_id: int) -> PeerAddress | None:
-        """Where a node's gRPC server is, and how it has to prove who it is; None: nobody knows."""
+        """The address of a node's gRPC server, and how it has to prove its identity; None when unknown."""
         principals = names_of(self._principals, (node_id,))
         heard = None if self._addresses.has_fixed_voters else self._heard.get(node_id)
         at = self._configured.get(node_id) if heard is None else _place(heard)
         return None if at is None or not principals else PeerAddress(host_port(*at), principals)
 
     def knows(self, node_id: int) -> bool:
-        """Whether anybody has said where a node's gRPC server is."""
+        """Whether the address of a node's gRPC server is known."""
         return self.find(node_id) is not None
 
     def wake(self) -> None:
-        """Ask around again at once: there may be something new to tell, or somebody to look for."""
+        """Ask all peers again at once: this node may have news, or look for a node."""
         self._woken.set()
 
     async def run(self, peers: Peers) -> None:
-        """Until cancelled: tell everybody whom we can reach what we know, learn what they know."""
+        """Until cancelled, exchange addresses with all reachable peers."""
         while True:
             self._woken.clear()
             await self.ask_around(peers)
@@ -137,13 +140,13 @@ class Gossip:
                     await self._woken.wait()
 
     async def ask_around(self, peers: Peers) -> None:
-        """One round."""
+        """Ask all peers once."""
         if not self._addresses.has_fixed_voters:
             others = {*self._configured, *self._heard} - {self._addresses.node_id}
             await asyncio.gather(*(self._exchange(peers, node_id) for node_id in sorted(others)))
 
     async def _exchange(self, peers: Peers, node_id: int) -> None:
-        """Ask a peer, and tell it where we are unless it knows."""
+        """Ask a peer, and send it our address unless it has that already."""
         try:
             known = await peers.discover(node_id, self.heard(), REQUEST_SECONDS)
             self.hear(known)

@@ -1,10 +1,10 @@
-"""Checks what a leader sent before consensus hears of it, a part in each turn of the event loop.
+"""Checks a leader's records before consensus gets them, a part in each turn of the event loop.
 
 A stock leader sends eight megabytes that end anywhere, also within a batch (``KafkaMetadataLog.read`` of Kafka 3.9, a
 slice of the file). The whole batches are taken, and the next fetch begins at the one that was cut.
 
-What does not decode is not appended: a log that holds it is loaded by nobody, neither now nor at the next start. A
-follower that keeps up applies what was decoded here, and need not read and decode it again.
+Records that do not decode are not appended: no node could load such a log, neither now nor at the next start. A
+follower that keeps up applies the records that were decoded here, and need not read and decode them again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from migrator.turns import TURN_BYTES, TURN_RECORDS, give_back
 from migrator.values import value
 
 DECODED_RECORDS = 4 * TURN_RECORDS
-"""So many, and what one turn decodes, are kept. A follower that keeps up fetches less."""
+"""About so many decoded records are kept, plus those of one turn. A follower that keeps up fetches fewer."""
 
 
 @value
 class CheckedRecords:
-    """The records of one response, and what a log may append of them, or why it may append nothing. ``decoded``: the
-    first batches; who has fallen behind reads the rest from the log."""
+    """The records of one response: the part that a log may append, or why it may append nothing. ``decoded``: the first
+    batches; a follower that has fallen behind reads the rest from the log."""
 
     records: bytes
     run: BatchRun | None
@@ -35,9 +35,9 @@ class CheckedRecords:
     decoded: Sequence[Decoded] = ()
 
     def take(self) -> bytes | BatchRun:
-        """What to give to the log.
+        """The records for the log.
 
-        :raises CorruptRecordsError: nothing of it may be appended.
+        :raises CorruptRecordsError: nothing may be appended.
         """
         if self.fault is not None:
             raise self.fault
@@ -49,10 +49,10 @@ async def check_records(
 ) -> CheckedRecords:
     """Check the records of a fetch response, in turns of the event loop.
 
-    :param fetch_offset: where the fetch began, which is the end of our log.
-    :param deadline: on the loop's clock. A slow machine takes what it has checked by then and fetches the rest again:
-        so each fetch gets on, however slow the machine is.
-    :param gauge: told what each turn has checked.
+    :param fetch_offset: the start of the fetch, which is the end of our log.
+    :param deadline: on the loop's clock. A slow machine takes what it has checked by then, and fetches the rest again,
+        so every fetch makes progress.
+    :param gauge: gets what each turn has checked.
     """
     clock = asyncio.get_running_loop().time
     records = response.records

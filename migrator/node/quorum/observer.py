@@ -1,4 +1,4 @@
-"""Who is told what the quorum did."""
+"""The interface for events of the quorum."""
 
 from __future__ import annotations
 

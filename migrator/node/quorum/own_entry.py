@@ -1,4 +1,4 @@
-"""Keeps this node's entry among the voters right: a controller that has moved is found again (KIP-853).
+"""Keeps this node's entry in the voter set up to date, so that other nodes find a controller that has moved (KIP-853).
 
 Source: ``pollFollowerAsVoter`` and ``UpdateVoterHandler`` of Kafka 3.9.
 """
@@ -25,11 +25,11 @@ from migrator.wire.schemas import UPDATE_RAFT_VOTER, build, request_type
 log = logging.getLogger(__name__)
 
 PERIOD_FACTOR = 3
-"""So many fetch time-outs pass before each look, as in Kafka."""
+"""How many fetch time-outs pass before each check, as in Kafka."""
 
 
 class OwnEntry:
-    """One per node: tells the leader, while it is another node, where this voter is."""
+    """One per node: sends this voter's endpoints to the leader, while another node leads."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class OwnEntry:
         self._request_seconds = settings.controller_quorum_request_timeout_ms / 1000
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(self._period_seconds)
             if self._addresses.own_entry_is_wrong():
@@ -61,7 +61,7 @@ class OwnEntry:
                     log.warning("The voters in the log have other endpoints for this controller: %s", why_not)
 
     async def _update(self) -> str | None:
-        """Have the entry changed; the reason why that did not work."""
+        """Have the leader change the entry. Returns the reason when that failed."""
         if self._quorum.role is Role.LEADER:
             try:
                 await self._changes.update(self._addresses.own_voter())

@@ -1,4 +1,4 @@
-"""Answers to fetches, read from the log as many at a time as one turn of the event loop should."""
+"""Reads answers to fetches from the log, in each turn of the event loop a bounded number."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 
 READS = TaskKind("fetch-reads", OnError.STOP)
 READ_BYTES_MAX = 1024 * 1024
-"""The largest answer, but for a larger batch; whoever wants more asks again. It bounds a turn of the event loop."""
+"""The largest answer, unless one batch is larger; the follower fetches again for more. It bounds a turn of the event
+loop."""
 CONTESTED_BYTES_MAX = 128 * 1024
-"""The same while others wait for room for their answers: of those who read nothing more find room at once, and most of
-such an answer is in the socket's own buffer."""
+"""The largest answer while other fetches wait for room. Then more clients that do not read find room at once, and most
+of such an answer is in the socket's buffer."""
 TURN_READS = 50
-"""An append wakes everybody who waits for it."""
+"""The most reads of one turn: an append wakes all fetches that wait for it."""
 
 
 class FetchReads:
-    """Fetches whose answer is still to be read, in the order in which consensus wants them answered.
+    """Fetches whose answers are still to be read, in the order that consensus requires.
 
-    :param epoch: the leader epoch now. An answer that is late by an election says nothing: the log may be another one.
-    :param answer: takes the context of each request, and its response with the records.
-    :param on_failure: told when the disk fails.
+    :param epoch: the leader epoch now. After an election an answer has no records, because the log may have changed.
+    :param answer: called with the context of each request, and its response with the records.
+    :param on_failure: called when the disk fails.
     """
 
     def __init__(
@@ -49,25 +50,25 @@ class FetchReads:
         self._handle: asyncio.Handle | None = None
 
     def size_of(self, effect: ReadLog, most: int = READ_BYTES_MAX) -> int:
-        """How many bytes there are to be read for it now, within ``most``.
+        """How many bytes can be read for this fetch now, at most ``most``.
 
-        :raises StorageError: when the disk refuses.
+        :raises StorageError: the disk fails.
         """
         if not self._is_there(effect):
             return 0
         return self._log.size_of_read(effect.offset, min(effect.max_bytes, most))
 
     def add(self, effect: ReadLog, size: int) -> None:
-        """Answer this one behind all that wait.
+        """Queue this fetch behind all waiting ones.
 
-        :param size: as `size_of` gave; no more is read, whatever the log has got meanwhile.
+        :param size: the result of `size_of`; no more is read, even if the log has grown meanwhile.
         """
         self._waiting.append((effect, size))
         if self._handle is None:
             self._handle = self._supervisor.call_soon(READS, self._serve)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self._waiting.clear()
         if self._handle is not None:
             self._handle.cancel()

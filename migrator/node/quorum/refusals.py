@@ -1,4 +1,5 @@
-"""Notes appends that this node's log has refused, so that log and status say why a voter does not follow."""
+"""Notes appends that this node's log has refused, so that the process's log and the status say why a voter does not
+follow."""
 
 from __future__ import annotations
 
@@ -10,28 +11,28 @@ log = logging.getLogger(__name__)
 
 
 class Refusals:
-    """Appends that the log refused one after the other."""
+    """Counts appends that the log has refused in a row."""
 
     def __init__(self) -> None:
         self.count = 0
-        """In a row until now; 0 once something was appended."""
+        """Refusals in a row; 0 after a successful append."""
         self._reason = ""
 
     def refused(self, reason: str) -> None:
-        """The log took nothing. Said once: a follower tries again every moment."""
+        """The log has refused an append. Logged once, because a follower tries again at once."""
         self.count += 1
         if reason != self._reason:
             self._reason = reason
             log.warning("The log refuses new records: %s", reason)
 
     def accepted(self) -> None:
-        """The log took what it was given."""
+        """The log has accepted an append."""
         if self.count:
             log.info("The log accepts records again, after %d refused attempts", self.count)
         self.count, self._reason = 0, ""
 
     def problem(self, node_id: int, leader_id: int | None) -> Problem | None:
-        """For the status; None when there is none."""
+        """The problem for the status; None when there is none."""
         if not self.count:
             return None
         leader = "the leader" if leader_id is None else f"controller {leader_id}"

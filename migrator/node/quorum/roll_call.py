@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 PATIENCE_MS = 5_000
-"""An election may take so long before the log speaks of it."""
+"""How long an election may take before it is logged."""
 REPEAT_MS = 60_000
 
 _WORDS = {
@@ -33,7 +33,7 @@ _WORDS = {
     Word.HAS_LOG: "a log is at",
 }
 LogEnd = tuple[int, int]
-"""Epoch of the last record, and end offset."""
+"""The epoch of the last record, and the end offset."""
 
 
 class VoteNotes:
@@ -44,23 +44,23 @@ class VoteNotes:
         self.ends: dict[int, LogEnd] = {}
 
     def forget(self) -> None:
-        """There is a leader: the next election is another one."""
+        """There is a leader: forget the facts of this election."""
         self.refusing.clear()
         self.ends.clear()
 
     def answered(self, peer: int, response: RaftResponse) -> None:
-        """To what this node has sent."""
+        """Note a peer's answer to a Vote of this node."""
         if isinstance(response, VoteResponse):
             (self.refusing.discard if response.vote_granted else self.refusing.add)(peer)
 
     def asked(self, request: RaftRequest) -> None:
-        """By another node."""
+        """Note another node's Vote."""
         if isinstance(request, VoteRequest):
             self.ends[request.candidate_id] = (request.last_epoch, request.last_offset)
 
 
 class NotedTransport:
-    """A `RaftTransport` whose answers are noted, and which notes what is handled."""
+    """A `RaftTransport` that notes the answers of peers."""
 
     def __init__(self, transport: RaftTransport, notes: VoteNotes) -> None:
         self._transport = transport
@@ -78,7 +78,7 @@ class NotedTransport:
 
 
 def noted(handle: RaftHandler, notes: VoteNotes) -> RaftHandler:
-    """The same handler, whose requests are noted."""
+    """The same handler, with its requests noted."""
 
     async def handler(request: RaftRequest) -> RaftResponse:
         notes.asked(request)
@@ -89,9 +89,9 @@ def noted(handle: RaftHandler, notes: VoteNotes) -> RaftHandler:
 
 @value
 class ElectionFacts:
-    """What may keep a node from being elected. ``answers``: by voter, of those that were asked; ``waits_for_log``: its
-    directory holds no whole log, and it may not assume that the quorum is new; ``words``: what the other voters say of
-    theirs."""
+    """What may keep a node from being elected. ``answers``: by voter, for those that were asked; ``waits_for_log``: the
+    node's directory holds no whole log, and it may not assume that the quorum is new; ``words``: what the other voters
+    say of their logs."""
 
     node_id: int
     voters: frozenset[int]
@@ -104,7 +104,7 @@ class ElectionFacts:
 
 
 def why_not_elected(facts: ElectionFacts) -> str:
-    """One clause."""
+    """The reason, as a clause."""
     others = facts.voters - {facts.node_id}
     silent = sorted(voter for voter in others if facts.answers.get(voter) is False)
     needed = len(facts.voters) // 2 + 1
@@ -130,7 +130,7 @@ def why_not_elected(facts: ElectionFacts) -> str:
 
 
 def _why_it_waits(words: Mapping[int, Word]) -> str:
-    """Of a voter with an empty disk: for whom, and what would end it."""
+    """The reason of a voter with an empty disk: for which voters it waits, and what would end the wait."""
     said = [
         f"{text} {number_ranges('controller', found)}"
         for word, text in _WORDS.items()
@@ -147,9 +147,9 @@ def _why_it_waits(words: Mapping[int, Word]) -> str:
 class RollCall:
     """Asks the voters while there is no leader.
 
-    :param has_leader: whether this node leads, or hears its leader.
-    :param ask: every voter, what it says of itself; None: no answer.
-    :param facts: of now, with these answers.
+    :param has_leader: whether this node leads, or has contact with its leader.
+    :param ask: asks every voter what it says of itself; None for no answer.
+    :param facts: gives the facts of now, with these answers.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class RollCall:
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self.answers: Mapping[int, bool] = {}
-        """By voter, of the last roll; empty while there is a leader."""
+        """By voter, whether it answered in the last round; empty while there is a leader."""
         self._has_leader = has_leader
         self._ask = ask
         self._facts = facts
@@ -173,17 +173,17 @@ class RollCall:
 
     @property
     def why(self) -> str:
-        """Why nobody leads, as far as this node knows; "" before the first roll."""
+        """Why there is no leader, as far as this node knows; "" before the first round."""
         return why_not_elected(self._facts(self.answers)) if self.answers else ""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(POLL_SECONDS)
 
     async def look(self) -> None:
-        """Call the roll if nobody leads, and say why when that lasts."""
+        """Ask all voters if there is no leader, and log the reason when that lasts."""
         if self._has_leader():
             self._led()
             return

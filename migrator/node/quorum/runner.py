@@ -60,11 +60,10 @@ TICK = TaskKind("quorum-timer", OnError.STOP)
 SYNC = TaskKind("log-sync", OnError.STOP)
 DOWNLOAD = TaskKind("snapshot-download", OnError.STOP)
 EXCHANGE = TaskKind("quorum-exchange", OnError.DROP)
-"""With one peer; it counts as not answered, and consensus asks again."""
+"""One exchange with a peer. After an error it counts as not answered, and consensus asks again."""
 
 CHECK_SHARE = 0.75
-"""Of the request time-out: by then a fetched response is checked, or as much of it as can be. At its end consensus
-would forget the request."""
+"""The share of the request time-out for checking a fetched response, after which consensus forgets the request."""
 NO_ROOM = Refusal(ErrorCode.kafka_storage_error, "The leader's log refuses new records, and the leader resigns.")
 IS_CLOSED = Refusal(ErrorCode.not_leader_or_follower, "This controller is about to stop.")
 
@@ -72,9 +71,9 @@ IS_CLOSED = Refusal(ErrorCode.not_leader_or_follower, "This controller is about 
 class QuorumRunner:
     """One node's part in the quorum.
 
-    :param before_vote: awaited with the candidate's id before the core is given a Vote; bounded.
-    :param on_failure: told when the disk fails or an invariant is broken; this process has to stop then.
-    :param gauge: told how much each turn of the event loop reads, checks and writes.
+    :param before_vote: awaited with the candidate's id before the core gets a Vote; takes a bounded time.
+    :param on_failure: called when the disk fails or an invariant is broken; then this process has to stop.
+    :param gauge: gets how much each turn of the event loop reads, checks and writes.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class QuorumRunner:
         self._replies: dict[Hashable, asyncio.Future[RaftResponse | fx.ReadLog | fx.ReadSnapshot]] = {}
         self._contexts = itertools.count()
         self._changes: list[int | Refusal] = []
-        """What became of the change of the voters that is being stepped: its record's offset, or why there is none."""
+        """The result of the change of the voters in this step: its record's offset, or why there is none."""
         self._supervisor = Supervisor(self._fail)
         self._syncer = machine().threads(1, "log-sync")
         self._sync_wanted: int | None = None
@@ -113,21 +112,21 @@ class QuorumRunner:
         self._proposed: Sequence[MetadataRecord] | None = None
         """The records of the batch that is being appended, if they are to be applied at once."""
         self._last_own: int | None = None
-        """The last offset of what was appended last for this node itself."""
+        """The last offset of this node's own latest append."""
         self._strangers: set[int] = set()
-        """Peers of another cluster, as far as that was said in the log."""
+        """Peers of another cluster that were reported in the log."""
         self._last_epoch_said = -1
         self.refusals = Refusals()
         self.given_up = GivenUpNotes()
         self._gauge = gauge
         self._checked: CheckedRecords | None = None
-        """The records of the response that is being stepped."""
+        """The records of the response in this step."""
         self._reads = FetchReads(storage.log, lambda: core.epoch, self._answer, self._fail, gauge)
         self._ready_to_stop = asyncio.Event()
 
     @property
     def role(self) -> Role:
-        """Of this node."""
+        """The role of this node."""
         return self._core.role
 
     @property
@@ -146,7 +145,7 @@ class QuorumRunner:
         return self._core.high_watermark
 
     def disclosed_leader(self, asker: Asker) -> tuple[int, int]:
-        """Leader and epoch, as far as the asker may hear them."""
+        """Leader and epoch, as far as the asker may know them."""
         return self._core.disclosed_leader(asker)
 
     @property
@@ -156,16 +155,16 @@ class QuorumRunner:
 
     @property
     def leader_high_watermark(self) -> int | None:
-        """What the leader has committed, as it said last; None while unknown."""
+        """The leader's high watermark in its last message; None while unknown."""
         return self._core.leader_high_watermark
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """On a leader: its first own offset."""
+        """On a leader, the first offset of its epoch."""
         return self._core.epoch_start_offset
 
     def status(self) -> QuorumInfo:
-        """What DescribeQuorum shows."""
+        """The state that DescribeQuorum shows."""
         by_stock = self._storage.is_led_by_stock(self._core.epoch)
         return replace(self._core.status(monotonic_ms()), led_by_stock=by_stock)
 
@@ -174,13 +173,13 @@ class QuorumRunner:
         self._step(ev.Tick())
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
-        """Answer a peer's, an observer's or a client's request; a fetch may wait as long as it asks to, and then until
+        """Answer the request of a peer, an observer or a client. A fetch may wait as long as it asks to, and then until
         there is room for its answer."""
         if isinstance(request, VoteRequest):
             await self._before_vote(request.candidate_id)
         context = next(self._contexts)
         try:
-            with REQUEST.get().abandonable():  # a fetch needs no answer after its sender has closed the connection
+            with REQUEST.get().abandonable():  # a fetch needs no answer once its sender has closed the connection
                 reply = self._expect(context)
                 self._step(ev.RequestReceived(context, request))
                 found = await reply
@@ -222,10 +221,11 @@ class QuorumRunner:
         return response
 
     def append(self, epoch: int, batches: bytes, records: Sequence[MetadataRecord] | None = None) -> int | None:
-        """Append whole batches as the leader of ``epoch``. They get their offsets here, whatever they name.
+        """Append whole batches as the leader of ``epoch``. They get their offsets here; offsets in them are ignored.
 
-        :param records: of the one batch, when the caller has them: they are then applied at once.
-        :returns: the last offset; None when nothing was appended: the epoch is over, or ends, or the disk is full.
+        :param records: the records of the one batch, if the caller has them: they are then applied at once.
+        :returns: the last offset; None when nothing was appended, because the epoch is over or ending, or the disk is
+            full.
         """
         require(not self._is_stepping, "records are appended between steps, where their offsets are there at once")
         self._proposed, self._last_own = records, None
@@ -234,15 +234,15 @@ class QuorumRunner:
         return self._last_own
 
     def look_again(self) -> None:
-        """A node is known to be elsewhere than before, which a candidate may have waited for."""
+        """A node has a new address; a candidate may have waited for it."""
         self._step(ev.Tick())
 
     def why_not(self, change: VoterChange) -> Refusal | None:
-        """Why this node would refuse to change the voters, before a new one is asked for its versions."""
+        """Why this node would refuse to change the voters; asked before a new voter is asked for its versions."""
         return self._core.why_not(change)
 
     def change_voters(self, change: VoterChange) -> int:
-        """Append the changed voter set; the offset of its record. Whoever wants it committed waits for that.
+        """Append the changed voter set; return the offset of its record, which is not committed yet.
 
         :raises VotersNotChangedError: nothing was appended.
         """
@@ -259,7 +259,7 @@ class QuorumRunner:
         self._step(ev.Resign(epoch, successor))
 
     async def shut_down(self, patience_seconds: float) -> None:
-        """Hand leadership over if there is somebody to take it, and leave."""
+        """Hand the leadership over if another voter can take it, and leave."""
         if not self._is_closed:
             self._step(ev.Shutdown())
             with contextlib.suppress(TimeoutError):
@@ -279,7 +279,7 @@ class QuorumRunner:
         self._syncer.shutdown(wait=True)
 
     def _step(self, event: ev.Event) -> None:
-        """Let the core handle the event, and those that come up meanwhile, one after the other."""
+        """Let the core handle the event, and those that arise meanwhile, one after the other."""
         self._inbox.append(event)
         if self._is_stepping:
             return
@@ -295,7 +295,7 @@ class QuorumRunner:
         self._schedule()
 
     def _schedule(self) -> None:
-        """Wake up at the deadline, or before: nearly each step moves it to later, and would begin another timer."""
+        """Wake up at the deadline or earlier; nearly every step moves it later, which needs no new timer."""
         deadline = self._core.deadline()
         if deadline is None or self._is_closed or (self._timer is not None and self._timer_due <= deadline):
             return
@@ -309,7 +309,7 @@ class QuorumRunner:
         self._timer = None
         self._step(ev.Tick())
 
-    # What each effect takes.
+    # How each effect is performed.
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         if effect.epoch + 1 >= EPOCH_LIMIT and effect.epoch > self._last_epoch_said:
@@ -329,7 +329,7 @@ class QuorumRunner:
             self._last_own = self._storage.log.end_offset() - 1
 
     def _write(self, batches: bytes, own_epoch: int | None = None) -> bool:
-        """Returns whether the log has taken it."""
+        """Write batches. Returns whether the log has accepted them."""
         metadata_log, checked = self._storage.log, self._checked
         size = metadata_log.size()
         try:
@@ -356,7 +356,7 @@ class QuorumRunner:
             self._supervisor.call_soon(SYNC, self._sync)
 
     def _sync(self) -> None:
-        """One fsync after the other for as long as somebody waits; each serves all who asked before it began."""
+        """Run one fsync after the other while requests wait; each serves all requests from before it began."""
         self._is_syncing = self._sync_wanted is not None and not self._is_closed
         if self._is_syncing:
             generation, self._sync_wanted = self._sync_wanted, None
@@ -389,7 +389,7 @@ class QuorumRunner:
             if isinstance(error, ForeignClusterError):
                 self._note_cluster(effect.peer, is_ours=False)
             self._step(ev.RequestFailed(effect.peer, effect.correlation, error.how))
-        except Exception:  # the top of an exchange: consensus must not wait for an answer that nobody will give
+        except Exception:  # the top of an exchange: consensus must not wait for an answer that will never come
             self._step(ev.RequestFailed(effect.peer, effect.correlation))
             raise
         else:
@@ -403,7 +403,7 @@ class QuorumRunner:
         return await check_records(response, request.fetch_offset, deadline, self._gauge)
 
     def _note_cluster(self, peer: int, *, is_ours: bool) -> None:
-        """Say once that a voter's directory was formatted for another cluster; nothing else would tell."""
+        """Log once that a voter's directory was formatted for another cluster; nothing else would show it."""
         if is_ours:
             self._strangers.discard(peer)
         elif peer not in self._strangers:
@@ -429,7 +429,7 @@ class QuorumRunner:
 
     def _finish_snapshot(self, effect: fx.FinishSnapshot) -> None:
         receiver = self._storage.take_download(effect.snapshot_id)
-        if receiver is not None:  # else its last part failed, and SnapshotFailed says so already
+        if receiver is not None:  # otherwise its last part failed, and SnapshotFailed reports that already
             self._supervisor.spawn(DOWNLOAD, self._finish(effect.snapshot_id, receiver))
 
     async def _finish(self, snapshot_id: EpochOffset, receiver: SnapshotReceiver) -> None:
@@ -442,7 +442,7 @@ class QuorumRunner:
             self._step(ev.SnapshotFinished(snapshot_id))
 
     def _perform(self, effect: fx.Effect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
-        match effect:  # what each record takes comes first
+        match effect:  # the most frequent effects come first
             case fx.Send():
                 self._supervisor.spawn(EXCHANGE, self._exchange(effect), f"an exchange with node {effect.peer}")
             case fx.Reply():

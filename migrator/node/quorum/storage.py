@@ -1,4 +1,4 @@
-"""The disk of one controller, as the quorum uses it."""
+"""The disk of one controller, for the quorum."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NodeStorage:
         self._empty_mark = EmptyMark(metadata_log.directory)
         self._receiver: SnapshotReceiver | None = None
         self._led_by_stock: dict[int, bool] = {}
-        """The latest epoch of which the log has said who led: that is asked at each look, and never changes."""
+        """The answer for the latest epoch whose leader is known from the log; it is asked often, and never changes."""
 
     @property
     def directory(self) -> Path:
@@ -51,28 +51,28 @@ class NodeStorage:
         return self.log.directory
 
     def persist_election_state(self, state: ElectionState) -> None:
-        """Durable on return."""
+        """Write the election state; durable on return."""
         self._quorum_state.write(state)
 
     def mark_if_empty(self) -> bool:
-        """Whether the disk began empty, at this start or an earlier one, and has not yet had all that a leader had;
-        this is durable on return. The file that a formatting leaves at offset 0 is no log."""
+        """Whether the disk began empty, at this start or an earlier one, and has not yet had everything that a leader
+        had. The mark of this is durable on return. The file that formatting leaves at offset 0 is no log."""
         if self._empty_mark.read() is None and not self.log.end_offset() and not self.log.snapshots():
             self._empty_mark.write(Beginning.UNKNOWN)
         return self.must_fetch_first
 
     @property
     def must_fetch_first(self) -> bool:
-        """Whether the mark of an empty disk is there, and the quorum is not known to be new."""
+        """Whether the disk has the mark of an empty disk, and the quorum is not known to be new."""
         return self._empty_mark.read() is Beginning.UNKNOWN
 
     def note_new_quorum(self) -> None:
-        """The disk began empty with the quorum; durable on return."""
+        """Note that the disk began empty together with the quorum; durable on return."""
         self._empty_mark.write(Beginning.NEW_QUORUM)
         log.info("The metadata directories of all voters are empty: the quorum is new")
 
     def unmark(self) -> None:
-        """The log is whole; durable on return."""
+        """Remove the mark, because the log is whole; durable on return."""
         if self._empty_mark.read() is not None:
             self._empty_mark.remove()
             log.info("The metadata directory holds all that is committed")
@@ -94,7 +94,7 @@ class NodeStorage:
         return self._control_batch(_about_voters(effect.kraft_version, effect.voters), effect.epoch, now_ms)
 
     def stamped(self, batches: bytes, epoch: int) -> bytes:
-        """Batches of the leader's own, with offsets from the log's end on."""
+        """Batches of the leader, with offsets from the log's end on."""
         return restamp(batches, self.log.end_offset(), epoch)[0]
 
     def _control_batch(self, records: Sequence[ControlRecord], epoch: int, now_ms: int) -> bytes:
@@ -105,8 +105,7 @@ class NodeStorage:
         return iter_batches(self.log.read(offset, SOME_BYTES))
 
     def leader_of(self, epoch: int) -> LeaderChange | None:
-        """Who led in an epoch, as the log's first record of that epoch says; None when the log does not hold it (any
-        more)."""
+        """The leader of an epoch, from the log's first record of that epoch; None when the log does not have it."""
         start = self.log.epoch_start(epoch)
         if start is None:
             return None
@@ -117,7 +116,7 @@ class NodeStorage:
         return record if isinstance(record, LeaderChange) else None
 
     def is_led_by_stock(self, epoch: int) -> bool:
-        """Whether one of Kafka's own controllers led in an epoch; False, too, while nobody can tell."""
+        """Whether one of Kafka's own controllers led in an epoch; False also while that is unknown."""
         if epoch not in self._led_by_stock:
             change = self.leader_of(epoch)
             if change is None:
@@ -135,7 +134,7 @@ class NodeStorage:
         return iter_snapshot(self.log.store.path(snapshot_id))
 
     def read_snapshot_chunk(self, response: FetchSnapshotResponse, max_bytes: int) -> FetchSnapshotResponse:
-        """The response with the bytes from its position on, or with the error that takes their place."""
+        """Complete the response with bytes from its position on, or with an error."""
         try:
             data, size = self.log.store.read(response.snapshot_id, response.position, max_bytes)
         except StorageError as error:
@@ -146,7 +145,7 @@ class NodeStorage:
         return replace(response, data=data, size=size)
 
     def write_snapshot_chunk(self, snapshot_id: EpochOffset, position: int, data: bytes) -> None:
-        """Write a part of a snapshot that is being downloaded; position 0 begins it anew."""
+        """Write a part of a downloaded snapshot; position 0 begins it anew."""
         if position == 0:
             self.drop_download()
             self._receiver = SnapshotReceiver(self.directory, snapshot_id)
@@ -159,20 +158,20 @@ class NodeStorage:
         self._receiver.write(position, data)
 
     def take_download(self, snapshot_id: EpochOffset) -> SnapshotReceiver | None:
-        """The download of that snapshot; nobody writes to it any more. None when a part of it failed."""
+        """End the download of that snapshot, and return it. None when writing a part of it has failed."""
         if self._receiver is None or self._receiver.snapshot_id != snapshot_id:
             return None
         receiver, self._receiver = self._receiver, None
         return receiver
 
     def finish_snapshot(self, receiver: SnapshotReceiver) -> None:
-        """Check a downloaded snapshot, make it durable and take it into the books. For any thread."""
+        """Check a downloaded snapshot, make it durable and register it. For any thread."""
         with receiver:
             receiver.finish()
         self.log.store.add(receiver.snapshot_id)
 
     def drop_download(self) -> None:
-        """Forget the parts of a download that did not end."""
+        """Drop the parts of an unfinished download."""
         if self._receiver is not None:
             self._receiver.abort()
             self._receiver = None

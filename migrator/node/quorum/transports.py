@@ -21,11 +21,12 @@ from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.security import ListenerSecurity
 
 FALLBACK_BACKOFF_MAX_MS = 100
-"""A voter that is away is tried over gRPC, then over Kafka's protocol; it must not be kept waiting once it is back."""
+"""The longest back-off to a voter that is tried over gRPC and then over Kafka's protocol: once it is back, it must not
+wait long."""
 
 
 def peer_clients(addresses: Addresses, security: ListenerSecurity) -> PeerClients:
-    """The Kafka protocol to other nodes, for what is not consensus."""
+    """Clients of the Kafka protocol to other nodes, for everything except consensus."""
     return PeerClients(addresses.find, f"controller-{addresses.node_id}", security=security)
 
 
@@ -48,9 +49,9 @@ def kafka_transport(
 
 
 def grpc_tls(settings: Settings) -> TlsFiles:
-    """Mutual TLS of gRPC, with a certificate that is this voter's own.
+    """Mutual TLS of gRPC, with this voter's own certificate.
 
-    :raises OperatorError: the files cannot be used, or the certificate is somebody else's.
+    :raises OperatorError: the files are not usable, or the certificate belongs to another node.
     """
     files = tls_files(settings)
     own = files.own()
@@ -75,7 +76,7 @@ def raft_transport(
     security: ListenerSecurity,
     connect_grpc: Connect,
 ) -> RaftTransport:
-    """The Kafka protocol; with ``migrator.grpc.voters`` gRPC where it is answered."""
+    """Consensus over the Kafka protocol; with ``migrator.grpc.voters``, over gRPC with peers that answer there."""
     if not settings.grpc_voters:
         return kafka_transport(settings, addresses, security)
     grpc = GrpcRaftTransport(
@@ -90,5 +91,5 @@ def raft_transport(
 
 
 def grpc_address(settings: Settings) -> tuple[str, int] | None:
-    """Where our gRPC server listens on TCP, if anywhere."""
+    """The TCP address of our gRPC server, if it has one."""
     return parse_host_port(settings.migrator_grpc_listener) if settings.migrator_grpc_listener else None

@@ -1,4 +1,4 @@
-"""What the quorum's gRPC service tells besides consensus."""
+"""The answers of the quorum's gRPC service beside consensus."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ class NodeQuorumView:
         )
 
     def advertised(self, address: NodeAddress) -> None:
-        """A peer says where it is itself (see `QuorumView`)."""
+        """A peer sends its own address (see `QuorumView`)."""
         self._gossip.hear([address])
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
-        """Learn what a peer knows, tell what we know (see `QuorumView`)."""
+        """Take the addresses that a peer knows, return those that we know (see `QuorumView`)."""
         self._gossip.hear(known)
         return self._gossip.known()
 
     def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
-        """What the metadata here come to at an offset (see `QuorumView`)."""
+        """The digest of this node's metadata at an offset (see `QuorumView`)."""
         return self._image_digest(offset, replay=replay)
 
     def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
-        """Where a leader is; while the voters are configured, every peer knows (see `QuorumView`)."""
+        """The endpoint of a leader; not needed while the voters are configured (see `QuorumView`)."""
         is_dynamic = self._addresses.kraft_version >= DYNAMIC_VERSION
         return self._addresses.find(leader_id) if is_dynamic and leader_id >= 0 else None
 
     def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
-        """The leader of an epoch says where it is (see `QuorumView`)."""
+        """The leader of an epoch sends its endpoint (see `QuorumView`)."""
         self._addresses.told_by_leader(leader_id, epoch, host, port)
 
 

@@ -1,7 +1,7 @@
-"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (APIs 80, 81, 82, KIP-853), refused as the stock leader refuses them.
+"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (APIs 80, 81, 82, KIP-853), with the refusals of Kafka's leader.
 
-Here is what can be said of a request by itself, in the order of ``KafkaRaftClient`` of Kafka 3.9; the rest is up to
-`VoterChanges`.
+This file checks what the request alone shows, in the order of ``KafkaRaftClient`` of Kafka 3.9; `VoterChanges` does the
+rest.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ VOTER_CHANGE_APIS: Final = frozenset({ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_
 
 
 class VoterChangeApis:
-    """Answers on any node.
+    """Answers these requests, on any node.
 
-    :param target: which voters a reassignment is to bring about now; None without one.
+    :param target: the target of a reassignment of the voters; None without one.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class VoterChangeApis:
         return call.respond(error_code=error.code, error_message=error.message, current_leader=self._leader(call.body))
 
     def _leader(self, body: Any) -> dict[str, Any]:
-        """As far as the voter may hear who leads: UpdateRaftVoter comes from the voter itself, and only its answer has
-        room for a leader."""
+        """The leader, as far as the voter may know it. UpdateRaftVoter comes from the voter itself, and only its answer
+        has a field for a leader."""
         directory = ZERO_UUID if body.voter_directory_id is None else Uuid(body.voter_directory_id.bytes)
         named = getattr(body, "current_leader_epoch", -1)
         leader_id, epoch = self._quorum.disclosed_leader(Asker(body.voter_id, directory, named))
@@ -83,9 +83,9 @@ class VoterChangeApis:
             await self._changes.update(_voter(body, supported), look)
 
     def _check(self, key: int, body: Any) -> None:
-        """When the turn of the change has come, the epoch or the target may be another.
+        """Check again when it is the change's turn: the epoch or the target may have changed.
 
-        :raises VotersNotChangedError: so it is.
+        :raises VotersNotChangedError: one of them has changed.
         """
         error = next(self._faults(key, body), NO_ERROR)
         if error.is_failure:
@@ -123,7 +123,7 @@ class VoterChangeApis:
             yield ApiError(ErrorCode.invalid_request, why)
 
     def _why_not_now(self, key: int, body: Any) -> str:
-        """The target that is set and this change lead apart; stock knows no targets."""
+        """Why the change contradicts the target that is set. Kafka has no targets."""
         if key == UPDATE_RAFT_VOTER:
             return ""
         replica = ReplicaKey(body.voter_id, Uuid(body.voter_directory_id.bytes))

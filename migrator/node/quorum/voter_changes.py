@@ -39,10 +39,10 @@ from migrator.wire.security import ListenerSecurity
 from migrator.wire.voters import VoterAnswer
 
 ASKING_SHARE = 4
-"""The time-out of a change, by that of the questions to all voters before it."""
+"""The time-out of a change, divided by the time-out of the questions to all voters before it."""
 MAX_RESPONSE_BYTES = 1 << 20
 NO_OPS_MAX = 1_000
-"""In one batch, to bring the log to where a voter's old log had been."""
+"""The most no-op records in one batch, to bring the log to the length of a voter's old log."""
 PENDING = Refusal(ErrorCode.request_timed_out, f"{TIMED_OUT}waiting for leader to handle previous voter change request")
 BUSY = Refusal(
     ErrorCode.request_timed_out,
@@ -67,18 +67,19 @@ class Change(Protocol):
 
 
 def _nothing() -> None:
-    """To look at."""
+    """The default of ``look``: no check."""
 
 
 class VoterChanges:
     """One per node; refuses everything while this node does not lead.
 
-    :param change: appends a change when no decision is being made, see `ActiveController.change_voters`.
-    :param append_no_ops: appends so many records that say nothing, unless this node is not active any more.
-    :param committed: waits until the record at an offset is committed; raises `MigratorError` once nobody can tell.
-    :param security: how to log in at a new voter.
-    :param ask_voter: what a voter says of itself now.
-    :param patience_seconds: for a whole change (``controller.quorum.request.timeout.ms``).
+    :param change: appends a change between two decisions, see `ActiveController.change_voters`.
+    :param append_no_ops: appends so many no-op records, unless this node is no longer active.
+    :param committed: waits until the record at an offset is committed; raises `MigratorError` when that can no longer
+        be known.
+    :param security: the security of connections to a new voter.
+    :param ask_voter: asks a voter what it says of itself.
+    :param patience_seconds: the time-out of a whole change (``controller.quorum.request.timeout.ms``).
     """
 
     def __init__(
@@ -105,11 +106,11 @@ class VoterChanges:
         self._is_pending = False
 
     async def add(self, voter: DynamicVoter, look: Look = _nothing) -> int:
-        """Let a replica vote, whatever versions ``voter`` names: it is asked for them.
+        """Add a voter. It is asked for its versions; those in ``voter`` are ignored.
 
-        :param look: called when nobody else decides; what it raises is raised, and nothing is changed.
-        :returns: the offset of the record, which is committed.
-        :raises VotersNotChangedError: refused, or nobody can tell yet; see the refusal's error.
+        :param look: called between two decisions; its errors are raised, and then nothing is changed.
+        :returns: the offset of the committed record.
+        :raises VotersNotChangedError: the change is refused, or its outcome is unknown yet; see the refusal's error.
         """
         async with self._only_one():
             self._check(AddVoter(voter))
@@ -120,7 +121,7 @@ class VoterChanges:
             return await self._changed(change, begun, look, kinds)
 
     async def remove(self, key: ReplicaKey, look: Look = _nothing) -> int:
-        """Let a voter observe only, also this node itself; ``look``, result and errors as `add`."""
+        """Remove a voter, which may be this node; ``look``, result and errors as in `add`."""
         async with self._only_one():
             self._check(RemoveVoter(key))
             begun = asyncio.get_running_loop().time()
@@ -128,9 +129,9 @@ class VoterChanges:
             return await self._changed(RemoveVoter(key), begun, look, kinds)
 
     async def upgrade(self, voters: VoterSet, look: Callable[[], object]) -> int:
-        """Take the configured voters into the log, whatever versions they name: each but this node is asked.
+        """Write the configured voters into the log. Each except this node is asked for its versions.
 
-        ``look``, which is called when all have answered, result and errors as `add`.
+        ``look`` is called when all have answered; result and errors as in `add`.
         """
         async with self._only_one():
             self._check_is_static()
@@ -149,17 +150,17 @@ class VoterChanges:
         return voter if is_own else replace(voter, k_raft_version_feature=(await self._answer_of(voter))[0])
 
     async def update(self, voter: DynamicVoter, look: Look = _nothing) -> int:
-        """Note other endpoints or versions of a voter; ``look`` as in `add`.
+        """Change endpoints or versions of a voter; ``look`` as in `add`.
 
-        :returns: the offset of the record, which need not be committed.
+        :returns: the offset of the record, which may be uncommitted.
         :raises VotersNotChangedError: refused.
         """
         async with self._only_one():
             return await self._appended(UpdateVoter(voter), asyncio.get_running_loop().time(), look, NOBODY_ASKED)
 
     async def fill(self, refusal: Refusal) -> None:
-        """Append a part of the records that a change lacked, as its refusal says. Where nobody else writes, the log
-        would never get as far as a voter's old log did."""
+        """Append some of the records that a change needs, as its refusal says. Without other writes, the log would
+        never reach the length of a voter's old log."""
         if refusal.lacking_records:
             await self._append_no_ops(min(refusal.lacking_records, NO_OPS_MAX))
 
@@ -171,7 +172,7 @@ class VoterChanges:
         try:
             yield
         except VotersNotChangedError as error:
-            await self.fill(error.refusal)  # whoever tries again finds it done
+            await self.fill(error.refusal)  # so that the next attempt succeeds
             raise
         finally:
             self._is_pending = False
@@ -182,7 +183,7 @@ class VoterChanges:
             raise VotersNotChangedError(refusal)
 
     async def _kinds(self, voters: Collection[int], answers: Mapping[int, VoterAnswer]) -> VoterKinds:
-        """What those say of themselves who are to vote; only a migration asks for it."""
+        """What the future voters say of themselves; needed only during a migration."""
         if not self._is_migrating():
             return NOBODY_ASKED
         asked = [voter for voter in voters if voter != self._addresses.node_id]
@@ -197,7 +198,8 @@ class VoterChanges:
         )
 
     async def _answer_of(self, voter: DynamicVoter) -> tuple[KRaftVersionRange, VoterAnswer]:
-        """What the new voter says, on its controller listener: wrong endpoints in the log would lose the quorum."""
+        """Ask the new voter on its controller listener: wrong endpoints in the log would cost the quorum its
+        majority."""
         at = self._addresses.default_of(voter)
         if at is None:
             raise ValueError(f"voter {voter.voter_id} has no listener {self._addresses.listener}")
