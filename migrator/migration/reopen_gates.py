@@ -2,8 +2,8 @@
 that are not ready. Pure.
 
 The rules follow what Kafka 3.9 supports in ZooKeeper mode: no feature but metadata.version (`ZkMetadataCache`), configs
-of topics and brokers only (`ZkConfigMigrationClient`), no `remote.log.*.disable` (`LogConfig`), names of znodes. Kafka 4
-has no ZooKeeper mode; its brokers do not know the lowest metadata.version of Kafka 3 (`MetadataVersion`).
+of topics and brokers only (`ZkConfigMigrationClient`), no `remote.log.*.disable` (`LogConfig`), names of znodes. Kafka
+4 has no ZooKeeper mode; its brokers do not know the lowest metadata.version of Kafka 3 (`MetadataVersion`).
 """
 
 from __future__ import annotations
