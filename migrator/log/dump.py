@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,8 +104,8 @@ def _dump_data(raw: RawRecord, *, secrets: bool) -> DumpedRecord:
     content = known = to_json(record, version)
     if not secrets:
         content["data"] |= dict.fromkeys(_secret_fields(record), REDACTED)
-    if isinstance(record, ZkMigrationStateRecord):  # the order to pause is our tagged field, which Kafka's tool skips
-        known = to_json(replace(record, hold=None), version)
+    if isinstance(record, ZkMigrationStateRecord):  # all other fields are tagged ones of ours, which Kafka's tool skips
+        known = to_json(ZkMigrationStateRecord(record.zk_migration_state), version)
     return DumpedRecord(raw, content, f"payload: {json_text(known)}")
 
 

@@ -396,8 +396,8 @@ COMMANDS = (
     Mistake(
         "a goal that is missing",
         lambda scene: ["gates", "-c", scene.running],
-        "Missing argument '{{finish|rollback}}'",
-        "Choose from: finish, rollback",
+        "Missing argument '{{finish|rollback|reopen}}'",
+        "Choose from: finish, rollback, reopen",
     ),
     Mistake(
         "a misspelt command",
