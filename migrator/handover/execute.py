@@ -55,7 +55,6 @@ class Site:
 
     @property
     def node_id(self) -> int:
-        """The id of the voter."""
         return self.settings.node_id
 
 
@@ -247,7 +246,6 @@ class Survey:
         finished migration counts as finished for good."""
 
     async def look(self) -> Observation:
-        """The quorum as it is now."""
         look = await self._eyes.look_and_close()
         if look.image is not None:
             is_over = self._seen.is_finished or not look.image.features.zk_migration_state.is_under_way

@@ -33,8 +33,8 @@ class NodeControl(Protocol):
 
 
 class OperatorCommands:
-    """Runs the operator's command lines, without a shell; ``{node}`` and ``{file}`` stand for the node's id and the
-    stock property file. Without a command, the operator is told to do it.
+    """A `NodeControl` that runs the operator's command lines, without a shell. ``{node}`` and ``{file}`` stand for the
+    node's id and the stock property file. Without a command, the operator is told to do it.
 
     :param tell: shows a sentence to the operator.
     :raises OperatorError: the quotes of a command line are not closed.
@@ -46,14 +46,12 @@ class OperatorCommands:
         self._tell = tell
 
     async def stop(self, node_id: int) -> None:
-        """See `NodeControl.stop`."""
         if not self._stop:
             self._tell(f"Now stop this program's service of controller {node_id}")
             return
         await _run(self._stop, node_id, None)
 
     async def start(self, node_id: int, property_file: Path) -> None:
-        """See `NodeControl.start`."""
         if not self._start:
             self._tell(f"Now start Kafka's controller {node_id} with {property_file}")
             return

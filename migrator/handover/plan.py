@@ -93,7 +93,6 @@ class Handover:
 
 
 def next_step(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
-    """The next step of this voter."""
     # While no leader tells the migration's state, the log in the directory does.
     if seen.migration is None and node.directory.finished is not None:
         seen = replace(seen, migration=migration_seen(is_over=node.directory.finished))

@@ -25,7 +25,6 @@ class DoorCollector(Collector):
         self._certificates = certificates
 
     def collect(self) -> Iterator[Metric]:
-        """See `Collector`."""
         failed = CounterMetricFamily(FAILED_LOGINS, "Logins that failed, TLS handshakes among them", labels=("door",))
         for door, count in sorted(self._logins.read().items()):
             failed.add_metric([door], count)

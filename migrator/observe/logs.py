@@ -25,7 +25,6 @@ class TextFormatter(logging.Formatter):
     """One line of text, and the stack of an exception below it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         head = f"[{self.formatTime(record)}] {record.levelname}"
         line = f"{head} {printable(without_looked_up(record.getMessage()))} ({printable(record.name)})"
         if record.exc_info:
@@ -45,7 +44,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object for each line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname,

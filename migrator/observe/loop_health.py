@@ -50,7 +50,6 @@ class TurnGauge:
         """By kind, the most work of one turn."""
 
     def count(self, work: Work, amount: int) -> None:
-        """Count work of this turn."""
         if not self.counts:
             return
         if not self._turn:
@@ -73,12 +72,10 @@ class LoopHealth:
         self._due = self._loop.time()
 
     def start(self) -> None:
-        """Begin to measure."""
         self._due = self._loop.time() + PROBE_SECONDS
         self._probe = self._supervisor.call_later(PROBE, PROBE_SECONDS, self._look)
 
     def stop(self) -> None:
-        """End measuring."""
         if self._probe is not None:
             self._probe.cancel()
 

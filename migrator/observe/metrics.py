@@ -254,7 +254,6 @@ class ReadingCollector(Collector):
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """See `Collector`."""
         reading = self._read()
         labels = [reading.role, str(reading.epoch)]
         for name, text, figure in GAUGES:

@@ -52,7 +52,6 @@ OPEN = AccessFiles()
 
 
 def access_files(settings: Settings) -> AccessFiles:
-    """The files that ``migrator.metrics.*`` names."""
     return AccessFiles(
         settings.migrator_metrics_tls_certificate_file,
         settings.migrator_metrics_tls_key_file,

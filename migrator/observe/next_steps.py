@@ -164,7 +164,6 @@ def next_step(status: Status, problems: Sequence[Problem] = ()) -> str:
 
 
 def facts_of(status: Status, problems: Sequence[Problem]) -> Facts:
-    """The facts for the table."""
     brokers, voters = status.brokers, status.quorum.voters
     return Facts(
         tuple(broker.broker_id for broker in brokers if broker.in_zookeeper_mode),

@@ -89,7 +89,6 @@ class Page:
 
 
 def page_of(answers: Answers) -> Page:
-    """The page."""
     status = answers.best
     tables = [_voters(status, is_leaders=answers.is_leaders)]
     if status.brokers:

@@ -50,7 +50,6 @@ class TopPage:
 
 
 def top_page_of(answers: Answers, rates: Rates) -> TopPage:
-    """The screen."""
     status, page = answers.best, page_of(answers)
     return TopPage(
         page,

@@ -36,7 +36,6 @@ class Durations:
         self._min = self._max = 0
 
     def note(self, ms: int) -> None:
-        """Note one duration."""
         self._min = ms if not self._count else min(self._min, ms)
         self._max = max(self._max, ms)
         self._kept.append(ms)

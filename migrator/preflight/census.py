@@ -37,7 +37,6 @@ class Tally:
         self.examples: list[str] = []
 
     def add(self, name: str) -> None:
-        """Count one more."""
         self.count += 1
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(name)

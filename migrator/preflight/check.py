@@ -65,7 +65,6 @@ class PreflightFinding:
     hosts: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as ``--json`` prints it."""
         return {
             "code": self.check.code,
             "severity": self.check.severity.value,
@@ -98,7 +97,6 @@ class PreflightReport:
         return ExitCode.REFUSED if self.unknown else ExitCode.OK
 
     def to_json(self) -> dict[str, Any]:
-        """The report as ``--json`` prints it."""
         return {
             "exit_code": int(self.exit_code),
             "checks": self.checks,

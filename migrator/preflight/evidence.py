@@ -71,7 +71,6 @@ class PropertyFile:
         return text_of(self.values, key)
 
     def sets(self, key: str) -> bool:
-        """Whether the file sets the key."""
         return any(name in self.hidden for name in names_of(key)) or is_set(self.values, key)
 
     def is_on(self, key: str) -> bool:
@@ -298,8 +297,6 @@ class MachineFacts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All facts."""
-
     controllers: tuple[ControllerFile, ...]
     brokers: tuple[BrokerFile, ...]
     refused_files: tuple[Trouble, ...]

@@ -44,7 +44,6 @@ class Lost:
 
     @property
     def path(self) -> str:
-        """The path of the state's znode."""
         return paths.partition_state(self.topic, self.partition)
 
     def __str__(self) -> str:

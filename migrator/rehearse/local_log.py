@@ -95,7 +95,6 @@ class LocalLog:
         await write_snapshot(self.directory, image)
 
     def close(self) -> None:
-        """Close the files."""
         self._log.close()
 
     def _encoded(self, records: Sequence[MetadataRecord]) -> bytes:

@@ -92,7 +92,6 @@ class RehearsalReport:
         return _EXIT_CODES[self.outcome]
 
     def to_json(self) -> dict[str, object]:
-        """The report for scripts."""
         return {
             "verdict": self.outcome.value,
             "zookeeper": self.zookeeper,
@@ -118,7 +117,6 @@ class RehearsalReport:
 
 
 def counts_of(image: MetadataImage) -> dict[str, int]:
-    """Entities by kind."""
     return {
         "topics": len(image.topics.by_id),
         "partitions": sum(len(topic.partitions) for topic in image.topics.by_id.values()),

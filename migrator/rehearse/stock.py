@@ -102,7 +102,6 @@ def controller_of_copy(kafka: StockKafka, scratch: Path, port: int, node_id: int
 
 
 def _newest(folder: Path) -> Path | None:
-    """The newest snapshot."""
     return max(folder.glob(f"*{SUFFIX}"), key=_offset, default=None)
 
 

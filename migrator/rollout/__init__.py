@@ -25,5 +25,6 @@ back.
 * A property file is written only if it is as the rollout has last seen it. Its mode, owner and comments stay, and it is
   kept as it was.
 * Contents of files travel by standard input and output only, never in arguments, the journal or a message.
-* The end of the migration needs a person's yes. Until then the way back is open.
+* The migration ends only after a person's yes. Until then a rollout can go back; afterwards `migrator reopen` comes
+  first.
 """

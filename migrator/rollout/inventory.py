@@ -171,7 +171,6 @@ def _is_called(node: Node, name: str) -> bool:
 
 
 def schema_text() -> str:
-    """The published JSON schema."""
     return resources.files("migrator.rollout").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 

@@ -238,7 +238,6 @@ class Observation:
 
     @property
     def is_led(self) -> bool:
-        """Whether a voter leads."""
         return self.quorum is not None and self.quorum.leader_id is not None
 
     @property

@@ -81,5 +81,4 @@ def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> S
 def parts_at(
     site: Site, tell: Callable[[str], None]
 ) -> AbstractAsyncContextManager[tuple[RolloutParts, ZooKeeperSession | None]]:
-    """As `open_world`."""
     return open_world(site.inventory, site.path, site.state, tell)

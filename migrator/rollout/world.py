@@ -35,19 +35,15 @@ class SystemClock:
     """The clocks of this machine (`migrator.rollout.ports.Clock`)."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
         return wall_ms()
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of a clock that never jumps; only this process can use it."""
         return monotonic_ms()
 
     def since_boot_ms(self) -> int:
-        """As `monotonic_ms`, but continues while the machine sleeps."""
         return since_boot_ms()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait that long."""
         await asyncio.sleep(seconds)
 
 

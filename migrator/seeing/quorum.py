@@ -180,7 +180,6 @@ class QuorumEyes:
             return await client.request(request, seconds)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._signals.close()
 
     async def _leader(self) -> tuple[Any, bool]:

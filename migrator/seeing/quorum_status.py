@@ -78,7 +78,6 @@ class SeenQuorum:
         return status_of(look, monotonic_ms() - self._term.since_ms, wall_ms())
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._eyes.close()
 
 

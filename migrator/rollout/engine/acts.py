@@ -28,8 +28,6 @@ from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateKi
 
 
 class StepActs:
-    """The acts of one run."""
-
     def __init__(self, run: RunContext, gates: Gatekeeper, step_gates: StepGates) -> None:
         self._run = run
         self._parts = run.parts

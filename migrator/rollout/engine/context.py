@@ -36,14 +36,11 @@ class RunContext:
         return self.journal.progress
 
     def note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
-        """Write a line of the journal."""
         self.journal.append(self.parts.clock.wall_ms(), event, step, act, **details)
 
     @property
     def abort_file(self) -> Path:
-        """The file that asks the run to end."""
         return self.state / ABORT_FILE
 
     def is_aborted(self) -> bool:
-        """Whether the operator has asked for an end."""
         return self.abort_file.exists()

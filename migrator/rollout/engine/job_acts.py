@@ -54,8 +54,6 @@ def refuse_old_log(node: Node, progress: Progress) -> None:
 
 
 class JobActs:
-    """The jobs of one run."""
-
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._parts = run.parts
@@ -96,8 +94,8 @@ class JobActs:
         self._run.note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
 
     async def prove(self, step: Step) -> None:
-        """Compare both sides before the end. What this step has begun stays noted; this notes only when both sides were
-        equal. After one of Kafka's controllers has ended the migration, the sides differ.
+        """Compare both sides before the end, unless the last comparison is recent. What this step has begun stays
+        noted. After the migration has ended, nothing is compared, because the sides differ.
 
         :raises JobFailedError: the sides differ, or the comparison fails.
         """
@@ -145,7 +143,7 @@ class JobActs:
     async def _is_formatted(self, step: Step, node: Node, seen: Observation) -> bool:
         """Whether the controller can use its directory as it is.
 
-        :raises JobFailedError: it can neither use it nor may it be formatted.
+        :raises JobFailedError: the directory can neither be used nor formatted.
         """
         if node.name in self._run.progress.rolled_back:
             if self._run.progress.of(step.name).begun is not Act.RUN:

@@ -57,7 +57,6 @@ class StepPreview:
         return self.state in (StepState.OPEN, StepState.UNDER_WAY) and bool(acts - self.left)
 
     def as_json(self) -> dict[str, object]:
-        """The preview for scripts."""
         step = self.step
         return {
             "step": step.name,

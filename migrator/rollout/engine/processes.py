@@ -28,8 +28,6 @@ class HiddenProcessError(OperatorError):
 
 
 class Processes:
-    """The processes of one run."""
-
     def __init__(self, parts: RolloutParts, gates: Gatekeeper) -> None:
         self._parts = parts
         self._gates = gates

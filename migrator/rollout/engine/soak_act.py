@@ -15,8 +15,6 @@ NOTE_MS = 60_000
 
 
 class SoakAct:
-    """The soak of one run."""
-
     def __init__(self, run: RunContext, gates: Gatekeeper, jobs: JobActs) -> None:
         self._run = run
         self._parts = run.parts

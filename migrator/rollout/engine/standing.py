@@ -41,7 +41,6 @@ class Standing:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last rollout is complete."""
         return self.state == "complete"
 
     @property
@@ -51,7 +50,6 @@ class Standing:
         return seen is None or (not seen.zookeeper_answers and seen.quorum is None and seen.brokers is None)
 
     def as_json(self) -> dict[str, Any]:
-        """The state for scripts."""
         holder, step = self.holder, self.step
         return {
             "cluster": self.cluster,

@@ -55,7 +55,6 @@ class StepGates:
         await self._gates.wait(self._after(step, stays=stays), step.name, started=self._started(step))
 
     async def wait_for(self, step: Step, gate: Gate) -> None:
-        """Wait for one gate."""
         await self._gates.wait(lambda _: (gate,), step.name)
 
     def _started(self, step: Step) -> Sequence[Node]:

@@ -25,8 +25,6 @@ class UnansweredError(OperatorError):
 
 
 class StepRun:
-    """The steps of one run."""
-
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._confirmed = False

@@ -46,8 +46,6 @@ class Ended:
 
 
 class _Tail:
-    """The last bytes of a stream."""
-
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._chunks: deque[bytes] = deque()

@@ -140,12 +140,10 @@ class NodeExecutor:
                     self._refuse_same(action, touched.setdefault((action, *words), node), node)
 
     async def read(self, node: Node, path: str) -> bytes | None:
-        """See `Executor.read`."""
         memory = Memory()
         return bytes(memory.content) if await self._receive(node, path, Incoming(memory, READ_MAX)) else None
 
     async def fetch(self, node: Node, path: str, file: Path, *, seconds: float) -> bool:
-        """See `Executor.fetch`."""
         with NewFile(file) as new:
             found = await self._receive(
                 node, path, Incoming(new, FETCH_MAX), seconds=seconds, more={"read_script": READ_GROWING}
@@ -171,7 +169,6 @@ class NodeExecutor:
         raise ExecutorError(what, where=_where(node, path), remedy="Somebody writes it, or the way there cuts it off")
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
-        """See `Executor.write`."""
         ended = await self._send(node, "write", path, content, expected=expected or ABSENT, backup=backup)
         if ended.exit_code == OTHER_DIGEST:
             raise FileChangedError(
@@ -182,7 +179,6 @@ class NodeExecutor:
         self._raise_unless_done(node, "write", ended, path)
 
     async def copy(self, node: Node, path: str, content: bytes) -> None:
-        """See `Executor.copy`."""
         ended = await self._send(node, "copy", path, content, expected=ABSENT)
         if ended.exit_code == OTHER_DIGEST:
             raise ExecutorError("something is there already", where=_where(node, path), remedy="Look at it; remove it")
@@ -203,19 +199,15 @@ class NodeExecutor:
         return any(script in word or shlex.quote(script) in word for word in words)
 
     async def stop(self, node: Node) -> None:
-        """See `Executor.stop`."""
         await self._do(node, "stop")
 
     async def start(self, node: Node) -> None:
-        """See `Executor.start`."""
         await self._do(node, "start")
 
     async def restart(self, node: Node) -> None:
-        """See `Executor.restart`."""
         await self._do(node, "restart")
 
     def stops_and_starts(self, node: Node) -> bool:
-        """See `Executor.stops_and_starts`."""
         return {"stop", "start"} <= self._commands(node).keys()
 
     async def incarnation(self, node: Node) -> str | None:
@@ -232,7 +224,6 @@ class NodeExecutor:
         return found[0] if found else None
 
     async def log_of(self, node: Node) -> Output | None:
-        """See `Executor.log_of`."""
         if "log" not in self._commands(node):
             return None
         ended = await self._run(node, "log", node.properties)
@@ -240,7 +231,6 @@ class NodeExecutor:
         return _output(ended)
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
-        """See `Executor.run`."""
         ended = await self._run(node, "run", node.properties, seconds=seconds, more={"words": tuple(words)})
         return _output(ended)
 

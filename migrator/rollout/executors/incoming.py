@@ -31,7 +31,6 @@ class Memory:
         self.content = bytearray()
 
     def restart(self) -> None:
-        """Forget what was written."""
         self.content.clear()
 
     def write(self, data: bytes) -> None:

@@ -197,7 +197,8 @@ def _lock_files(path: str) -> tuple[Path, Path]:
 
 
 def _takes(path: str, lock: int) -> bool:
-    """Whether the lock file still exists. If not, it was the file of a start whose process has shown since."""
+    """Take the lock. False when another start holds it, or when its file is gone: that was the file of a start whose
+    process has shown since."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

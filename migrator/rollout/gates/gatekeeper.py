@@ -141,7 +141,7 @@ class Gatekeeper:
         :param started: nodes that this rollout has started; the wait ends if one of them has ended.
         :returns: the number of looks until the gates were open; 0 when ``is_over``.
         :raises GateTimeoutError: a gate stays shut.
-        :raises GateShutError: a gate is shut for ever; raised without a wait.
+        :raises GateShutError: a gate is shut for ever; raised at once.
         :raises ProcessEndedError: a gate is shut, and a node of ``started`` has ended.
         :raises AbortedError: a gate is shut, and the operator has asked for an end.
         """

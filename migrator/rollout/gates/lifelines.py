@@ -26,7 +26,7 @@ class Lifelines:
         self._known: dict[str, _Lifeline] = {}
 
     def starts(self, name: str) -> None:
-        """It is started now: what was seen before was another process."""
+        """The process is started now; what was seen before was another process."""
         self._known.pop(name, None)
 
     def shows(self, name: str) -> None:

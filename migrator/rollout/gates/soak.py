@@ -7,23 +7,23 @@ from dataclasses import replace
 from migrator.values import value
 
 APART_MS = 10_000
-"""From the end of a look to the beginning of the next one. What lies between looks further apart was not watched."""
+"""The longest time from the end of a look to the beginning of the next one that still counts as watched."""
 LOOK_MS = 60_000
-"""A look may take so long: time-outs of controllers that do not answer by gRPC, then a command over ssh. In one that
-takes longer, the machine may have slept."""
+"""The longest look: controllers that do not answer over gRPC time out, then a command runs over ssh. When a look takes
+longer, the machine may have slept."""
 
 
 @value
 class Soak:
-    """``watched_ms``: the time between two looks that both saw all well. ``well_ms``: when the last look ended, if it
-    did; None if it did not, or there was none. ``outage_ms``: since when each look has seen something wrong."""
+    """``watched_ms``: the sum of times that were watched. ``well_ms``: when the last look ended, if it was good, else
+    None. ``outage_ms``: since when every look is bad; None after a good one."""
 
     watched_ms: int = 0
     well_ms: int | None = None
     outage_ms: int | None = None
 
     def saw_well(self, began_ms: int, now_ms: int) -> Soak:
-        """One more look, which began then and ends now."""
+        """Take in a good look, from ``began_ms`` to ``now_ms``."""
         counts = (
             self.well_ms is not None and 0 <= began_ms - self.well_ms <= APART_MS and 0 <= now_ms - began_ms <= LOOK_MS
         )

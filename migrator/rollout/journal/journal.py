@@ -39,7 +39,7 @@ class Event(StrEnum):
     RESUMED = "resumed"
     """A command begins or continues the rollout here. The time before is not counted as the rollout's."""
     FORWARD = "forward"
-    """From here on the rollout goes forward again, because the way back is closed; it looks at every step anew."""
+    """From here on the rollout goes forward again, because the migration has ended; it looks at every step anew."""
     BEGUN = "begun"
     DONE = "done"
     FOUND = "found"

@@ -87,7 +87,6 @@ class Progress:
         return "; ".join(dict.fromkeys(self.left_out.values()))
 
     def of(self, step: str) -> StepProgress:
-        """The progress of one step."""
         return self.steps.get(step, StepProgress())
 
 
@@ -106,7 +105,6 @@ def progress_of(entries: Iterable[Entry], before: Progress | None = None) -> Pro
 
 
 def _after(progress: Progress, entry: Entry) -> Progress:
-    """The progress after one more line."""
     details = entry.details
     if entry.event is Event.OPENED:
         return Progress(

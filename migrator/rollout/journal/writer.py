@@ -56,7 +56,6 @@ class RolloutJournal:
         return entry
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     def _take_back(self) -> None:

@@ -68,10 +68,6 @@ class RolloutLock:
             raise
 
     async def check(self, rollout: str) -> None:
-        """See `Lock.check`.
-
-        :raises OperatorError: this rollout does not hold the lock any more, or that is unknown.
-        """
         for place in await self._places():
             if place not in self._taken:  # ZooKeeper did not answer when the lock was taken
                 await self._take(place, rollout)
@@ -96,7 +92,6 @@ class RolloutLock:
         self._here.let_go()
 
     async def holder(self) -> LockHolder | None:
-        """The holder; None without one."""
         for place in await self._places():
             entry, _ = await place.read()
             if entry is not None:
@@ -118,7 +113,6 @@ class RolloutLock:
         return await self.holder()
 
     async def leave_quorum(self, rollout: str) -> None:
-        """See `Lock.leave_quorum`."""
         if self._quorum is not None and self._quorum in self._taken:
             await self._give_back(self._quorum, rollout)
         self._quorum = None

@@ -166,7 +166,6 @@ class FilePlace:
         self._descriptor = descriptor
 
     def let_go(self) -> None:
-        """Let other processes in."""
         if self.is_held:
             os.close(self._descriptor)
             self._descriptor = -1

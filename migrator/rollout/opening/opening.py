@@ -141,8 +141,8 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
     """Check whether a rollout can turn back.
 
-    :returns: the metadata.version that the quorum has now; "" where nobody says it.
-    :raises OperatorError: the migration has ended, or nobody can say that it has not.
+    :returns: the quorum's metadata.version now; "" unknown.
+    :raises OperatorError: the migration has ended, or this is unknown.
     """
     progress = journal.progress
     if progress.goes_back:

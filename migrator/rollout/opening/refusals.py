@@ -122,7 +122,7 @@ def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observ
 
 
 def refuse_back(inventory: Inventory, progress: Progress, seen: Observation, texts: Mapping[str, str]) -> None:
-    """Refuse a way back that is too late, before it is shown or begun.
+    """Refuse to go back after the end of the migration; called before the way back is shown or begun.
 
     :param texts: property files by node.
     :raises OperatorError: the end of the migration was reached, or this is unknown.

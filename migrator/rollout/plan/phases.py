@@ -280,9 +280,9 @@ FORWARD = (
     ),
 )
 
-# The migration may end until its last controller is restarted with the migration on: whoever goes back looks at each
-# step whether it has ended. Until then brokers in KRaft mode have no other controller than the quorum: no voter stops
-# while another one is down.
+# The migration may end until the last controller is restarted with the migration on, so each step back checks that it
+# has not ended. Until then the quorum is the only controller of brokers in KRaft mode, so no voter stops while another
+# one is down.
 BACK = (
     PhaseRules(
         Phase.MIGRATION_ON, _CONTROLLERS, RESTARTS, MIGRATION_OFF, mode=FileMode.CONTROLLER_MIGRATING, leader_last=True,

@@ -147,7 +147,7 @@ class PhaseRules:
     ``leader_last``: the leader of the quorum comes last. ``silent_first``: a voter that does not answer comes first.
     ``starts_silent``: a silent voter is started whatever records others lack; while no voter leads, its records are not
     waited for. ``waits_for_all``: the check after it waits for all voters. ``only_while_written``: the gate before it
-    counts only while both sides may be written. ``ends_migration``: behind its last step the migration has ended.
+    counts only while both sides may be written. ``ends_migration``: after its last step the migration has ended.
     ``leaves_quorum_lock``: Kafka's controllers take over, and have no place for the lock. ``to_zookeeper``: a broker
     goes back to ZooKeeper mode, where it needs ``meta.properties`` of version 0. ``first_of_brokers``: the first phase
     of brokers; a broker's file may be in a later mode, and a broker may have the metadata log of an earlier attempt.
@@ -200,7 +200,6 @@ class Step:
 
     @property
     def phase(self) -> Phase:
-        """The phase of the step."""
         return self.rules.phase
 
     @property
@@ -210,5 +209,4 @@ class Step:
 
     @property
     def job(self) -> Job | None:
-        """The job that `Act.RUN` runs."""
         return self.rules.job

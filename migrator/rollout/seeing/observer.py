@@ -59,7 +59,6 @@ class ClusterObserver:
         """The quorum of the last look."""
 
     async def observe(self, *, partitions: bool = True) -> Observation:
-        """See `Observer.observe`."""
         zookeeper, quorum, status = await asyncio.gather(self._look_at_zookeeper(), self._quorum.look(), self._status())
         leader = None if quorum.seen is None else quorum.seen.leader_id
         self.quorum = quorum.seen
@@ -98,7 +97,6 @@ class ClusterObserver:
         )
 
     async def close(self) -> None:
-        """Close sessions and channels."""
         await self._quorum.close()
 
     async def _look_at_zookeeper(self) -> ZooKeeperLook:
@@ -278,7 +276,7 @@ def migration_seen(
         return MigrationSeen(state.label, lag, keeps_up=lag >= 0)
     if status.lag_records is not None:
         lag = status.lag_records
-    keeps_up = status.internal_state in WRITES  # it tells the brokers whether ZooKeeper is behind or not
+    keeps_up = status.internal_state in WRITES  # our leader sends changes to the brokers even while ZooKeeper is behind
     finishing = status.internal_state == State.FINISHING.value
     return MigrationSeen(
         state.label,
