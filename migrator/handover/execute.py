@@ -164,7 +164,7 @@ class HandoverRun:
                 await asyncio.sleep(POLL_SECONDS)
 
     def _interrupted(self, journal: Journal) -> int | None:
-        """The voter with which an earlier run was busy when it ended."""
+        """The voter whose step was under way when an earlier run ended."""
         events = journal.after(0)
         if not events or events[-1].kind != BEGUN:
             return None

@@ -21,7 +21,7 @@ NAMES: Final = (
     *("MetadataType", "ActiveBrokerCount", "FencedBrokerCount", "GlobalTopicCount", "GlobalPartitionCount"),
     *("OfflinePartitionsCount", "PreferredReplicaImbalanceCount", "MetadataErrorCount", "LastAppliedRecordOffset"),
 )
-"""Of the gauges of type KafkaController; the name of each in Prometheus is the same in small letters."""
+"""The gauges of type KafkaController; in Prometheus each has the same name in small letters."""
 _FIGURES = {name: figure for name, _, figure in GAUGES}
 
 

@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 
 def quoted(text: str, most: int = NAME_CHARACTERS) -> str:
-    """What others sent, within a sentence: in quotes that nothing in it can end. A longer text is cut; dots behind
+    """Foreign text within a sentence, in quotes that it cannot end. A text above ``most`` characters is cut; dots after
     the quotes say so.
 
     >>> print(quoted("eve' failed"), quoted("a" * 200, 3))

@@ -19,7 +19,7 @@ _HELP = {
 }
 PREFIX = "kafka_controller_kafkacontroller_"
 METRICS = tuple(PREFIX + name.lower() for name in _HELP)
-"""Names in Prometheus."""
+"""Their names in Prometheus."""
 KEPT = 1028
 """How many durations the quantiles are made of: as many as in Yammer's histograms, but here always the newest."""
 QUANTILES = {"50th": 0.5, "75th": 0.75, "95th": 0.95, "98th": 0.98, "99th": 0.99, "999th": 0.999}

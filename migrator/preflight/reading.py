@@ -57,7 +57,7 @@ KNOWN_CHILDREN = {
     **{root: set(paths.ACL_RESOURCE_TYPES) for root in ROOTS.values()},
     "/kafka-acl-extended": {"prefixed"},
 }
-"""What Kafka up to 3.9 has below these, and this program."""
+"""Znodes of Kafka up to 3.9 and of this program, by their parent."""
 
 Tell = Callable[[str], None]
 

@@ -66,7 +66,7 @@ class LocalLog:
 
     @property
     def end(self) -> EpochOffset:
-        """The last record."""
+        """The offset and epoch of the last record."""
         return EpochOffset(EPOCH, self._log.end_offset() - 1)
 
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:

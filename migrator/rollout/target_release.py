@@ -30,9 +30,9 @@ GONE_IN_4 = frozenset(
 TOWARDS_BROKERS = frozenset(
     {"control.plane.listener.name", "inter.broker.listener.name", "security.inter.broker.protocol"}
 )
-"""How a controller reaches brokers in ZooKeeper mode. With the first key no controller of Kafka starts. It starts with
-the others only if the file says more than ours needs: ``sasl.enabled.mechanisms`` of that listener, an entry in the map
-(``KafkaConfig.validateValues``)."""
+"""Keys that say how a controller reaches brokers in ZooKeeper mode. With the first key no controller of Kafka starts.
+With the others it starts only if the file has more keys than ours needs: ``sasl.enabled.mechanisms`` of that listener,
+an entry in the map (``KafkaConfig.validateValues``)."""
 ZOOKEEPER_PREFIXES = ("zookeeper.", "password.encoder.")
 """Keys that a controller does not need after the migration: 3.9 ignores them, 4.x does not know them."""
 

@@ -22,7 +22,7 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "num.recovery.threads.per.data.dir": 1,
     "num.replica.fetchers": 1,
 }
-"""Kafka's, of the numbers that may not fall below half of what is in force, nor rise above twice as many."""
+"""Kafka's defaults of the numbers whose new value must be at least half and at most twice the value in force."""
 
 
 def thread_counts(config: Mapping[str, str]) -> dict[str, int]:

@@ -20,7 +20,7 @@ JAVA_CLASS_KEYS = (
     AUTHORIZER,
     "principal.builder.class",
 )
-"""Refused by our controllers only: `security` names those."""
+"""Keys that only our controllers refuse; a check in `security` finds them."""
 _OURS = "migrator."
 _BEFORE_COPY = {ZkMigrationState.PRE_MIGRATION.name}
 

@@ -55,7 +55,7 @@ OWN_WORDS = (
     ProcessEndedError,
     UntrueRestartError,
 )
-"""Errors whose sentences are made of this program's words, and names."""
+"""Errors whose sentences have only this program's words and names, so the journal may keep them."""
 KINDS: Mapping[type[OperatorError], str] = {
     UnreachableError: "the host was not reached, or the connection broke",
     ExecutorError: "a command on the node's host failed, or did not end in time",

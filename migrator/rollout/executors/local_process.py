@@ -214,8 +214,8 @@ def _give_up(path: str, lock: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``[--users=NAMES]``, then ``stop PATH MARKS``, ``incarnation PATH MARKS``, ``log PATH MARKS OUTPUT`` or ``start
-    PATH MARKS OUTPUT COMMAND...``; names and marks with commas."""
+    """Arguments: ``[--users=NAMES]``, then ``stop PATH MARKS``, ``incarnation PATH MARKS``, ``log PATH MARKS OUTPUT``
+    or ``start PATH MARKS OUTPUT COMMAND...``. Names and marks are separated by commas."""
     named = arguments[0].removeprefix(USERS) if arguments[0].startswith(USERS) else None
     action, path, marks, *more = arguments if named is None else arguments[1:]
     names, note = marks.split(","), ""

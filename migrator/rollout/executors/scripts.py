@@ -25,7 +25,7 @@ from collections.abc import Mapping
     NOT_AS_ROOT,
     NOT_REGULAR,
 ) = range(81, 90)
-"""Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
+"""Exit codes of the scripts. A command that the inventory words has to use the first two in the same meaning."""
 
 DIGEST_LINE = b"migrator-sha256 "
 """How the line before a content begins. From a host, the digest of the content follows, because some transports cut a

@@ -1,8 +1,8 @@
 """The ``meta.properties`` of a broker that goes back: in ZooKeeper mode it starts with version 0 only.
 
 Source: ``org.apache.kafka.metadata.properties.MetaPropertiesEnsemble`` (``REQUIRE_V0``). A broker keeps version 0 in
-KRaft mode; a directory that was formatted for KRaft mode meanwhile, because it was added or its disk was replaced, has
-version 1. Kafka 3.6 refuses that in migration mode, too, where other directories have version 0.
+KRaft mode. But a directory that was added, or whose disk was replaced, was formatted for KRaft mode and has version 1.
+Kafka 3.6 refuses version 1 in migration mode, too, when other directories have version 0.
 """
 
 from __future__ import annotations

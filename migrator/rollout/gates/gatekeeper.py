@@ -73,7 +73,7 @@ class Steadiness:
         self._renewed: set[int] = set()
 
     def renews(self, broker_id: int) -> None:
-        """This rollout restarts the broker."""
+        """This rollout restarts the broker, so its new registration needs no age."""
         self._renewed.add(broker_id)
 
     def look(self, seen: Observation, now_ms: int) -> Iterator[Shut]:

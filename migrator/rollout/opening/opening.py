@@ -41,7 +41,7 @@ AFTER_THE_WAY_BACK = {
     Role.CONTROLLER: "Do not start it. The next 'migrator rollout apply --with-node {}' moves its directory away, and "
     "formats it anew",
 }
-"""What to do about a node for which the way back is too far."""
+"""What to do about a node that is taken in again too late for the way back."""
 
 
 async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from migrator.rollout.plan.steps import Job
 
 BLOCKERS_MAX, WARNINGS_MAX, CHARS_MAX = 20, 3, 500
-"""Of findings, and characters of one line: the whole report is kept in a file."""
+"""Limits for the terminal: blockers, warnings, and characters of a line. The whole report is kept in a file."""
 Report = Mapping[str, Any]
 
 

@@ -54,7 +54,7 @@ RELEASES: Mapping[tuple[int, int, int], str] = {
     (11, 16, 9): "3.8",
     (11, 17, 9): "3.9",
 }
-"""By the newest versions of Produce, Fetch and OffsetFetch that a broker serves, in either mode."""
+"""The release by the newest versions of Produce, Fetch and OffsetFetch that a broker serves; the same in both modes."""
 INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
 PARTITION = struct.Struct(">iiii")
 """Index, leader, leader epoch, number of replicas."""
