@@ -1,8 +1,8 @@
-"""What the authorizer decided in one request, as lines: one JSON object each.
+"""Makes the lines of the authorizer's log about one request: one JSON object each.
 
-Denials are always said; changes, and the first CLUSTER_ACTION of a connection, where they are allowed; the rest on
-request. What a caller did not ask for (operations that an answer shows) is no decision, as in Kafka. Lines are made
-when the request is answered, so that they have the answer's error. Source: ``StandardAuthorizerData.logAuditMessage``.
+Denials are always logged. Of allowed operations, changes and the first CLUSTER_ACTION of a connection are logged, the
+others on request. Operations that an answer only shows are no decisions, as in Kafka. Lines are made when the request
+is answered, so they have the answer's error. Source: ``StandardAuthorizerData.logAuditMessage``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from migrator.values import value
 from migrator.wire.schemas import request_type
 
 NAMES_MAX: Final = 50
-"""In one list of a line; more go into further lines."""
+"""The most names in one list of a line; more names go into further lines."""
 PARTS_MAX: Final = 20_000
-"""Of one request: an order can be about every partition. Lines say so where more were left out."""
+"""The most parts of one request: an order can concern every partition. A line says when parts were left out."""
 NOT_ANSWERED: Final = "NOT_ANSWERED"
-"""Instead of an error: the connection has gone, or this process stops. What was ordered may have come to pass."""
+"""In place of an error: the connection is closed, or this process stops. The order may have been carried out."""
 CHANGES: Final = frozenset(
     {
         AclOperation.CREATE,
@@ -37,12 +37,13 @@ CHANGES: Final = frozenset(
         AclOperation.CREATE_TOKENS,
     }
 )
-"""Operations that change something, if the request is no mere question."""
+"""Operations that change something, if the request is not read-only."""
 
 
 @value
 class Sender:
-    """Who asked. ``by`` and ``by_host``: the broker that has forwarded the request of its client, or ""."""
+    """The sender of a request. ``by`` and ``by_host``: the broker that has forwarded the request of its client, or
+    ""."""
 
     principal: str
     host: str
@@ -53,7 +54,7 @@ class Sender:
 
 @value
 class Exchange:
-    """A request and its answer; None if nobody was answered: the connection has gone, or this process stops."""
+    """A request and its answer; None without an answer, because the connection is closed or this process stops."""
 
     key: int
     version: int
@@ -63,8 +64,8 @@ class Exchange:
 
 @value
 class AuditLine:
-    """``content`` becomes the JSON object. ``is_rationed``: anybody may cause such lines, so many of them are counted
-    instead of said."""
+    """``content`` becomes the JSON object. ``is_rationed``: every caller can cause such lines, so beyond a bound they
+    are only counted."""
 
     content: dict[str, Any]
     is_rationed: bool
@@ -72,7 +73,7 @@ class AuditLine:
 
 @value
 class _Group:
-    """Questions that differ by name only."""
+    """Questions that differ only by name."""
 
     operation: AclOperation
     kind: ResourceType
@@ -81,7 +82,7 @@ class _Group:
 
 @value
 class _Share:
-    """What of a group has one error: the names, and what was ordered there."""
+    """The part of a group with one error: the names, and what was ordered."""
 
     error: str | None
     names: list[str]
@@ -92,8 +93,8 @@ def audit_lines(
     sender: Sender, exchange: Exchange, trail: Trail, *, everything: bool, is_first_action: bool
 ) -> Iterator[AuditLine]:
     """
-    :param everything: whether what changes nothing is said where it was allowed.
-    :param is_first_action: whether no CLUSTER_ACTION of this connection was said before.
+    :param everything: whether allowed operations that change nothing are logged, too.
+    :param is_first_action: whether no CLUSTER_ACTION of this connection was logged before.
     """
     allowed = [
         each for each in trail.allowed if everything or _is_said(each, exchange.key, is_first_action=is_first_action)
@@ -162,7 +163,7 @@ def _groups(questions: Iterable[Question]) -> Iterator[_Group]:
 
 
 def _shares(group: _Group, exchange: Exchange, parts: list[Part]) -> Iterable[_Share]:
-    """By error. A topic has the error of its parts; other resources share all parts of the request."""
+    """Divide a group by error. A topic has the error of its parts; other resources share all parts of the request."""
     whole = _error_text(exchange)
     found: dict[str | None, _Share] = {}
     if group.kind is ResourceType.TOPIC:
@@ -184,7 +185,7 @@ def _shares(group: _Group, exchange: Exchange, parts: list[Part]) -> Iterable[_S
 
 
 def _error_text(exchange: Exchange) -> str | None:
-    """Of the answer as a whole; None for one that is encoded already."""
+    """The error of the whole answer; None for an answer that is encoded already."""
     if exchange.answer is None:
         return NOT_ANSWERED
     if isinstance(exchange.answer, list):
@@ -194,17 +195,17 @@ def _error_text(exchange: Exchange) -> str | None:
 
 
 def _chunks(group: _Group, share: _Share) -> list[tuple[list[str], list[str]]]:
-    """Lists that a line can have."""
+    """Divide names and parts into lists that fit into a line."""
     names, about = (
         [rows[at : at + NAMES_MAX] for at in range(0, len(rows), NAMES_MAX)] for rows in (share.names, share.about)
     )
-    if group.kind is not ResourceType.TOPIC:  # the same resource, and more of what was ordered
+    if group.kind is not ResourceType.TOPIC:  # the same resource again, with more of the order
         names = names[:1] * max(1, len(about))
     return list(zip_longest(names, about, fillvalue=[]))
 
 
 def api_name(key: int, version: int) -> str:
-    """As Kafka calls the API."""
+    """Kafka's name of the API."""
     try:
         name: str = request_type(key, version).__name__
     except PeerError:

@@ -1,4 +1,4 @@
-"""Who may do what, by the image's access control entries: Kafka's `StandardAuthorizer`, as a pure function.
+"""Decides rights by the image's access control entries, as Kafka's `StandardAuthorizer`. Pure.
 
 Deny beats allow; super users may do everything; without an entry for the resource ``allow.everyone.if.no.acl.found``
 decides. Reading and writing imply describing. Source: ``StandardAuthorizerData``.
@@ -27,7 +27,7 @@ _IMPLIED: Final[Mapping[int, frozenset[int]]] = {
 
 
 class Access(Protocol):
-    """What one caller may do."""
+    """The rights of one caller."""
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether the caller may do that to the resource of that name."""
@@ -46,10 +46,10 @@ Question = tuple[AclOperation, ResourceType, str]
 
 
 class Trail:
-    """What was asked of the authorizer in one request, and what it said, in the order of the first time.
+    """The questions to the authorizer in one request, and its answers, in the order in which they were first asked.
 
-    Each question counts once, however often it is asked. Of what is denied so many are kept; the others are counted in
-    ``denied_more``: whoever has no rights chooses how many there are.
+    Each question counts once, however often it is asked. Of the denials a bounded number is kept; the others are
+    counted in ``denied_more``, because a caller without rights can cause any number.
     """
 
     __slots__ = ("allowed", "denied", "denied_more")
@@ -61,7 +61,7 @@ class Trail:
         self.denied_more = 0
 
     def hear(self, question: Question, *, allowed: bool) -> None:
-        """One more answer."""
+        """Note one more answer."""
         if allowed:
             self.allowed[question] = None
         elif len(self.denied) < self.DENIED_MAX:
@@ -71,9 +71,9 @@ class Trail:
 
 
 class Audited:
-    """Another access, which leaves a trail.
+    """An access that leaves a trail of another one's answers.
 
-    :param tells_denials: False for what a caller may lack: it has asked for something else that may suffice.
+    :param tells_denials: False for rights that the caller need not have, because another right is enough.
     """
 
     __slots__ = ("_tells_denials", "trail", "within")
@@ -84,7 +84,7 @@ class Audited:
         self._tells_denials = tells_denials
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """As the other says."""
+        """The answer of the other access."""
         allowed = self.within.allows(operation, resource_type, name)
         if allowed or self._tells_denials:
             self.trail.hear((operation, resource_type, name), allowed=allowed)
@@ -92,23 +92,24 @@ class Audited:
 
 
 def unlogged(access: Access) -> Access:
-    """For questions that the caller did not ask: what an answer shows. (``logIfAllowed`` and ``logIfDenied`` false)."""
+    """The access without a trail, for operations that an answer only shows (``logIfAllowed`` and ``logIfDenied``
+    false)."""
     return access.within if isinstance(access, Audited) else access
 
 
 def undenied(access: Access) -> Access:
-    """For rights that suffice, and that the caller may lack (``logIfDenied`` false)."""
+    """The access without denials in the trail, for rights that the caller need not have (``logIfDenied`` false)."""
     return Audited(access.within, access.trail, tells_denials=False) if isinstance(access, Audited) else access
 
 
 def tell(access: Access, question: Question, *, allowed: bool) -> None:
-    """Leave in the trail what a handler decides by itself."""
+    """Note in the trail a decision that a handler makes itself."""
     if isinstance(access, Audited):
         access.trail.hear(question, allowed=allowed)
 
 
 class Authorizer:
-    """What the entries of one image say.
+    """The rights by the entries of one image.
 
     :param super_users: principals in text, ``User:admin``.
     """
@@ -121,7 +122,7 @@ class Authorizer:
         self._default = allow_if_no_acl
 
     def access_of(self, principal: str, host: str) -> Access:
-        """What a principal may do from a host (an IP address)."""
+        """The rights of a principal from a host (an IP address)."""
         return Unlimited() if principal in self._super_users else _Caller(self, principal, host)
 
     def allows(self, caller: tuple[str, str], operation: AclOperation, resource_type: ResourceType, name: str) -> bool:

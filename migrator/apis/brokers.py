@@ -1,5 +1,5 @@
-"""What brokers and controllers ask for themselves: registration, heartbeats, ISR changes, log directories, producer ids
-(APIs 62, 63, 64, 70, 56, 73, 67)."""
+"""Requests of brokers and controllers: registration, heartbeats, ISR changes, log directories, producer ids (APIs 62,
+63, 64, 70, 56, 73, 67)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BEFORE_TOPIC_IDS: Final = {
     ErrorCode.ineligible_replica: ErrorCode.operation_not_attempted,
     ErrorCode.new_leader_elected: ErrorCode.fenced_leader_epoch,
 }
-"""What AlterPartition versions 0 and 1 say instead."""
+"""The error codes that AlterPartition versions 0 and 1 have instead."""
 _RECOVERY_STATES: Final = frozenset(
     int(state) for state in (LeaderRecoveryState.RECOVERED, LeaderRecoveryState.RECOVERING)
 )
@@ -82,7 +82,7 @@ def broker_removal(call: Call, image: MetadataImage, context: Context) -> Decisi
 
 
 def refuse_broker_removal(call: Call, error: ApiError) -> Any:
-    """UnregisterBroker refused: without a word, as Kafka does it."""
+    """UnregisterBroker refused: without a message, as in Kafka."""
     return call.respond(error_code=error.code)
 
 

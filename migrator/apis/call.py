@@ -1,4 +1,4 @@
-"""One request as the handlers of this room see it, and how they answer."""
+"""A request in the form for handlers, and the forms of their answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Call:
     """A request: kio's message ``body`` of API ``key`` and ``version``, and who sent it.
 
     ``may_use_tokens``: the connection is authenticated well enough for delegation tokens. ``listener`` is the name of
-    the listener that it came in on. ``client_id`` is what the client calls itself, "" when it does not.
+    the listener that it came in on. ``client_id`` is the client's own name, "" without one.
     """
 
     key: int
@@ -40,16 +40,16 @@ class Call:
 
 
 class ApiKind(Enum):
-    """Who answers a request, and from what."""
+    """Which part of the controller answers a request, and from which image."""
 
     WRITE = "write"
-    """The leader decides on the speculative image; answered when the records are committed."""
+    """The leader decides on the speculative image, and answers when the records are committed."""
     READ = "read"
     """Any node answers from its published image."""
     RAFT = "raft"
     """The consensus core answers."""
     LISTENER = "listener"
-    """The listener itself answers, or the node before it gets here (Envelope)."""
+    """The listener answers, or the node unwraps the request before (Envelope)."""
 
 
 Handler = Callable[[Call, MetadataImage, Context], Decision[Any]]
@@ -63,16 +63,16 @@ Refuse = Callable[[Call, ApiError], Any]
 
 
 Administrative = Callable[[Call], bool]
-"""Whether a write is one that a person or a tool asked for and can ask for again."""
+"""Whether a person or a tool asked for a write, and can ask again."""
 
 
 def never(_call: Call) -> bool:
-    """What keeps the cluster going."""
+    """For writes that the running cluster needs."""
     return False
 
 
 def always(_call: Call) -> bool:
-    """What can wait."""
+    """For writes that can wait."""
     return True
 
 
@@ -80,8 +80,9 @@ def always(_call: Call) -> bool:
 class Api:
     """One row of the registry.
 
-    ``cluster_operation`` is what the caller must be allowed on the cluster, if that alone decides. ``administrative``
-    writes wait when ZooKeeper is too far behind; the others never do: an outage of ZooKeeper is none of Kafka.
+    ``cluster_operation``: the right on the cluster that the caller needs, if that alone decides. ``administrative``
+    writes wait when ZooKeeper is too far behind; others never wait, because an outage of ZooKeeper must not become one
+    of Kafka.
     """
 
     key: int
@@ -94,10 +95,10 @@ class Api:
 
 
 def refuse_at_top(call: Call, error: ApiError) -> Any:
-    """The answer of responses with an error code at the top."""
+    """The refusal for responses with an error code at the top."""
     return call.respond(error_code=error.code, error_message=error.message)
 
 
 def error_fields(error: ApiError) -> dict[str, Any]:
-    """An item's error."""
+    """The fields of one item's error."""
     return {"error_code": error.code, "error_message": error.message}

@@ -83,7 +83,7 @@ def _other_type(endpoint_type: int) -> str:
 
 
 def _authorized_operations(call: Call) -> int:
-    """What the caller may do to the cluster, bit n standing for operation n."""
+    """The operations on the cluster that the caller may do: bit n stands for operation n."""
     if not allows_cluster(call.access, AclOperation.DESCRIBE):
         return 0
     access = unlogged(call.access)

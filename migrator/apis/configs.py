@@ -79,7 +79,7 @@ def alter_error(call: Call, resource: ConfigResource) -> ApiError | None:
 
 
 def _sorted_out(call: Call) -> tuple[list[tuple[ConfigResource, ApiError]], list[tuple[ConfigResource, Any]]]:
-    """Resources that are refused at once, and the others."""
+    """Divide the resources into those that are refused at once, and the others."""
     rows = [(_resource(row), row) for row in call.body.resources]
     counts = Counter(resource for resource, _ in rows)
     errors: dict[ConfigResource, ApiError] = {}

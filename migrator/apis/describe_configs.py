@@ -1,6 +1,6 @@
 """DescribeConfigs (API 32), as a controller answers it: topics, this node, and the default of all nodes.
 
-Of brokers it knows only what is dynamic; they answer for themselves. Source: Kafka's ``ConfigHelper``.
+Of brokers it knows only dynamic configurations; brokers answer for themselves. Source: Kafka's ``ConfigHelper``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from migrator.values import value
 
 CLIENT_METRICS_SOURCE: Final = 7
 BROKER_LOGGER: Final = 8
-"""Type of resource: the log levels of a Java process, which this is not."""
+"""The resource type of a Java process's log levels; this program is no Java process."""
 FORBIDDEN: Final = {
     ErrorCode.topic_authorization_failed: "Topic authorization failed.",
     ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
@@ -47,7 +47,7 @@ _TYPES: Final = {
     "password": 9,
 }
 UNTYPED: Final = "untyped"
-"""Kind of client metrics' keys, whose types and synonyms are not told."""
+"""The kind of client metrics' keys, for which no types and synonyms are returned."""
 _UNKNOWN_TYPE: Final = 0
 _TOPIC_TYPES: Final = {row[0]: row[1] for row in TOPIC_KEYS}
 _DEFAULT_SYNONYM: Final = {row[0]: row[4] for row in TOPIC_KEYS}
@@ -63,7 +63,7 @@ class _Synonym:
 
 @value
 class _Entry:
-    """One key; its first synonym is where the value comes from."""
+    """One key; its first synonym is the source of the value."""
 
     name: str
     kind: str | None
@@ -80,7 +80,8 @@ class _Entry:
 def config_description(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """DescribeConfigs 0-4. Documentation is not given.
 
-    A resource that is named more than once is refused: six bytes of a request would be 16 KB of its answer each time.
+    A resource that is named more than once is refused: each time, six bytes of the request would cause 16 KB of the
+    answer.
     """
     counts = Counter((row.resource_type, row.resource_name) for row in call.body.resources)
     results = tuple(
@@ -194,7 +195,7 @@ def _client_metrics_entries(image: MetadataImage, resource: ConfigResource) -> I
 
 
 def _broker_synonyms(image: MetadataImage, context: Context, name: str) -> Iterator[_Synonym]:
-    """Where this node has a value for the key, the one that counts first."""
+    """The sources of this node's values for the key, the one in force first."""
     levels = (
         (ConfigSource.DYNAMIC_BROKER, _dynamic(image, str(context.settings.node_id))),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, _dynamic(image, "")),
@@ -209,14 +210,14 @@ def _broker_synonyms(image: MetadataImage, context: Context, name: str) -> Itera
 
 
 def _static(context: Context) -> Mapping[str, str]:
-    """What the property file says; Kafka takes a node's id for the old name of it, too."""
+    """The settings of the property file. As in Kafka, the node's id is also the value of its old key."""
     explicit = context.settings.explicit
     node_id = explicit.get("node.id")
     return explicit if node_id is None else {"broker.id": node_id, **explicit}
 
 
 def _canonical(kind: str, text: str) -> str:
-    """A topic's value as Kafka prints it once it is parsed; what does not parse stays as it is."""
+    """A topic's value as Kafka prints it after parsing; a value that does not parse stays as it is."""
     try:
         parsed = parse(kind, text)
     except ValueError:

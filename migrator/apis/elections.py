@@ -28,7 +28,7 @@ VOTERS: Final = (METADATA_TOPIC, 0)
 
 
 def leader_election(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
-    """ElectLeaders 0-2; version 0 knows preferred elections only."""
+    """ElectLeaders 0-2; version 0 has preferred elections only."""
     body = call.body
     partitions = None
     if body.topic_partitions is not None:
@@ -50,8 +50,8 @@ def refuse_leader_election(call: Call, error: ApiError) -> Any:
 
 
 def reassignment(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
-    """AlterPartitionReassignments 0. On the metadata partition of a dynamic quorum it is an order about the voters:
-    the replicas are who shall vote, none at all cancels (KIP-642)."""
+    """AlterPartitionReassignments 0. On the metadata partition of a dynamic quorum it is an order about the voters: the
+    replicas are the target, and an empty list cancels it (KIP-642)."""
     wanted = tuple(
         WantedAssignment(topic.name, row.partition_index, None if row.replicas is None else tuple(row.replicas))
         for topic in call.body.topics
@@ -87,7 +87,7 @@ def _voters_reassigned(image: MetadataImage, wanted: list[WantedAssignment], con
 
 
 def moves_replicas(call: Call) -> bool:
-    """Whether an AlterPartitionReassignments request asks for anything but the end of reassignments."""
+    """Whether an AlterPartitionReassignments request does more than cancel reassignments."""
     return any(row.replicas is not None for topic in call.body.topics for row in topic.partitions)
 
 
@@ -125,7 +125,7 @@ def running_reassignments(call: Call, image: MetadataImage, context: Context) ->
 def _election_response(
     call: Call, results: Iterable[ElectionResult], code: ErrorCode, topics: Iterable[str] = ()
 ) -> Any:
-    """``topics`` are named in any case, as Kafka does when all partitions are asked for."""
+    """``topics`` always have a row, as in Kafka when a request asks for all partitions."""
     by_topic: dict[str, list[Mapping[str, Any]]] = {name: [] for name in topics}
     for result in results:
         row = {"partition_id": result.partition, **error_fields(result.error)}
@@ -150,7 +150,7 @@ def _reassignment_rows(body: Any, errors: Iterator[ApiError]) -> tuple[Mapping[s
 def _voters_on_the_way(
     image: MetadataImage, context: Context, topics: tuple[tuple[str, tuple[int, ...]], ...] | None
 ) -> Iterator[RunningReassignment]:
-    """Of the metadata partition, while a target is set: its replicas are the voters in force."""
+    """The row of the metadata partition while a target is set: its replicas are the voters in force."""
     target = target_of(image)
     is_asked = topics is None or any(name == VOTERS[0] and VOTERS[1] in partitions for name, partitions in topics)
     if target is None or not is_asked:

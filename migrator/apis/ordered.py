@@ -1,7 +1,7 @@
-"""What a request asked to change, in names: for logs that say who ordered what. Never a value, a salt, a hash, a token.
+"""Describes by names what a request asked to change, for logs of orders. Never has a value, a salt, a hash, a token.
 
-A part is the name of one thing that was asked for and the error that the answer has for it. A topic's parts are named
-by the topic; the others say what they are.
+A part has the name of one requested change, and its error in the answer. Parts of a topic have the topic's name; the
+others name their kind.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ KAFKA_NAMES: Final = {
     ResourceType.DELEGATION_TOKEN: "DelegationToken",
     ResourceType.USER: "User",
 }
-"""As stock's logs have them (``SecurityUtils.resourceTypeName``)."""
+"""The names in Kafka's logs (``SecurityUtils.resourceTypeName``)."""
 
 
 NAME_MAX: Final = 300
-"""Characters of one name."""
+"""The most characters of one name."""
 TEXT_MAX: Final = 4 * NAME_MAX
-"""Characters of what is said about one part. Each name in it is cut for itself, so that a long one hides none that
-follows: who got a right may have a long name, and for what the right is stands behind it."""
+"""The most characters of one part's text. Each name in it is cut separately, so a long name hides nothing after it: the
+long name of a principal comes before the resource of the right that it got."""
 
 
 NO_KEY: Final = "(no key)"
-"""AlterConfigs without a key takes all keys away."""
+"""AlterConfigs without a key removes all keys."""
 NAMED_AGAIN: Final = " (the entity is named again: look whether the first of its orders was carried out)"
-"""The first one may be done, and the one error of the entity is that of the second (``ClientQuotaControlManager``)."""
+"""The first order may be carried out, and the entity's only error is that of the second
+(``ClientQuotaControlManager``)."""
 
 
 @value
 class Part:
-    """``topic``: the topic that it is about, by whose name the right was asked for; "" for everything else."""
+    """``topic``: the topic whose name was authorized; "" for everything else."""
 
     text: str
     error: ErrorCode
@@ -50,20 +51,20 @@ class Part:
 
 
 def parts_of(key: int, body: Any, answer: Any) -> Iterator[Part]:
-    """The parts of a request of API ``key`` and of its answer; none of APIs that change nothing by order."""
+    """The parts of a request of API ``key`` and of its answer; none for an API without orders."""
     read = _PARTS.get(key)
     if read is not None and answer is not None and not isinstance(answer, list):
         yield from read(body, answer)
 
 
 def error_of(answer: Any) -> ErrorCode | None:
-    """Of the whole answer; None where only parts have one."""
+    """The error of the whole answer; None when only parts have one."""
     code: ErrorCode | None = getattr(answer, "error_code", None)
     return code
 
 
 def clipped(text: str, most: int = NAME_MAX) -> str:
-    """Short enough for a line."""
+    """The text, cut to the length for a line."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
@@ -114,7 +115,7 @@ def _elections(_body: Any, answer: Any) -> Iterator[Part]:
 
 def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
     errors: dict[tuple[str, int], deque[ErrorCode]] = {}
-    """In the order of the request: each order for a partition that is named twice has its own."""
+    """The errors in the order of the request: when a partition is named twice, each order has its own."""
     for row in answer.responses:
         for each in row.partitions:
             errors.setdefault((row.name, each.partition_index), deque()).append(each.error_code)
@@ -140,8 +141,8 @@ def _quotas(body: Any, answer: Any) -> Iterator[Part]:
 
 
 def _entity(row: Any) -> tuple[tuple[str, bool, str], ...]:
-    """In an order of its own. An entry may name one kind twice, with a name and without: the last one counts, and is
-    what the answer names."""
+    """The text of a quota's entity, in a fixed order. An entry may have one kind twice, with a name and without: the
+    last one counts, and the answer has it."""
     names = {part.entity_type: part.entity_name for part in row.entity}
     return tuple(sorted((kind, name is not None, name or "") for kind, name in names.items()))
 
@@ -156,7 +157,7 @@ def _credentials(body: Any, answer: Any) -> Iterator[Part]:
 
 def _features(body: Any, answer: Any) -> Iterator[Part]:
     errors = {row.feature: row.error_code for row in getattr(answer, "results", ())}
-    for row in {row.feature: row for row in body.feature_updates}.values():  # the last one of a name counts
+    for row in {row.feature: row for row in body.feature_updates}.values():  # the last one with a name counts
         error = errors.get(row.feature, answer.error_code)
         yield Part(f"{clipped(row.feature)} to level {row.max_version_level}", error)
 

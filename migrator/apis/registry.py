@@ -1,4 +1,4 @@
-"""Every API that a controller serves, as data: who answers it, who may ask, what it writes.
+"""Every API that a controller serves, as data: which part answers it, which right it needs, what it writes.
 
 Source: Kafka's ``ControllerApis``. ControlledShutdown (7), DescribeDelegationToken (41) and
 DescribeUserScramCredentials (50) are advertised and not handled, as by stock controllers; the last two are answered by
@@ -118,16 +118,16 @@ _ROWS: Final = (
 )  # fmt: skip
 
 FORBIDDEN: Final = "Request is not authorized."
-"""Kafka's words, without the connection and the buffers that stock prints between them."""
+"""Kafka's text, without the connection and the buffers that Kafka prints in it."""
 GENERAL: Final = "Cluster authorization failed."
 _GENERAL_AT: Final = frozenset({49, 55, 70, 80, 81, 82})
-"""APIs where stock answers with the general words of the error."""
+"""APIs for which Kafka answers with the general text of the error."""
 
 APIS: Final = {row.key: row for row in _ROWS}
 
 
 def check_access(call: Call) -> None:
-    """Check what the API demands of its caller on the cluster; the rest the handlers check themselves.
+    """Check the right on the cluster that the API needs; the handlers check all other rights.
 
     :raises RefusedError: CLUSTER_AUTHORIZATION_FAILED.
     """
@@ -140,9 +140,9 @@ def check_access(call: Call) -> None:
 def answer(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """Answer a request of kind READ or WRITE: authorize, pass the migration's gate, decide, encode.
 
-    The decision's response is kio's message, to be sent when the decision's records are committed, and everything that
-    was appended before them. A refusal is a response too, without records. For a WRITE the caller has made sure that
-    this node leads; if it does not: ``refuse(call, ErrorCode.not_controller)``.
+    The decision's response is kio's message, to be sent when the decision's records, and all records before them, are
+    committed. A refusal is a response, too, without records. For a WRITE the caller has made sure that this node leads;
+    if it does not, it answers with ``refuse(call, ErrorCode.not_controller)``.
     """
     api = APIS[call.key]
     if api.handle is None:

@@ -54,7 +54,7 @@ def refuse_scram_change(call: Call, error: ApiError) -> Any:
 
 
 def acl_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
-    """CreateAcls 0-3; version 0 knows literal patterns only."""
+    """CreateAcls 0-3; version 0 has literal patterns only."""
     _check_authorizer(context)
     acls = tuple(
         Acl(
@@ -122,7 +122,7 @@ def _check_authorizer(context: Context, otherwise: str = "No Authorizer is confi
 
 
 def _entity(entry: Any) -> tuple[QuotaEntity, ...]:
-    """Of a type that is named twice the last one counts."""
+    """The entity of an entry. When a type is named twice, the last one counts."""
     names = {part.entity_type: part.entity_name for part in entry.entity}
     return tuple(QuotaEntity(entity_type, name) for entity_type, name in names.items())
 

@@ -28,9 +28,9 @@ from migrator.wire.principal import Principal
 
 USER: Final = "User"
 NO_TIME: Final = time_out(-1)
-"""In answers to those who may not ask."""
+"""The time in answers to callers without the right."""
 NEVER: Final = time_out(0)
-"""In answers of refusals for another reason."""
+"""The time in refusals for another reason."""
 FORBIDDEN: Final = (
     ErrorCode.delegation_token_request_not_allowed,
     ErrorCode.delegation_token_authorization_failed,
@@ -122,8 +122,8 @@ def _change(
 
 @contextmanager
 def _told(call: Call, operation: AclOperation) -> Iterator[Callable[[str], None]]:
-    """No access control entry decides who may do that with a token, so the trail hears it from here: of which token,
-    once that is known, or that it was refused."""
+    """Note a token operation in the trail, because no access control entry decides it: with the token's id once it is
+    known, or as refused."""
     try:
         yield lambda token_id: tell(call.access, (operation, ResourceType.DELEGATION_TOKEN, token_id), allowed=True)
     except RefusedError:

@@ -25,7 +25,8 @@ from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.schemas import build, part_type, response_type
 
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
-"""Created by brokers when the first client needs them; without them nobody consumes in a group. (Kafka's ``Topic``.)"""
+"""Topics that brokers create when the first client needs them; consumer groups do not work without them. (Kafka's
+``Topic``.)"""
 DELETION_DISABLED_SINCE: Final = 3
 """First version of DeleteTopics with an error code of its own for ``delete.topic.enable=false``."""
 
@@ -37,7 +38,8 @@ BOTH: Final = "You may not specify both topic name and topic id."
 NAMED_BY_ID: Final = "The provided topic name maps to an ID that was already supplied."
 UNKNOWN: Final = "This server does not host this topic-partition."
 STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
-"""API: the first version whose clients know THROTTLING_QUOTA_EXCEEDED; others are served, and have to wait then."""
+"""By API, the first version whose clients know THROTTLING_QUOTA_EXCEEDED. Older clients are served, and have to wait
+afterwards."""
 FORBIDDEN: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
 
 
@@ -65,7 +67,7 @@ def topic_creation(call: Call, image: MetadataImage, context: Context) -> Decisi
 
 
 def creates_for_people(call: Call) -> bool:
-    """Whether a CreateTopics request names any topic but internal ones."""
+    """Whether a CreateTopics request has a topic that is not internal."""
     return any(topic.name not in INTERNAL_TOPICS for topic in call.body.topics)
 
 
@@ -86,7 +88,7 @@ def topic_deletion(call: Call, image: MetadataImage, context: Context) -> Decisi
         *deletion.refused,
         *((deletion.granted[topic_id], topic_id, error) for topic_id, error in decision.response),
     ]
-    context.random.shuffle(results)  # the order must not tell missing topics from forbidden ones
+    context.random.shuffle(results)  # the order must not show which topics are missing and which forbidden
     responses = tuple(_deletion_result(*result) for result in results)
     return decision.answering(call.respond(responses=responses, throttle_time=_throttle(quota)))
 
@@ -132,7 +134,7 @@ def _partitions_response(
 
 
 def _quota(call: Call, image: MetadataImage, context: Context) -> MutationQuota:
-    """What the client may change."""
+    """The quota for the changes of this client."""
     settings = context.settings
     return context.mutations.quota_of(
         image,
@@ -181,7 +183,7 @@ class _EncodedConfigs:
         self._made: dict[int, tuple[Any, ...]] = {}
 
     def of(self, configs: tuple[EffectiveConfig, ...]) -> tuple[Any, ...]:
-        """Of one topic. ``configs`` outlives this object, so its identity is its key."""
+        """The encoded configs of one topic. ``configs`` lives longer than this object, so its identity is the key."""
         if self._type is None:
             return ()
         if id(configs) not in self._made:
