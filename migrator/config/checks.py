@@ -106,7 +106,7 @@ def home_directories(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 
 def relative_directories(settings: Settings) -> Iterator[str]:
-    """A sentence for each: another start, from elsewhere, would find an empty directory."""
+    """A sentence for each relative path: a start from another directory would find an empty one."""
     for key, name in _named(settings):
         if not Path(name).is_absolute():
             yield (
@@ -209,7 +209,7 @@ def _java_classes(settings: Settings) -> Iterator[Problem]:
 
 
 def _super_users(settings: Settings) -> Iterator[Problem]:
-    """As ``SecurityUtils.parseKafkaPrincipal`` wants them: any other text names nobody."""
+    """The form is that of ``SecurityUtils.parseKafkaPrincipal``: any other text names no principal."""
     for name in sorted(settings.super_user_names):
         kind, separator, rest = name.partition(":")
         if not (kind and separator and rest):
@@ -219,8 +219,9 @@ def _super_users(settings: Settings) -> Iterator[Problem]:
 
 
 def _scram_among_controllers(settings: Settings) -> Iterator[Problem]:
-    """Credentials are in the metadata log, which has no leader before the controllers have logged in at each other.
-    Stock controllers cannot do it either: their ``ScramPublisher`` begins behind the first known high watermark."""
+    """Credentials are in the metadata log, which has no leader before the controllers have logged in to each other.
+    Kafka's controllers cannot use SCRAM either: their ``ScramPublisher`` begins after the first known high
+    watermark."""
     if len(settings.voters) == 1 or settings.migrator_grpc_voters or not _uses_sasl(settings):
         return
     mechanism = settings.sasl_mechanism_controller_protocol
@@ -238,7 +239,7 @@ def _uses_sasl(settings: Settings) -> bool:
 
 
 def _protected_znodes(settings: Settings) -> Iterator[Problem]:
-    """As ``KafkaZkClient.createZkClient``, which is asked for a migration only."""
+    """The rule of ``KafkaZkClient.createZkClient``; it applies only to a migration."""
     migrates = settings.zookeeper_metadata_migration_enable
     if migrates and settings.zookeeper_set_acl and not settings.zookeeper_authenticated:
         remedy = (
@@ -274,7 +275,7 @@ def _migration(settings: Settings) -> Iterator[Problem]:
 
 
 EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared)
-"""Hosts that stand for every address of the machine."""
+"""Hosts that mean every address of the machine."""
 
 
 def _own(settings: Settings) -> Iterator[Problem]:
@@ -307,7 +308,7 @@ def _own(settings: Settings) -> Iterator[Problem]:
 
 
 def _ports(settings: Settings) -> Iterator[Problem]:
-    """Two listeners with one port. Without this check the system would say that another program uses the port."""
+    """Two listeners with one port. Without this check the error would be that another program uses the port."""
     try:
         taken = [("listeners", it.name, it.host, it.port) for it in settings.parsed_listeners]
         for key in ("migrator.grpc.listener", "migrator.metrics.listener"):
@@ -401,7 +402,7 @@ CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
 
 
 def _accepts_scram_only(settings: Settings) -> bool:
-    """Whether the listener that brokers use accepts nothing else."""
+    """Whether the listener for brokers accepts only SCRAM."""
     mechanisms = settings.mechanisms_of(settings.controller_listeners[0])
     return _uses_sasl(settings) and all(name.upper().startswith("SCRAM-") for name in mechanisms)
 

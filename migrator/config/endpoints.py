@@ -1,4 +1,4 @@
-"""Listeners and voters: the values of ``listeners``, ``controller.quorum.voters`` and their like."""
+"""Listeners and voters: the values of ``listeners``, ``controller.quorum.voters`` and similar keys."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ def parse_per_ip(text: str) -> dict[str, int]:
 
 
 def parse_bootstrap_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """``host:port`` entries -> both of each, each once.
+    """``host:port`` entries -> host and port of each, without repetitions.
 
-    :raises ValueError: for an entry of another form, or one that nobody can connect to.
+    :raises ValueError: for an entry of another form, or an address to which no client can connect.
     """
     found = [parse_host_port(entry) for entry in entries]
     for entry, (host, port) in zip(entries, found, strict=True):
@@ -126,7 +126,7 @@ def parse_bootstrap_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], 
 
 @value
 class ZooKeeperAddress:
-    """Where a cluster is: servers, each as host:port, and the path below which its znodes are, "" for the root."""
+    """The address of a ZooKeeper cluster: servers, each as host:port, and the chroot, "" for the root."""
 
     servers: tuple[str, ...]
     chroot: str
@@ -172,7 +172,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_same_host(one: str, other: str) -> bool:
-    """Whether two texts are one name or one address: ``::1`` is ``0:0:0:0:0:0:0:1``. Names are not looked up."""
+    """Whether two texts are the same name or the same address: ``::1`` is ``0:0:0:0:0:0:0:1``. Names are not looked
+    up."""
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:

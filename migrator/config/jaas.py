@@ -1,9 +1,9 @@
 """Login modules of Java (JAAS): a login file, and the inline entry of ``sasl.jaas.config`` (KIP-85). Pure.
 
 ``Section { module flag key="value" ...; };`` in a file, ``module flag key="value" ...;`` inline. Both have the words
-and comments of ``java.io.StreamTokenizer``: a slash begins a comment, and what is no plain word needs quotes. Only in a
-file ``${user.home}`` stands for a system property. Source: ``sun.security.provider.ConfigFile``, ``PropertyExpander``,
-``JaasConfig`` of Kafka. Single quotes are taken in a file, too, which Java does not do.
+and comments of ``java.io.StreamTokenizer``: a slash begins a comment, and everything except a plain word needs quotes.
+``${user.home}`` is a system property only in a file. Source: ``sun.security.provider.ConfigFile``,
+``PropertyExpander``, ``JaasConfig`` of Kafka. Unlike Java, this parser accepts single quotes in a file, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JaasSyntaxError(ValueError):
 def parse_entry(text: str) -> LoginModule:
     """The only entry of an inline text.
 
-    :raises JaasSyntaxError: there is no such entry, or another one.
+    :raises JaasSyntaxError: there is no entry, or more than one.
     """
     tokens = _Tokens(text)
     module = _module(tokens)
@@ -56,7 +56,7 @@ def parse_entry(text: str) -> LoginModule:
 def parse_sections(text: str, system_properties: Mapping[str, str]) -> dict[str, tuple[LoginModule, ...]]:
     """The sections of a file by name.
 
-    :param system_properties: of Java, as far as they are known here.
+    :param system_properties: properties of Java, as far as they are known here.
     :raises JaasSyntaxError: the text does not follow the grammar, or an option names another system property.
     """
     tokens = _Tokens(text, system_properties)
@@ -114,7 +114,7 @@ class _Tokens:
         return self._tokens[self._next - 1][2]
 
     def expanded(self, text: str) -> str:
-        """With the values of system properties; what stands in two braces stays as it is."""
+        """The text with the values of system properties; text in double braces stays as it is."""
         known = self._system_properties
         if known is None:
             return text
@@ -136,7 +136,7 @@ class _Tokens:
 
 
 def _scan(text: str, *, in_file: bool) -> Iterator[tuple[int, bool, str]]:
-    """Line, whether it is a mark, and the token. An asterisk is a letter in a file only."""
+    """Yields line, whether the token is a mark, and the token. An asterisk is a letter only in a file."""
     position, line = 0, 1
     while position < len(text):
         match = _TOKEN.match(text, position)

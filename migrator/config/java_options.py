@@ -1,4 +1,4 @@
-"""Settings of ZooKeeper's client in ``KAFKA_OPTS``: a stock node uses them, this program does not."""
+"""Settings of ZooKeeper's client in ``KAFKA_OPTS``: Kafka's nodes use them, this program does not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = {
     "zookeeper.ssl.ciphersuites": "zookeeper.ssl.cipher.suites",
     "zookeeper.ssl.hostnameVerification": "zookeeper.ssl.endpoint.identification.algorithm",
 }
-"""The key that stands for a system property (``ZkConfigs.ZK_SSL_CONFIG_TO_SYSTEM_PROPERTY_MAP``)."""
+"""The key that has the same meaning as a system property (``ZkConfigs.ZK_SSL_CONFIG_TO_SYSTEM_PROPERTY_MAP``)."""
 WITHOUT_A_KEY = {
     "zookeeper.sasl.client": "SASL is turned off by leaving out migrator.zookeeper.jaas.file",
     "zookeeper.sasl.client.username": "servers are known as zookeeper/HOST to Kerberos here",
@@ -57,7 +57,7 @@ def _properties() -> Iterator[str]:
     text = os.environ.get(VARIABLE, "")
     try:
         words = shlex.split(text)
-    except ValueError:  # quotes that do not end
+    except ValueError:  # quotes without an end
         words = text.split()
     for word in dict.fromkeys(word.partition("=")[0] for word in words if word.startswith("-D")):
         yield word.removeprefix("-D")

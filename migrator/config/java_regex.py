@@ -9,11 +9,11 @@ import warnings
 def java_pattern(text: str) -> re.Pattern[str]:
     """A regular expression that means the same in Java and here.
 
-    :raises ValueError: it does not, or is none.
+    :raises ValueError: it has another meaning in Java, or is no regular expression.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # sets within sets, which only Java has
+            warnings.simplefilter("error", FutureWarning)  # nested sets, which only Java has
             return re.compile(text, re.ASCII)
     except (re.error, FutureWarning) as error:
         raise ValueError(f"{text!r} is no regular expression that can be used here: {error}") from error

@@ -1,4 +1,4 @@
-"""What Kafka refuses in the property file of any node: values that do not go together. Pure.
+"""The contradictions in a property file that Kafka refuses on every node. Pure.
 
 Source: ``KafkaConfig.validateValues`` and ``CoreUtils.listenerListToEndPoints`` of Kafka 3.9.
 """
@@ -28,17 +28,17 @@ MIB = 1 << 20
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 """``Utils.validHostPattern``"""
 PLACEHOLDER = "${"
-"""A text with a value of another file is taken for a good one."""
+"""The beginning of a placeholder. A text with one counts as valid."""
 
 
 def refused_everywhere(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Key, what Kafka does not take, and what to do."""
+    """Key, what Kafka refuses, and the remedy."""
     for rule in _RULES:
         yield from rule(properties)
 
 
 def listener_entries(properties: Mapping[str, str], key: str = "listeners") -> dict[str, tuple[str, int]] | None:
-    """Name in capitals -> host and port; None where an entry cannot be read here."""
+    """Name in upper case -> host and port; None when an entry cannot be parsed here."""
     found = {}
     for entry in entries_of(text_of(properties, key)):
         match = LISTENER.fullmatch(entry)

@@ -1,7 +1,8 @@
-"""What Kafka's broker does not start with in migration mode and in KRaft mode. Pure.
+"""The settings with which Kafka's broker does not start, in migration mode and in KRaft mode. Pure.
 
-Source: ``KafkaConfig.validateValues`` of Kafka 3.9, and where a broker looks for its controllers:
-``RaftManager.buildNetworkClient``, ``RaftControllerNodeProvider``. What an older release takes as well is left to it.
+Source: ``KafkaConfig.validateValues`` of Kafka 3.9, and for the way to the controllers
+``RaftManager.buildNetworkClient``, ``RaftControllerNodeProvider``. A setting that only newer releases refuse is not
+refused here.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ OTHER_NAME = (
 
 
 def refused_broker(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Key, what Kafka does not take, and what to do; of the mode that the file is for.
+    """Key, what Kafka refuses, and the remedy, for the mode of the file.
 
-    :param properties: of a broker. A value that another file holds (``${file:...}``) is taken for a good one.
+    :param properties: the properties of a broker. A value from another file (``${file:...}``) counts as valid.
     """
     yield from refused_everywhere(properties)
     rules = _EVERYWHERE
@@ -56,10 +57,10 @@ def in_kraft(properties: Mapping[str, str]) -> bool:
 
 
 def controllers_protocol(properties: Mapping[str, str]) -> str | None:
-    """What the broker speaks to its controllers. None: it does not find out, and does not start.
+    """The protocol between the broker and its controllers. None when the broker cannot find it, and does not start.
 
-    The name stands there as Kafka looks for it, with capitals; only a name of a protocol needs none
-    (``SecurityProtocol.forName``). Without a map of its own, a broker in KRaft mode speaks PLAINTEXT (KIP-590).
+    Kafka looks for the listener's name in upper case; only a name of a protocol may be in lower case
+    (``SecurityProtocol.forName``). Without a map in its file, a broker in KRaft mode uses PLAINTEXT (KIP-590).
     """
     name = next(iter(listener_names(text_of(properties, CONTROLLERS))), "")
     with suppress(ValueError):
@@ -74,7 +75,7 @@ def controllers_protocol(properties: Mapping[str, str]) -> str | None:
 
 
 def _is_plaintext_added(properties: Mapping[str, str]) -> bool:
-    """Whether KRaft mode gives each listener of the controllers PLAINTEXT: there is no map, and nothing else in use."""
+    """Whether KRaft mode maps each controller listener to PLAINTEXT: there is no map, and no other protocol in use."""
     named = {*listener_names(text_of(properties, CONTROLLERS)), *(listener_entries(properties) or ())}
     return PROTOCOLS not in properties and not named & {*PROTOCOL_NAMES} - {"PLAINTEXT"}
 
@@ -82,7 +83,7 @@ def _is_plaintext_added(properties: Mapping[str, str]) -> bool:
 def shared_names(properties: Mapping[str, str], controllers: tuple[str, ...]) -> list[str]:
     """The broker's own listeners with names of the controllers' listeners.
 
-    :param controllers: as ``controller.listener.names`` has them.
+    :param controllers: the names in ``controller.listener.names``.
     """
     own = listener_entries(properties) or {}
     return [name for name in own if name in {each.strip().upper() for each in controllers}]
@@ -143,7 +144,7 @@ def _controllers(properties: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _all_mapped(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """KRaft mode wants a protocol for each name, also for those that it does not use, and for a name of a protocol."""
+    """KRaft mode needs a protocol for each name, also for unused names, and for names of protocols."""
     if controllers_protocol(properties) is None or _is_plaintext_added(properties):
         return
     known = parse_protocol_map(text_of(properties, PROTOCOLS), last_counts=True)
@@ -154,14 +155,14 @@ def _all_mapped(properties: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def shared_listener(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Also in migration mode: KRaft mode comes next."""
+    """Refused in migration mode, too, because KRaft mode comes next."""
     for name in shared_names(properties, listener_names(text_of(properties, CONTROLLERS))):
         what = f"{name} is a listener of the broker itself, too: in KRaft mode Kafka refuses such a file"
         yield CONTROLLERS, what, OTHER_NAME
 
 
 def _listeners(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Own listeners that have a name of the controllers' count as theirs, and are not advertised."""
+    """A broker's listener with the name of a controller listener counts as the controllers', and is not advertised."""
     controllers = listener_names(text_of(properties, CONTROLLERS))
     bound = listener_entries(properties)
     told = bound if "advertised.listeners" not in properties else listener_entries(properties, "advertised.listeners")
@@ -202,4 +203,4 @@ _IN_KRAFT: Rules = {
     _all_mapped: (CONTROLLERS, PROTOCOLS, "listeners"),
 }
 _IN_MIGRATION: Rules = {_generated_id: ("broker.id", "node.id", RESERVED, GENERATION)}
-"""Each with the keys that it reads."""
+"""Each rule, with the keys that it reads."""

@@ -1,7 +1,7 @@
-"""What Kafka's own controller refuses in a property file with which ours starts. Pure.
+"""The settings that Kafka's own controller refuses, and with which ours starts. Pure.
 
-Source: ``KafkaConfig.validateValues`` of Kafka 3.9 and 4.1, with ``process.roles=controller``. What `TargetRelease`
-leaves out of the file at the hand-over is not asked for here.
+Source: ``KafkaConfig.validateValues`` of Kafka 3.9 and 4.1, with ``process.roles=controller``. Keys that
+`TargetRelease` removes from the file at the hand-over are not checked here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NAMES = "controller.listener.names"
 
 
 def refused_by_kafka(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Key, what Kafka does not take, and what to do.
+    """Key, what Kafka refuses, and the remedy.
 
-    :param properties: of a controller. A value that another file holds (``${file:...}``) is taken for a good one.
+    :param properties: the properties of a controller. A value from another file (``${file:...}``) counts as valid.
     """
     bound = [entry.partition(":")[0].upper() for entry in entries_of(properties.get("listeners", ""))]
     names = listener_names(properties.get(NAMES, ""))

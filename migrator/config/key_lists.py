@@ -17,16 +17,16 @@ OAUTHBEARER_VALIDATORS = (
     f"{_OAUTHBEARER}OAuthBearerValidatorCallbackHandler",
     f"{_OAUTHBEARER}secured.OAuthBearerValidatorCallbackHandler",
 )
-"""Of signed tokens (KIP-768)."""
+"""Validators of signed tokens (KIP-768)."""
 OAUTHBEARER_LOGINS = (
     f"{_OAUTHBEARER}OAuthBearerLoginCallbackHandler",
     f"{_OAUTHBEARER}secured.OAuthBearerLoginCallbackHandler",
 )
 UNSECURED_VALIDATOR = f"{_OAUTHBEARER}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 UNSECURED_LOGIN = f"{_OAUTHBEARER}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
-"""Of tokens that nobody has signed (KIP-255); Kafka's defaults."""
+"""Login with unsigned tokens (KIP-255); Kafka's defaults."""
 PLAIN_VALIDATOR = "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"
-"""Classes of Kafka whose work is done here too."""
+"""Classes of Kafka whose function this program has, too."""
 SECURITY_FAMILIES = (
     "allow.everyone.",
     "authorizer.",
@@ -44,7 +44,7 @@ SECURITY_FAMILIES = (
     "zookeeper.set.",
     "zookeeper.ssl.",
 )
-"""An unknown key of these is refused: it is a misspelt one, or one that something else would have to obey."""
+"""An unknown key of these families is refused: it is misspelt, or meant for a function that this program lacks."""
 MORE_SECURITY_KEYS = (
     "connection.failed.authentication.delay.ms",
     "connections.max.idle.ms",
@@ -56,12 +56,13 @@ MORE_SECURITY_KEYS = (
     "zookeeper.clientCnxnSocket",
 )
 OF_THE_JAVA_MACHINE = ("-D", "com.sun.", "java.", "javax.", "jdk.", "org.apache.kafka.", "sun.")
-"""Properties of a Java machine, which no property file sets."""
+"""Prefixes of Java system properties, which have no effect in a property file."""
 
 
 @value
 class Refusal:
-    """Why a key is refused, and what to do. With a value in ``harmless`` (any case) it says what holds here anyway."""
+    """Why a key is refused, and what to do. A value in ``harmless`` (in any case) is not refused: it says what this
+    program does anyway."""
 
     because: str
     remedy: str
@@ -112,7 +113,7 @@ OF_LISTENERS: frozenset[str] = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Acted upon, for all listeners or with the prefix of one: what `migrator.wire` reads."""
+"""Keys that `migrator.wire` reads, for all listeners or with the prefix of one. Acted upon."""
 
 TOPIC_DEFAULTS: frozenset[str] = frozenset(row[4] for row in TOPIC_KEYS if row[4]) | {
     "log.flush.scheduler.interval.ms",
@@ -122,7 +123,7 @@ TOPIC_DEFAULTS: frozenset[str] = frozenset(row[4] for row in TOPIC_KEYS if row[4
     "log.roll.jitter.hours",
     "remote.log.storage.system.enable",
 }
-"""Acted upon: what the controller tells and checks as the default of topics."""
+"""Keys that the controller returns and checks as defaults of topics. Acted upon."""
 
 REFUSED: Mapping[str, Refusal] = {
     "sasl.client.callback.handler.class": Refusal(
@@ -234,7 +235,7 @@ IGNORED: Mapping[str, tuple[str, ...]] = {
         "unstable.feature.versions.enable",
     ),
 }
-"""Why a key has no effect here -> such keys. They are named once at the start."""
+"""The reason why keys have no effect here -> these keys. The start names them once."""
 
 OF_BROKERS: tuple[str, ...] = (
     "alter.log.dirs.replication.quota.window.num",
@@ -278,4 +279,4 @@ OF_BROKERS_FAMILIES: tuple[str, ...] = (
     "rsm.config.",
     "transaction.",
 )
-"""Ignored without a word: work of brokers, which a file that serves both may describe."""
+"""Keys of brokers, which a file for both roles may have. Ignored without a warning."""

@@ -1,6 +1,6 @@
-"""What each of Kafka's keys that a controller uses does here, one or two sentences each, for the reference.
+"""The meaning of each of Kafka's keys that a controller uses, in one or two sentences, for the reference.
 
-Many keys are the default of a topic configuration; their sentences are made from the table of these.
+Many keys are the default of a topic configuration; their sentences are made from the table of topic configurations.
 """
 
 from __future__ import annotations

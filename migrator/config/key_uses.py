@@ -1,4 +1,4 @@
-"""What becomes of each key that a property file sets: acted upon, refused, or ignored.
+"""Judges each key that a property file sets: acted upon, refused, or ignored.
 
 A key for one listener, ``listener.name.<listener>.[<mechanism>.]<key>``, is judged by its last part, as Kafka reads it
 (``AbstractConfig.valuesWithPrefixOverride``). Kafka ignores unknown keys. Here an unknown key that looks like a
@@ -33,9 +33,9 @@ from migrator.values import value
 PREFIX = "listener.name."
 JAAS = "sasl.jaas.config"
 OF_MECHANISMS = ("sasl.", "connections.max.reauth.ms")
-"""What may be set for one mechanism of a listener."""
+"""Prefixes of keys that may be set for one mechanism of a listener."""
 MECHANISMS = ("gssapi", "oauthbearer", "plain", "scram-sha-256", "scram-sha-512")
-"""As they stand in keys: Kafka looks them up in lower case."""
+"""Mechanisms as keys have them: Kafka looks them up in lower case."""
 _CLOSE = 0.85
 
 
@@ -49,7 +49,7 @@ class Use(Enum):
 
 @value
 class Judged:
-    """``what`` and ``remedy`` are said of a key that is refused, ``what`` of an unknown one."""
+    """The judgement of a key. A refused key has ``what`` and ``remedy``, an unknown key has ``what``."""
 
     use: Use
     what: str = ""
@@ -71,7 +71,7 @@ _SECURITY_KEYS = (*(name for name in KEYS if name.startswith(SECURITY_FAMILIES))
 
 
 def listed_use(key: str) -> Use:
-    """The list in which a key of Kafka's or ours stands, whatever its value."""
+    """The list that has this key of Kafka's or ours, regardless of its value."""
     if key in ACTED_UPON:
         return Use.ACTED_UPON
     if key in REFUSED:
@@ -82,9 +82,9 @@ def listed_use(key: str) -> Use:
 
 
 def judge(name: str, text: str, listeners: Collection[str]) -> Judged:
-    """One key of a file.
+    """Judge one key of a file.
 
-    :param listeners: names that a listener's prefix may have, in lower case.
+    :param listeners: the listener names that a prefix may have, in lower case.
     """
     if name.startswith(PREFIX):
         return _of_one_listener(name, text, listeners)
@@ -103,7 +103,7 @@ def judge(name: str, text: str, listeners: Collection[str]) -> Judged:
 
 
 def key_problems(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Key, what is wrong, and remedy of all that are refused.
+    """Key, what is wrong, and remedy, for all refused keys.
 
     :raises ValueError: the listeners do not parse.
     """
@@ -113,30 +113,30 @@ def key_problems(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 
 def unknown_keys(settings: Settings) -> Iterator[str]:
-    """A sentence for each key that nobody knows; errors as `key_problems`."""
+    """A sentence for each unknown key; errors as in `key_problems`."""
     for name, judged in _judged(settings):
         if judged.use is Use.UNKNOWN:
             yield f"{name}: unknown key is ignored, {judged.what}"
 
 
 def misspelt(settings: Settings, key: str) -> str:
-    """An unknown key of the file that is probably meant to be this one, or ""."""
+    """An unknown key of the file that is probably this key misspelt, or ""."""
     return misspelt_in(settings.explicit, key)
 
 
 def misspelt_in(names: Collection[str], key: str) -> str:
-    """The same, of any file: of a broker, too."""
+    """Like `misspelt`, for any file, also a broker's."""
     unknown = (name for name in names if listed_use(name) is Use.UNKNOWN)
     return next((name for name in unknown if _meant(name) == key), "") if key not in names else ""
 
 
 def ignored_keys(settings: Settings) -> tuple[str, ...]:
-    """Keys of the file that have no effect here; errors as `key_problems`."""
+    """Keys of the file that have no effect here; errors as in `key_problems`."""
     return tuple(sorted(name for name, judged in _judged(settings) if judged.use is Use.IGNORED))
 
 
 def concerns_this_program_only(key: str) -> bool:
-    """Whether stock Kafka would obey a key that is refused here."""
+    """Whether Kafka's own nodes would use a key that is refused here."""
     return last_part(key) in REFUSED
 
 
@@ -200,7 +200,7 @@ def _last_part(part: str) -> str:
 
 
 def _without_mechanism(name: str) -> str:
-    """``<mechanism>.<key>`` -> the key, where Kafka has such a one; any other name as it is."""
+    """``<mechanism>.<key>`` -> the key, if Kafka has such a key; any other name as it is."""
     mechanism, _, key = name.partition(".")
     return key if mechanism in MECHANISMS and key in KEYS and key.startswith(OF_MECHANISMS) else name
 
@@ -222,7 +222,7 @@ def _meant(name: str) -> str:
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like it, or ""."""
+    """The most similar known name, or ""."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=_CLOSE)), "")
 
 
@@ -231,8 +231,8 @@ Check = Callable[[str], object]
 
 
 def check_value(key: str, text: str) -> None:
-    """Check one value, whatever listener uses it: Kafka finds some of them out at the first handshake, or never, and a
-    value that nobody knows protects nothing.
+    """Check one value, for any listener. Kafka finds some wrong values only at the first handshake, or never, and an
+    unknown value protects nothing.
 
     :raises ValueError: says what is expected; never contains a secret.
     """

@@ -8,7 +8,7 @@ from migrator.values import value
 
 @value
 class Key:
-    """One configuration key. ``default`` is text as it would stand in a file; None means none."""
+    """One configuration key. ``default`` is text as in a file; None for no default."""
 
     name: str
     kind: str
@@ -19,7 +19,7 @@ class Key:
 
 # Kafka's keys that several rooms read or write.
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
-"""Whether a node takes part in a migration, and what it is in KRaft mode."""
+"""The keys that say whether a node takes part in a migration, and its roles in KRaft mode."""
 NODE_ID, BROKER_ID = "node.id", "broker.id"
 CONNECT, AUTHORIZER = "zookeeper.connect", "authorizer.class.name"
 VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
@@ -275,7 +275,7 @@ INTERNAL_KAFKA_KEYS: tuple[Key, ...] = (
         "Kafka's internal key; the copy uses migrator.copy.batch.records, and this as its lower bound.",
     ),
 )
-"""What Kafka reads, but leaves out of its own table."""
+"""Keys that Kafka reads and leaves out of its own table."""
 
 KEYS: dict[str, Key] = {
     **{name: Key(name, kind, default, valid) for name, kind, default, valid, _ in BROKER_KEYS},
@@ -287,11 +287,11 @@ SYNONYMS = {
     "broker.id": "node.id",
     "delegation.token.secret.key": "delegation.token.master.key",
 }
-"""Keys that stand in for one another when only the second is set."""
+"""A key -> its synonym, whose value counts when only the synonym is set."""
 
 
 def names_of(key: str) -> tuple[str, ...]:
-    """The key and its synonym. A file may hold an empty key, as of a line with nothing but a backslash: it is none."""
+    """The key and its synonym. A file may have an empty key, from a line with only a backslash: it counts as no key."""
     return (key, SYNONYMS[key]) if key in SYNONYMS else (key,)
 
 
@@ -299,7 +299,7 @@ _BY_ATTRIBUTE = {name.replace(".", "_"): key for name, key in KEYS.items()}
 
 
 def key_of_attribute(attribute: str) -> Key:
-    """The key that an attribute of `Settings` stands for.
+    """The key of an attribute of `Settings`.
 
     :raises KeyError: when there is none.
     """

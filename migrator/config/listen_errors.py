@@ -1,4 +1,4 @@
-"""Why a listener of the property file cannot be opened, and what to do: that depends on what the system answered."""
+"""Why a listener of the property file cannot be opened, and what to do, by the error of the operating system."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from migrator.config.types import ConfigValue, Secret, parse
 from migrator.errors import OperatorError
 
 BYTE_ORDER_MARKS = {"\u00ef\u00bb\u00bf": "UTF-8", "\u00fe\u00ff": "UTF-16", "\u00ff\u00fe": "UTF-16"}
-"""As Java sees them, and of which encoding each is."""
+"""Byte order marks as Java reads them, and the encoding of each."""
 
 
 def load_settings(path: Path) -> tuple[Settings, list[str]]:
@@ -27,9 +27,9 @@ def load_settings(path: Path) -> tuple[Settings, list[str]]:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Keys and values of a property file, placeholders as they stand there.
+    """Keys and values of a property file, with placeholders unresolved.
 
-    :raises OperatorError: it can't be read.
+    :raises OperatorError: the file can't be read.
     """
     try:
         found = parse_properties(read_decoded(path))
@@ -63,13 +63,13 @@ def _refuse_byte_order_mark(first: str, path: Path) -> None:
 
 
 def settings_from(raw: dict[str, str], source: str) -> tuple[Settings, list[str]]:
-    """The same, from keys and values; ``source`` is named in messages."""
+    """Like `load_settings`, from keys and values; messages name ``source``."""
     settings = typed_settings(raw, source)
     return settings, check_settings(settings)
 
 
 def typed_settings(raw: dict[str, str], source: str) -> Settings:
-    """The same, without a look at whether the settings go together.
+    """Like `settings_from`, without the checks between settings.
 
     :raises OperatorError: for a value that can't be used.
     """
@@ -91,7 +91,7 @@ def _value(key: Key, raw: dict[str, str], explicit: dict[str, str], source: str)
         return parse(key.kind, text, key.valid)
     except ValueError as error:
         where = f"{source}: {key.name}"
-        if raw[name] != text:  # it may be a secret, under the wrong key
+        if raw[name] != text:  # the value may be a secret under the wrong key
             what = f"the value that {raw[name]} stands for cannot be used; expected: {key.kind} {key.valid}".rstrip()
             remedy = "Correct the placeholder, or the value behind it"
             raise OperatorError(what, where=where, remedy=remedy) from None

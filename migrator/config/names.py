@@ -30,22 +30,24 @@ _KEYWORDS = {
     NameOID.DOMAIN_COMPONENT: "DC",
     NameOID.USER_ID: "UID",
 }
-"""Attribute types that RFC 2253 names; every other stands as its number with the value in hexadecimal DER."""
+"""Attribute types with names in RFC 2253. Any other type is written as its number, with the value as DER in
+hexadecimal."""
 
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)\s*(?:,|$)|DEFAULT\s*(?:,|$)")
 _REPLACEMENT = re.compile(r"\\(.)|([^\\$]+)|\$([0-9]*)", re.DOTALL)
 _LINE_ENDS_OF_JAVA = re.compile("[\r\x85\u2028\u2029]")
-"""A dot does not stand for these in Java. Names that hold them are no honest ones."""
+"""Characters that a dot does not match in Java. A real name never has them."""
 _SPECIAL = re.compile(r'([,=+<>#;"\\])')
 _BORDER = re.compile(r"^[ \r]+|[ \r]+\Z")
 _STRINGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
-"""Tags of what Java takes for a string, and reads as UTF-8 whatever it is; all else stands in hexadecimal DER."""
+"""Tags that Java takes for a string, and always reads as UTF-8; any other value is written as DER in hexadecimal."""
 
 
 @contextmanager
 def reading_certificates() -> Iterator[None]:
-    """Whatever the library makes of a certificate's bytes is a `ValueError`. Its own errors have no class in common
-    (``InvalidVersion``, ``TypeError``), some it raises only when a field is looked at, and the bytes are somebody's.
+    """Turn every error of the library about a certificate into a `ValueError`. The library's errors have no common
+    class (``InvalidVersion``, ``TypeError``), some are raised only when a field is read, and the bytes come from a
+    peer.
     """
     try:
         yield
@@ -56,7 +58,7 @@ def reading_certificates() -> Iterator[None]:
 def distinguished_name(certificate: bytes) -> str:
     """Subject of a DER certificate, the most specific part first, for example ``CN=broker-1,OU=kafka,C=DE``.
 
-    :raises ValueError: it is no certificate, or cannot be read.
+    :raises ValueError: the bytes are no certificate, or cannot be read.
     """
     with reading_certificates():
         subject = x509.load_der_x509_certificate(certificate).subject
@@ -90,7 +92,7 @@ def _encoded_values(name: x509.Name) -> list[tuple[int, bytes, bytes]]:
 
 
 def _elements(der: bytes) -> list[tuple[int, bytes, bytes]]:
-    """Tag, content and whole of each element in a row of them."""
+    """Tag, content and all bytes of each element in a sequence."""
     found = []
     position = 0
     while position < len(der):
@@ -107,8 +109,8 @@ def _elements(der: bytes) -> list[tuple[int, bytes, bytes]]:
 
 @value
 class MappingRule:
-    """``pattern`` None is DEFAULT: the name as it is. ``replacement``: texts, and numbers of groups. ``case`` is "L",
-    "U" or ""."""
+    """``pattern`` None means DEFAULT: the unchanged name. ``replacement``: texts, and numbers of groups. ``case`` is
+    "L", "U" or ""."""
 
     pattern: re.Pattern[str] | None
     replacement: tuple[str | int, ...] = ()
@@ -121,7 +123,7 @@ DEFAULT_RULES: Final = (MappingRule(None),)
 def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
     """``ssl.principal.mapping.rules``: comma separated ``RULE:pattern/replacement/[LU]`` or ``DEFAULT``.
 
-    What stock reads only at the first certificate, or would let nobody in with, is refused here.
+    Rules that Kafka reads only at the first certificate, or that would admit nobody, are refused here.
 
     :raises ValueError: a rule has another form, means something else in Java, or there is none.
     """
@@ -146,8 +148,8 @@ def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
 
 
 def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
-    """As ``Matcher.appendReplacement`` reads it: a backslash makes a character itself; of the digits behind a dollar as
-    many count as make the number of a group."""
+    """Parse it as ``Matcher.appendReplacement`` does: a backslash quotes a character; of the digits after a dollar, as
+    many count as form the number of a group."""
     parts: list[str | int] = []
     for literal, plain, digits in _REPLACEMENT.findall(text):
         if literal or plain:
@@ -163,7 +165,7 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
 def map_name(name: str, rules: tuple[MappingRule, ...]) -> str:
     """The principal's name: the first rule that matches the whole ``name`` decides, and replaces what it finds.
 
-    :raises ValueError: none does.
+    :raises ValueError: no rule matches.
     """
     for rule in rules:
         if rule.pattern is None:

@@ -23,13 +23,14 @@ _CLIENT_AUTH = "ssl.client.auth"
 _MECHANISMS = "sasl.enabled.mechanisms"
 _VALIDATOR = "oauthbearer.sasl.server.callback.handler.class"
 _IN_CLEAR = ("PLAIN", "OAUTHBEARER")
-"""Mechanisms whose secret crosses the wire as it is; from what SCRAM shows, a weak password can be guessed."""
+"""Mechanisms that send the secret in clear text. SCRAM does not, but a weak password can be guessed from its
+messages."""
 _SECRET_FILES = ("keystore.location", ".key.file", ".jaas.file")
-"""How keys end that name a file with a secret in it. One is missing: the process does not start if others can read the
-passwords of the metrics endpoint."""
+"""Ends of keys that name a file with a secret. The metrics endpoint's passwords are missing here: the process does not
+start if others can read them."""
 
 OpenDoor = tuple[str, str, str]
-"""(key, what is possible, remedy)."""
+"""(key, what an attacker can do, remedy)."""
 
 
 def open_doors(settings: Settings) -> Iterator[OpenDoor]:
@@ -182,7 +183,7 @@ def _named_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def _providers_files(own: Path, passwords: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Files that ``config.providers`` take passwords from, each with the first key that names it."""
+    """Files from which ``config.providers`` read passwords, each with the first key that names it."""
     keys: dict[Path, str] = {}
     raw = _raw(own) if passwords else {}
     for key, text in passwords.items():
@@ -203,7 +204,7 @@ def is_exposed(path: Path) -> bool:
 
 
 def _passwords(path: Path) -> dict[str, str]:
-    """Passwords of a file as they stand in it, placeholders included."""
+    """Passwords as the file has them, with placeholders."""
     return {
         key: text
         for key, text in _raw(path).items()

@@ -1,6 +1,6 @@
 """Allow-lists of certificate names: ``migrator.grpc.voter.principals`` and ``migrator.grpc.operator.principals``.
 
-Entries stand between semicolons as in ``super.users``, since names hold commas. A name is the whole subject of a
+Semicolons separate the entries, as in ``super.users``, because names have commas. A name is the whole subject of a
 certificate, as Kafka prints it without mapping rules: ``User:CN=controller-1,OU=kafka,O=bank``.
 """
 
@@ -15,14 +15,14 @@ _VOTER = re.compile(r"(\d{1,10})@(.*)", re.DOTALL)
 
 
 def principal_of_name(distinguished_name: str) -> str:
-    """As Kafka writes the principal of a certificate whose subject is that."""
+    """The principal that Kafka gives a certificate with this subject."""
     return USER + distinguished_name
 
 
 def parse_voter_principals(text: str) -> dict[str, int]:
     """``3001@User:CN=controller-1;3002@User:CN=controller-2`` -> principal -> node id.
 
-    A voter may have more than one name, for the time in which its certificate gets another subject.
+    A voter may have several names, for the time in which its certificate gets another subject.
 
     :raises ValueError: an entry has another form, or a principal is listed twice.
     """

@@ -16,7 +16,7 @@ ROOT = 0
 
 
 def rights_of_process(settings: Settings) -> Iterator[OpenDoor]:
-    """Of the process that asks.
+    """The dangerous rights of this process, and on its files.
 
     :raises ValueError: no directory is set.
     """
@@ -34,7 +34,7 @@ def rights_of_process(settings: Settings) -> Iterator[OpenDoor]:
 
 
 def changed_by_others(directory: Path) -> Iterator[Path]:
-    """The directory, and those above it, in which every user may rename what is not theirs."""
+    """Those of the directory and its parents in which every user may rename the files of others."""
     for path in (directory.absolute(), *directory.absolute().parents):
         try:
             mode = path.stat().st_mode
@@ -45,9 +45,9 @@ def changed_by_others(directory: Path) -> Iterator[Path]:
 
 
 def read_by_others(directory: Path) -> bool:
-    """Whether every user may enter a directory, and those above it, so that each file's own mode decides.
+    """Whether every user may enter the directory and its parents, so that only each file's own mode protects it.
 
-    False where it cannot be looked at.
+    False when it cannot be examined.
     """
     path = directory.absolute()
     try:

@@ -15,12 +15,12 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 BLANKS = " \t\f"
 _ENTRY = re.compile(rf"((?:\\.|[^\\=:{BLANKS}])*\\?)[{BLANKS}]*[=:]?[{BLANKS}]*(.*)", re.DOTALL)
 BYTES_MAX = 1 << 24
-"""Of a property file: more is another file, or a device."""
+"""The most bytes of a property file: a larger one is another kind of file, or a device."""
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def decoded(content: bytes) -> str:
-    """A property file as Java takes it; never refused."""
+    """The text of a property file, as Java reads it. Never fails."""
     return content.decode("latin-1")
 
 
@@ -33,8 +33,8 @@ def encoded(text: str) -> bytes:
 
 
 def shown(text: str) -> str:
-    """For people: a value whose bytes are UTF-8 as its author sees it in an editor. Java takes each byte for a
-    character."""
+    """A value for messages: if its bytes are UTF-8, the text that its author sees in an editor. Java takes each byte
+    for a character."""
     try:
         return text.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -44,7 +44,7 @@ def shown(text: str) -> str:
 def read_decoded(path: Path) -> str:
     """
     :raises OSError: it can't be read.
-    :raises ValueError: it is no property file, by its size.
+    :raises ValueError: it is too large for a property file.
     """
     with path.open("rb") as file:
         content = file.read(BYTES_MAX + 1)
@@ -54,10 +54,10 @@ def read_decoded(path: Path) -> str:
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """A file beside property files, which may hold secrets: Java reads those as UTF-8.
+    """Read a file that belongs to property files, and may have secrets. Java reads such files as UTF-8.
 
     :raises OSError: it can't be read.
-    :raises ValueError: it is no such text. Nothing of the error holds any of it.
+    :raises ValueError: it is no such text. The error quotes nothing of it.
     """
     try:
         return path.read_text(encoding=encoding)
@@ -81,7 +81,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def doubled_keys(text: str) -> Iterator[tuple[str, int, int]]:
-    """Keys that stand there again with another value: (key, line of the one before, line of this one). The last counts.
+    """Keys that occur again with another value: (key, line of the earlier entry, line of this entry). The last entry
+    counts.
 
     :raises ValueError: as `parse_properties`.
     """
@@ -94,7 +95,7 @@ def doubled_keys(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def logical_keys(text: str) -> Iterator[tuple[int, int, str]]:
-    """First line, last line and key of each entry, as they stand there.
+    """First line, last line and key of each entry, in the order of the file.
 
     :raises ValueError: as `parse_properties`, for keys only.
     """

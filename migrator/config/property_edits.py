@@ -1,7 +1,7 @@
-"""Edits of a Java property file that can be taken back; every other line stays as it is.
+"""Reversible edits of a Java property file; every other line stays as it is.
 
-Lines that an edit adds or sets aside have a mark (ADR 39). Taking the edits back restores exactly the lines that were
-set aside, and removes exactly those that were added. A comment without a mark belongs to the file's author.
+Lines that an edit adds or sets aside have a mark (ADR 39). Reversing the edits restores exactly the lines that were set
+aside, and removes exactly those that were added. A comment without a mark belongs to the file's author.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from migrator.config.properties import logical_keys, parse_properties
 from migrator.values import value
 
 ASIDE = "#migrator set aside:"
-"""How each line of an entry begins that an edit has taken away. A space and the line as it was follow."""
+"""The beginning of each line of an entry that an edit has set aside. A space and the original line follow."""
 ADDED = "#migrator added:"
-"""How the line above an entry begins that an edit has added. A space and the key follow."""
+"""The beginning of the line above an entry that an edit has added. A space and the key follow."""
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _END = re.compile(r"[\r\n]*\Z")
 
 
 @value
 class Edit:
-    """Of one key. ``text`` is its new value; None sets its lines aside."""
+    """The edit of one key. ``text`` is its new value; None sets its lines aside."""
 
     key: str
     text: str | None = None
@@ -38,8 +38,8 @@ class _Whose(Enum):
 
 @value
 class _Part:
-    """Of a file. ``lines``: as they stand there, but without the mark. ``key``: of an entry; None for a comment, for a
-    blank line, and for a mark whose entry is gone."""
+    """A part of a file. ``lines``: its lines without the mark. ``key``: the key of an entry; None for a comment, for a
+    blank line, and for a mark without its entry."""
 
     lines: tuple[str, ...]
     key: str | None = None
@@ -51,7 +51,7 @@ class _Part:
 
     @property
     def is_open(self) -> bool:
-        """Whether what comes behind it in the file would become a part of it."""
+        """Whether the next line of the file would become a part of this one."""
         if not self.text.endswith(("\r", "\n")):
             return True
         return self.key is not None and next(iter(logical_keys(self.text)))[1] > len(self.lines)
@@ -72,9 +72,9 @@ class _Part:
 def edited(text: str, edits: Sequence[Edit]) -> str:
     """The file after the edits, one after the other.
 
-    A key that is set keeps its place: that of the last of several, which is the one that counts. A new key comes last.
+    A key that the file has keeps its place: that of its last entry, which is in force. A new key comes last.
 
-    :raises ValueError: as `parse_properties`, or as `original`.
+    :raises ValueError: as in `parse_properties` and in `original`.
     """
     parts = list(_parts(text))
     newline = next((end for end in map(_line_end, _LINES.findall(text)) if end), "\n")
@@ -89,15 +89,15 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 
 def original(text: str) -> str:
-    """The file without any edit: what was added is gone, and what was set aside is back.
+    """The file without any edit: added lines are removed, and lines that were set aside are restored.
 
-    :raises ValueError: lines that were set aside have been cut, and what stands behind them would be taken for theirs.
+    :raises ValueError: lines that were set aside are incomplete, and the next line would become a part of them.
     """
     return "".join(part.text for part in _parts(text) if part.whose is not _Whose.ADDED)
 
 
 def settled(text: str) -> str:
-    """The file with the edits as its author's own, without marks: what was set aside is a comment.
+    """The file with the edits as if its author had made them, without marks: lines that were set aside become comments.
 
     :raises ValueError: as `original`.
     """
@@ -117,7 +117,7 @@ def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
-    """A copy of the file with other values of keys that it has, each at its place: what cannot be taken back.
+    """A copy of the file with other values for keys that it has, each at its place. This cannot be reversed.
 
     :raises ValueError: as `original`.
     """
@@ -130,12 +130,12 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
 
 
 def file_of(properties: Mapping[str, str]) -> str:
-    """A new file, a line for each key."""
+    """A new file with one line for each key."""
     return "".join(_entry(key, text, "\n") for key, text in properties.items())
 
 
 def escaped(text: str, *, is_key: bool) -> str:
-    """As ``java.util.Properties.store``: ASCII only, so that no reader's encoding matters."""
+    """Escape as ``java.util.Properties.store`` does: ASCII only, so the reader's encoding does not matter."""
     out = []
     for position, char in enumerate(text):
         if char == "\\" or (char in "=:#!" and is_key) or (char == " " and (is_key or position == 0)):
@@ -151,7 +151,7 @@ def escaped(text: str, *, is_key: bool) -> str:
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    """A line that goes on in the next one makes a comment there a part of its value, so it can be no mark."""
+    """Divide the file into parts. After a line that continues, a comment is a part of the value, and so no mark."""
     lines = _LINES.findall(text)
     entries = {start: (min(end, len(lines)), key) for start, end, key in logical_keys(text)}
     at = 1
@@ -173,9 +173,9 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _were(lines: Sequence[str], number: int, *, is_last: bool) -> Iterator[_Part]:
-    """The entries of lines that were set aside one behind the other.
+    """The entries in consecutive lines that were set aside.
 
-    :param number: of the first line.
+    :param number: the number of the first line.
     :raises ValueError: as `original`.
     """
     were = "".join(line.removeprefix(ASIDE).removeprefix(" ") for line in lines)
@@ -192,7 +192,8 @@ def _were(lines: Sequence[str], number: int, *, is_last: bool) -> Iterator[_Part
 
 
 def _set_aside(parts: Sequence[_Part], key: str) -> list[_Part]:
-    """What somebody has written since stands for what was set aside before, which becomes a comment like any other."""
+    """Set a key's entries aside. If the author has written the key again since, the earlier lines that were set aside
+    become ordinary comments."""
     if not any(_is(part, key, _Whose.AUTHOR) for part in parts):
         return list(parts)
     left = [_Part(part.as_comment) if _is(part, key, _Whose.ASIDE) else part for part in parts]
@@ -208,14 +209,14 @@ def _brought_back(part: _Part, key: str) -> _Part:
 
 
 def _is_brought_back(parts: Sequence[_Part], key: str, text: str) -> bool:
-    """Whether the value is the one that was set aside, and nobody has written another one since."""
+    """Whether the value is the one that was set aside, and the author has written no other since."""
     were = [part for part in parts if _is(part, key, _Whose.ASIDE)]
     changed = any(_is(part, key, _Whose.AUTHOR) for part in parts)
     return bool(were) and not changed and parse_properties(were[-1].text)[key] == text
 
 
 def _with_entry(parts: Sequence[_Part], key: str, text: str, newline: str) -> list[_Part]:
-    """Above the last entry of the key. A new key comes last, but above a last line that would take it in."""
+    """Add an entry above the last entry of the key. A new key comes last, but above a last line that continues."""
     new = _Part((_entry(key, text, newline),), key, _Whose.ADDED)
     places = [at for at, part in enumerate(parts) if part.key == key]
     at = places[-1] if places else len(parts) - bool(parts and parts[-1].is_open)

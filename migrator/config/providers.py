@@ -30,13 +30,13 @@ Lookup = Callable[[str, str, str], str]
 _WORDS_OF_KAFKA = frozenset(
     word for key in KEYS.values() for word in words_of(f"{key.name} {key.kind} {key.default} {key.valid} User")
 )
-"""With the type of all principals, User:name."""
+"""The words of Kafka's keys and their values, and User, the type of every principal."""
 JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
 @value
 class _Kind:
-    """One of Kafka's providers: its only parameter, and what makes a lookup of the parameter's text."""
+    """One of Kafka's providers: its only parameter, and the function that makes a lookup from the parameter's text."""
 
     parameter: str
     make: Callable[[str | None], Lookup]
@@ -45,9 +45,9 @@ class _Kind:
 def resolve_placeholders(raw: dict[str, str], where: str, keys: Collection[str] | None = None) -> dict[str, str]:
     """Replace every placeholder whose provider ``config.providers`` names; other text is left alone, as in Kafka.
 
-    :param keys: only the values of these.
+    :param keys: the keys whose values are resolved.
     :raises OperatorError: for a provider class that is not one of Kafka's three, a parameter that it does not have or
-        cannot use, or a value that can't be had.
+        cannot use, or a value that can't be read.
     """
     lookups = {name: _provider(raw, name, where) for name in split_list(raw.get(PROVIDERS_KEY, ""))}
     if not lookups:
@@ -65,7 +65,7 @@ def resolve_placeholders(raw: dict[str, str], where: str, keys: Collection[str] 
     def resolved(key: str) -> str:
         by_entry = not is_sensitive(kind_of(key))
         text = PLACEHOLDER.sub(partial(replace, by_entry=by_entry), raw[key])
-        if text != raw[key]:  # a word of which only a part was looked up, too
+        if text != raw[key]:  # also a value of which only a part was looked up
             remember(text, raw[key], public, by_entry=by_entry)
         return text
 
@@ -83,9 +83,9 @@ def files_of(text: str, raw: Mapping[str, str]) -> Iterator[Path]:
 
 
 def refuse_unknown_providers(raw: Mapping[str, str], where: str) -> None:
-    """Of a file whose placeholders are not looked up here: only what the file itself says.
+    """Check the providers of a file whose placeholders are not resolved here.
 
-    :raises OperatorError: as `resolve_placeholders`, for a class or a parameter.
+    :raises OperatorError: as in `resolve_placeholders`, for a class or a parameter.
     """
     for name in split_list(raw.get(PROVIDERS_KEY, "")):
         _kind(raw, name, where)
@@ -198,10 +198,10 @@ _KINDS: Mapping[str, _Kind] = {
 
 
 class _AllowedPaths:
-    """``allowed.paths``. As in Kafka, ``..`` is taken out of a path before it is compared; unlike in Kafka, a link may
-    not lead out of the allowed paths either.
+    """``allowed.paths``. As in Kafka, ``..`` is resolved before a path is compared. Unlike in Kafka, a link may not
+    lead out of the allowed paths.
 
-    :raises ValueError: an allowed path is not absolute, or is not there.
+    :raises ValueError: an allowed path is not absolute, or does not exist.
     """
 
     def __init__(self, text: str | None) -> None:
@@ -214,7 +214,7 @@ class _AllowedPaths:
     def check(self, path: str, where: str) -> Path:
         """The path to open.
 
-        :raises OperatorError: it is not allowed.
+        :raises OperatorError: the path is not allowed.
         """
         if not self._allowed:
             return Path(path)

@@ -1,7 +1,7 @@
-"""What Kafka takes from a property file: each key trimmed, split and typed as ``KafkaConfig`` does it. Pure.
+"""Reads values of a property file as Kafka does: trimmed, split and typed as in ``KafkaConfig``. Pure.
 
-All code that reads a property file of a controller or a broker uses this module or `Settings`, so that all agree about
-a value. The keys are those of the file, with placeholders resolved or not.
+All code that reads a property file of a controller or a broker uses this module or `Settings`, so all have the same
+values. The keys are those of the file, with placeholders resolved or not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNORDERED = frozenset(("controller.quorum.voters", "controller.quorum.bootstrap.
 
 
 def text_of(properties: Properties, key: str) -> str:
-    """The text in force: what is set, what a synonym sets, Kafka's default; else empty."""
+    """The text in force: of the key, of its synonym, or Kafka's default; otherwise empty."""
     found = next((properties[name] for name in names_of(key) if name in properties), None)
     if found is None:
         found = KEYS[key].default if key in KEYS else None
@@ -26,17 +26,17 @@ def text_of(properties: Properties, key: str) -> str:
 
 
 def is_set(properties: Properties, key: str) -> bool:
-    """Whether the file says something about it."""
+    """Whether the file sets the key or its synonym."""
     return any(trimmed(properties.get(name, "")) for name in names_of(key))
 
 
 def is_on(properties: Properties, key: str) -> bool:
-    """Of a boolean."""
+    """The value of a boolean key."""
     return text_of(properties, key).lower() == "true"
 
 
 def number_of(properties: Properties, key: str) -> int | None:
-    """Of a whole number; None where Kafka finds none, or one that it does not take."""
+    """The value of an integer key; None when it has none, or one that Kafka refuses."""
     try:
         return int(str(parse(KEYS[key].kind, text_of(properties, key), KEYS[key].valid)))
     except ValueError:
@@ -56,17 +56,18 @@ def means_the_same(key: str, one: str, other: str) -> bool:
 
 
 def log_directories(properties: Properties) -> tuple[str, ...]:
-    """Where a node keeps its data; empty only where the key says so, with which Kafka does not start."""
+    """The data directories of a node; empty only if the key is set to an empty text, with which Kafka does not
+    start."""
     return entries_of(text_of(properties, DIRECTORIES[DIRECTORIES[0] not in properties]))
 
 
 def metadata_directory(properties: Properties) -> str:
-    """Where a node keeps the metadata log; "" where it has no directory at all."""
+    """The directory of a node's metadata log; "" when it has no directory at all."""
     return text_of(properties, "metadata.log.dir") or next(iter(log_directories(properties)), "")
 
 
 def listener_names(text: str) -> tuple[str, ...]:
-    """Of ``controller.listener.names``: blanks beside a comma belong to the name (``String.split``)."""
+    """The names in ``controller.listener.names``. Blanks beside a comma belong to the name (``String.split``)."""
     return tuple(trimmed(text).rstrip(",").split(",")) if trimmed(text).rstrip(",") else ()
 
 

@@ -1,6 +1,6 @@
-"""Which values of a configuration must not be shown: one rule for DescribeConfigs, `verify`, dumps and messages.
+"""Decides which values of a configuration are secret: one rule for DescribeConfigs, `verify`, dumps and messages.
 
-A value is hidden when its key is of type password, and when nobody knows the key's type: it may be a password of a
+A value is hidden when its key is of type password, and when the key's type is unknown: it may be a password of a
 plug-in. Source: ``KafkaConfig.maybeSensitive``, ``KafkaConfig.configType``, ``DynamicBrokerConfig``.
 """
 
@@ -13,7 +13,7 @@ from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS
 from migrator.config.keys import KEYS
 
 REDACTED: Final = "(redacted)"
-"""What stands for such a value, in Kafka's own word (``RecordRedactor``)."""
+"""The text in place of such a value, as in Kafka (``RecordRedactor``)."""
 PASSWORD: Final = "password"  # noqa: S105 - the name of a type
 
 _ONLY_DYNAMIC: Final = (
@@ -21,7 +21,7 @@ _ONLY_DYNAMIC: Final = (
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-"""Keys of brokers that no property file may hold (``DynamicConfig.Broker``); numbers."""
+"""Numeric keys of brokers that a property file may not have (``DynamicConfig.Broker``)."""
 _BROKER_TYPES: Final = {row[0]: row[1] for row in BROKER_KEYS} | dict.fromkeys(_ONLY_DYNAMIC, "long")
 _TOPIC_TYPES: Final = {row[0]: row[1] for row in TOPIC_KEYS}
 _LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
@@ -32,12 +32,12 @@ _OF_A_MECHANISM: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""Keys that a SASL mechanism's name may stand in front of, behind a listener's."""
+"""Keys that may have a SASL mechanism's name as prefix, after a listener's."""
 
 
 def broker_type(key: str) -> str | None:
-    """The type of a broker's or controller's key; that of the key within where a listener's name is in front of it.
-    None for a key that Kafka does not have."""
+    """The type of a broker's or controller's key; after a listener's prefix, the type of the key itself. None for a key
+    that Kafka does not have."""
     found = _BROKER_TYPES.get(key)
     within = _LISTENER_KEY.fullmatch(key)
     if found is not None or within is None:
@@ -46,7 +46,7 @@ def broker_type(key: str) -> str | None:
 
 
 def kind_of(key: str) -> str | None:
-    """The same, where a key may be one of ours, too."""
+    """Like `broker_type`, also for keys of this program."""
     return KEYS[key].kind if key in KEYS else broker_type(key)
 
 

@@ -1,7 +1,7 @@
 """The settings of one controller: every key that it acts upon, typed.
 
-An attribute's name is the key with dots turned into underscores, its value and unit Kafka's. What follows from several
-keys together is a property below the table.
+An attribute's name is the key with dots turned into underscores, its value and unit Kafka's. Values that follow from
+several keys are properties below the table.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from migrator.config.reading import listener_names, super_users_of
 from migrator.config.types import Secret, entries_of, split_list, trimmed
 
 HIDDEN_ATTRIBUTES = ("source", "explicit")
-"""Attributes that stand for no key."""
+"""Attributes without a key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     source: str
-    """The file that they were read from, for messages."""
+    """The file from which the settings were read, for messages."""
     explicit: Mapping[str, str] = field(repr=False)
-    """Every key that the file sets, as text with placeholders resolved; secrets included, so never to be printed."""
+    """Every key that the file sets, as text with placeholders resolved; it has secrets, so it must not be printed."""
 
     # Who this node is, and its directories
     process_roles: tuple[str, ...]
@@ -137,7 +137,7 @@ class Settings:
     zookeeper_metadata_migration_enable: bool
     zookeeper_metadata_migration_min_batch_size: int
 
-    # Ours
+    # Keys of this program
     migrator_grpc_listener: str
     migrator_grpc_voters: tuple[str, ...]
     migrator_grpc_tls_certificate_file: str
@@ -185,18 +185,18 @@ class Settings:
 
     @cached_property
     def parsed_listeners(self) -> tuple[Listener, ...]:
-        """What this node binds."""
+        """The listeners that this node binds."""
         return parse_listeners(self.listeners, self.protocol_map)
 
     @cached_property
     def parsed_advertised_listeners(self) -> tuple[Listener, ...]:
-        """What this node tells others to connect to: ``advertised.listeners``, else ``listeners``."""
+        """The listeners that other nodes connect to: ``advertised.listeners``, otherwise ``listeners``."""
         return parse_listeners(self.advertised_listeners or self.listeners, self.protocol_map)
 
     @cached_property
     def advertised_controller_listeners(self) -> tuple[Listener, ...]:
-        """Where others reach this controller, in the order of ``controller.listener.names``: what it advertises, else
-        what it binds (``KafkaConfig.effectiveAdvertisedControllerListeners``)."""
+        """The addresses of this controller for other nodes, in the order of ``controller.listener.names``: the
+        advertised ones, otherwise the bound ones (``KafkaConfig.effectiveAdvertisedControllerListeners``)."""
         bound = {listener.name: listener for listener in self.parsed_listeners}
         advertised = {listener.name: listener for listener in self.parsed_advertised_listeners}
         found = (advertised.get(name, bound.get(name)) for name in self.controller_listeners)
@@ -204,18 +204,19 @@ class Settings:
 
     @cached_property
     def known_listeners(self) -> frozenset[str]:
-        """Names that ``listener.name.`` may have, lower case as in keys: this node's, and brokers' that it knows."""
+        """Names that may follow ``listener.name.``, in lower case: of this node, and of the brokers' listeners that it
+        knows."""
         names = (*self.protocol_map, *self.controller_listeners, self.broker_rpc_listener)
         return frozenset(name.lower() for name in names)
 
     @cached_property
     def voters(self) -> tuple[VoterAddress, ...]:
-        """The static voter set, in order of id; empty when only the log says who votes."""
+        """The static voter set, in order of id; empty when only the log has the voters."""
         return parse_voters(self.controller_quorum_voters)
 
     @cached_property
     def bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of controllers that know who leads, in the order of the key."""
+        """Host and port of controllers that can be asked for the leader, in the order of the key."""
         return parse_bootstrap_servers(self.controller_quorum_bootstrap_servers)
 
     @cached_property
@@ -225,7 +226,7 @@ class Settings:
 
     @cached_property
     def grpc_voter_principals(self) -> dict[str, int]:
-        """Certificate name -> the voter that it stands for, on gRPC."""
+        """Certificate name -> its voter, for gRPC."""
         return parse_voter_principals(self.migrator_grpc_voter_principals)
 
     @cached_property
@@ -244,20 +245,20 @@ class Settings:
         return Path(self.metadata_log_dir or self.log_directories[0])
 
     def mechanisms_of(self, listener: str) -> tuple[str, ...]:
-        """The logins that a listener takes."""
+        """The login mechanisms of a listener."""
         own = self.explicit.get(f"listener.name.{listener.lower()}.sasl.enabled.mechanisms")
         return self.sasl_enabled_mechanisms if own is None else split_list(own)
 
     @cached_property
     def broker_rpc_listener(self) -> str:
-        """Name of the brokers' listener that LeaderAndIsr and its like go to, as a ZooKeeper controller chooses it."""
+        """Name of the brokers' listener for LeaderAndIsr and similar requests, chosen as by a ZooKeeper controller."""
         if self.control_plane_listener_name:
             return self.control_plane_listener_name.upper()
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @cached_property
     def broker_rpc_protocol(self) -> str | None:
-        """Security protocol of that listener; None where ``listener.security.protocol.map`` lacks it.
+        """Security protocol of that listener; None when ``listener.security.protocol.map`` lacks it.
 
         A listener that is named only by ``security.inter.broker.protocol`` needs no entry
         (``KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol``).
@@ -268,7 +269,7 @@ class Settings:
 
     @cached_property
     def super_user_names(self) -> frozenset[str]:
-        """``super.users``, such as ``User:admin``; whoever is among them may do everything."""
+        """``super.users``, such as ``User:admin``; these principals may do everything."""
         return super_users_of(self.super_users or "")
 
     @property
@@ -278,7 +279,7 @@ class Settings:
 
     @property
     def zookeeper_authenticated(self) -> bool:
-        """Whether ZooKeeper learns who we are: by SASL, or by the certificate of a TLS client. Without that, what
-        ``zookeeper.set.acl`` creates would have no owner."""
+        """Whether this node authenticates to ZooKeeper, by SASL or by a TLS client certificate. Otherwise znodes that
+        are created with ``zookeeper.set.acl`` would have no owner."""
         certificate = self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location
         return bool(self.migrator_zookeeper_jaas_file or certificate)

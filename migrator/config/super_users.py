@@ -17,12 +17,13 @@ from migrator.config.types import trimmed
 KEY = "super.users"
 _USER = "User"
 _COMMENT = re.compile(r"\s(#|//)(?=\s|[^=]*$).*", re.DOTALL)
-"""Behind a subject of a certificate, a blank has to follow the sign: ``CN=room #5,O=bank`` is a name."""
+"""A comment after an entry. After the subject of a certificate, a blank has to follow the sign: ``CN=room #5,O=bank``
+is a name."""
 _BLANKS_IN_SUBJECT = re.compile(r"\w+=.*(?<!\\),\s+[\w.]+\s*=", re.DOTALL)
 
 
 def unmatchable_entries(settings: Settings) -> Iterator[OpenDoor]:
-    """The entries in a controller's file that match no principal. `migrator.config.checks` has those that Kafka
+    """The entries in a controller's file that match no principal. `migrator.config.checks` finds the entries that Kafka
     refuses."""
     for what, remedy in unmatchable_entries_of(settings.super_users or "", mapped=settings.ssl_principal_mapping_rules):
         yield KEY, what, remedy
@@ -32,7 +33,7 @@ def unmatchable_entries_of(text: str, *, mapped: str = "DEFAULT") -> Iterator[tu
     """The fault and the remedy of each entry that matches no principal.
 
     :param text: a value of ``super.users``.
-    :param mapped: ``ssl.principal.mapping.rules``: with rules of its own a subject can become any name.
+    :param mapped: ``ssl.principal.mapping.rules``: with rules, a subject can become any name.
     """
     for entry in text.split(";"):
         name = trimmed(entry)

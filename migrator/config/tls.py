@@ -1,7 +1,7 @@
-"""TLS versions and cipher suites by the names that Java has for them, as `ssl` takes them.
+"""Translates Java's names of TLS versions and cipher suites for Python's `ssl`.
 
-Python's `ssl` sets the suites of TLS 1.2 one by one, and those of TLS 1.3 not at all: what cannot be honoured exactly
-is refused. Source: IANA's registry of TLS cipher suites, ``openssl ciphers -stdname``.
+Python's `ssl` sets the suites of TLS 1.2 one by one, and those of TLS 1.3 not at all: a choice that cannot be followed
+exactly is refused. Source: IANA's registry of TLS cipher suites, ``openssl ciphers -stdname``.
 """
 
 from __future__ import annotations
@@ -45,27 +45,28 @@ SUITES_OF_TLS_1_2: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
 }
-"""Java's name (and IANA's) -> OpenSSL's."""
+"""Java's name (also IANA's) -> OpenSSL's."""
 
 
 @value
 class TlsChoice:
-    """``versions`` by Java's names, the older first; ``ciphers`` of TLS 1.2 as OpenSSL lists them, "" for its own."""
+    """``versions`` by Java's names, the older first; ``ciphers``: those of TLS 1.2 in OpenSSL's form, "" for OpenSSL's
+    own choice."""
 
     versions: tuple[str, ...] = tuple(VERSIONS)
     ciphers: str = ""
 
     def apply(self, context: ssl.SSLContext) -> None:
-        """Let ``context`` speak that and nothing else."""
+        """Restrict ``context`` to this choice."""
         context.minimum_version, context.maximum_version = VERSIONS[self.versions[0]], VERSIONS[self.versions[-1]]
         if self.ciphers:
             context.set_ciphers(self.ciphers)
 
 
 def tls_versions(text: str | None) -> tuple[str, ...]:
-    """What ``ssl.enabled.protocols`` allows, the older first; both versions when it is not set.
+    """The versions that ``ssl.enabled.protocols`` allows, the older first; both when it is not set.
 
-    :raises ValueError: it names a version that is not safe, or not known.
+    :raises ValueError: it names an unsafe or unknown version.
     """
     names = split_list(text or "") or tuple(VERSIONS)
     for name in names:
@@ -76,9 +77,9 @@ def tls_versions(text: str | None) -> tuple[str, ...]:
 
 
 def suite_names(text: str | None) -> tuple[str, ...]:
-    """What ``ssl.cipher.suites`` names.
+    """The suites that ``ssl.cipher.suites`` names.
 
-    :raises ValueError: one of them is not known.
+    :raises ValueError: a suite is unknown.
     """
     names = split_list(text or "")
     for name in names:
@@ -90,11 +91,11 @@ def suite_names(text: str | None) -> tuple[str, ...]:
 
 
 def tls_choice(versions: tuple[str, ...], suites: str | None) -> TlsChoice:
-    """Versions and suites together; as in Java, a version without a suite is not spoken.
+    """Versions and suites together; as in Java, a version without a suite is not used.
 
     :param versions: of `tls_versions`.
     :param suites: ``ssl.cipher.suites``, None or "" for the TLS library's own choice.
-    :raises ValueError: a suite is not known, or the choice cannot be honoured.
+    :raises ValueError: a suite is unknown, or the choice cannot be followed.
     """
     names = suite_names(suites)
     if not names:

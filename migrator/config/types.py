@@ -15,8 +15,8 @@ RANGE = re.compile(r"^\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]( or -1)?$")
 CHOICE = re.compile(r"^\[([^.\]]+(?:, [^.\]]+)*)\]$")
 
 JAVA_BLANKS = "".join(map(chr, range(33)))
-"""What ``String.trim`` takes off both ends. Brokers read what is checked here, and end at what they cannot read: so no
-other blank, and no digit beyond ASCII, counts."""
+"""The characters that ``String.trim`` removes from both ends. Brokers read the values that are checked here, and stop
+at a value that they cannot read, so no other blank, and no digit beyond ASCII, is accepted."""
 BLANKS_OF_PATTERNS = " \t\n\v\f\r"
 """``\\s`` of a regular expression of Java."""
 _COMMA = re.compile(rf"[{BLANKS_OF_PATTERNS}]*,[{BLANKS_OF_PATTERNS}]*")
@@ -62,7 +62,7 @@ def parse(kind: str, text: str, valid: str = "") -> ConfigValue | Secret:
 
 
 def in_kafkas_words(key: str, kind: str, valid: str, text: str) -> str:
-    """What Kafka says of a text that `parse` does not take; its ``ConfigException``. Not for passwords."""
+    """Kafka's message (``ConfigException``) for a text that `parse` refuses. Not for passwords."""
     shown, why = text, f"Not a number of type {kind.upper()}"
     try:
         value = PARSERS[kind](text)
@@ -103,7 +103,7 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 
 
 def _double(text: str) -> float:
-    """Java lets a type's letter follow. What it has beside numbers (``NaN``, hexadecimal digits) is not taken."""
+    """Java allows a type's letter after the number. Its other forms (``NaN``, hexadecimal digits) are refused."""
     match = _DOUBLE.fullmatch(trimmed(text))
     if match is None:
         raise ValueError("expected a number")
@@ -118,19 +118,20 @@ def _boolean(text: str) -> bool:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The entries of a key of type list; the empty text is the empty list. Between two commas is an empty entry."""
+    """The entries of a key of type list; the empty text is the empty list. Two consecutive commas make an empty
+    entry."""
     return tuple(_COMMA.split(trimmed(text))) if trimmed(text) else ()
 
 
 def entries_of(text: str) -> tuple[str, ...]:
-    """The entries of a key of type string that holds a list, ``log.dirs`` for one: there Kafka passes over empty ones
+    """The entries of a key of type string that holds a list, ``log.dirs`` for one: there Kafka skips empty entries
     (``Csv.parseCsvList``)."""
     return tuple(filter(None, split_list(text)))
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:
-    """``name:text,...`` with the last colon as the separator, as in a key that holds a map (``Csv.parseCsvMap``). Empty
-    entries may stand at the end only.
+    """``name:text,...`` for keys that hold a map: the last colon separates (``Csv.parseCsvMap``). Empty entries are
+    allowed only at the end.
 
     :raises ValueError: an entry has no colon.
     """
@@ -145,7 +146,7 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 
 def trimmed(text: str) -> str:
-    """As ``String.trim`` does it, with every value of a property file."""
+    """The text after Java's ``String.trim``, which Kafka applies to every value of a property file."""
     return text.strip(JAVA_BLANKS)
 
 
