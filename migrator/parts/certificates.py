@@ -1,4 +1,4 @@
-"""Throw-away certificates: what a drill's processes prove themselves with to each other.
+"""Makes throw-away certificates, with which the processes of a drill authenticate to each other.
 
 They are for one machine, 127.0.0.1 and localhost. The authority's own key is in memory only and ends with it.
 """
@@ -21,11 +21,11 @@ THIS_MACHINE: tuple[x509.GeneralName, ...] = (
     x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
 )
 SKEW = dt.timedelta(days=1)
-"""How long before now a certificate holds already: clocks differ."""
+"""How long before now a certificate is valid already, because clocks differ."""
 
 
 class PemFiles(NamedTuple):
-    """The files that gRPC wants: a certificate, its private key, and who signs those of the others."""
+    """The files for gRPC: a certificate, its private key, and the certificate of the peers' authority."""
 
     certificate: Path
     key: Path
@@ -33,14 +33,14 @@ class PemFiles(NamedTuple):
 
 
 def common_name(name: str) -> x509.Name:
-    """A subject that is nothing but ``CN=name``."""
+    """A subject that is only ``CN=name``."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 class Authority:
     """A CA that signs for 127.0.0.1 and localhost.
 
-    :param above: the CA that signs this one; what this one issues then comes with the chain up to that.
+    :param above: the CA that signs this one; issued certificates then have the chain up to it.
     """
 
     def __init__(self, name: str, above: Authority | None = None) -> None:
@@ -51,7 +51,7 @@ class Authority:
 
     @property
     def pem(self) -> str:
-        """What to trust: its certificate, or that of the CA at the top."""
+        """The certificate to trust: its own, or that of the CA at the top."""
         return self._own_pem if self._above is None else self._above.pem
 
     @property
@@ -60,7 +60,7 @@ class Authority:
 
     @property
     def chain(self) -> str:
-        """What peers need beside that to find their way to it."""
+        """The certificates between an issued one and the trusted one."""
         return "" if self._above is None else self._own_pem + self._above.chain
 
     def issue(
@@ -73,13 +73,13 @@ class Authority:
         valid_after: dt.timedelta = -SKEW,
         purposes: tuple[x509.ObjectIdentifier, ...] = (),
     ) -> tuple[str, str]:
-        """A private key and a certificate, in PEM.
+        """Issue a private key and a certificate, in PEM.
 
         :param subject: a whole name, or the common name.
         :param password: encrypts the key.
-        :param valid_for: from now on; below zero it has expired already.
-        :param valid_after: from now on; above zero it does not hold yet.
-        :param purposes: what it may be used for (extended key usage); by default everything.
+        :param valid_for: counted from now; a negative one makes an expired certificate.
+        :param valid_after: counted from now; a positive one makes a certificate that is not valid yet.
+        :param purposes: the extended key usage; by default any use.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         name = common_name(subject) if isinstance(subject, str) else subject
@@ -97,7 +97,7 @@ class Authority:
     def files(
         self, directory: Path, subject: x509.Name | str, *, valid_for: dt.timedelta = dt.timedelta(days=30)
     ) -> PemFiles:
-        """A new certificate in ``directory``, each part in a file of its own; what lay there is replaced."""
+        """Write a new certificate to ``directory``, each part to its own file; older files are replaced."""
         key, certificate = self.issue(subject, valid_for=valid_for)
         directory.mkdir(parents=True, exist_ok=True)
         files = PemFiles(directory / "cert.pem", directory / "key.pem", directory / "ca.pem")
@@ -111,7 +111,7 @@ class Authority:
         return path
 
     def trust(self, path: Path) -> Path:
-        """A trust store in PEM: this authority and nobody else."""
+        """A trust store in PEM, with only this authority."""
         write_private(path, self.pem)
         return path
 
@@ -126,7 +126,7 @@ class Authority:
         valid_after: dt.timedelta = -SKEW,
         purposes: tuple[x509.ObjectIdentifier, ...] = (),
     ) -> x509.Certificate:
-        """A certificate of ours for that key; of a CA, it may sign others."""
+        """Sign a certificate for that key; with ``ca``, it may sign others."""
         now = dt.datetime.now(dt.UTC)
         ours = self._key.public_key()
         unsigned = (
@@ -156,7 +156,7 @@ def _usage(*, ca: bool) -> x509.KeyUsage:
 
 
 def write_private(path: Path, text: str) -> None:
-    """A file that only its owner may read; it is replaced in one step, so no reader sees half of it."""
+    """Write a file that only its owner may read. It is replaced in one step, so no reader sees half of it."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:

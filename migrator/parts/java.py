@@ -15,8 +15,8 @@ from migrator.errors import OR_THE_IMAGE, OperatorError
 from migrator.values import value
 
 ONE_TIER = "-XX:TieredStopAtLevel=1"
-"""The quick compiler alone: for processes that end soon, on few cores that others need, too. Spark compares some 10,000
-rows in two thirds of the processor time; from two million rows on the second tier pays."""
+"""Only the quick compiler: for short processes on few, shared cores. With it Spark compares some 10,000 rows in two
+thirds of the processor time; from two million rows on the second tier is better."""
 _MINIMUM_VERSION = 17
 _REMEDY = (
     "Install a Java runtime, for example 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one. "
@@ -38,9 +38,9 @@ class Jvm:
 
 @cache
 def find_java() -> Path:
-    """The ``java`` of JAVA_HOME, else of the PATH.
+    """The ``java`` of JAVA_HOME, otherwise of the PATH.
 
-    :raises OperatorError: when there is none, or it is older than 17.
+    :raises OperatorError: there is none, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -58,7 +58,7 @@ def find_java() -> Path:
 def pyspark_jars() -> Path:
     """The folder with the jars of the installed pyspark.
 
-    :raises OperatorError: when pyspark is not installed.
+    :raises OperatorError: pyspark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
@@ -79,5 +79,6 @@ def java_command(
 
 
 def java_environment() -> dict[str, str]:
-    """This process's own, for `java_command`: in another locale Java loses what is not ASCII in names of files."""
+    """The environment for `java_command`, with a UTF-8 locale: in others Java loses non-ASCII characters in names of
+    files."""
     return {**os.environ, "LC_ALL": "C.UTF-8"}

@@ -33,9 +33,9 @@ log4j.logger.org.apache.zookeeper=WARN
 
 
 def numbers_of(version: str) -> tuple[int, int, int]:
-    """Of a release, e.g. ``3.9.1``.
+    """The numbers of a release such as ``3.9.1``.
 
-    :raises OperatorError: that is no name of a release.
+    :raises OperatorError: the text is no name of a release.
     """
     match = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})", version)
     if match is None:
@@ -53,8 +53,8 @@ class KafkaRelease:
 
     def __init__(self, version: str, *, hashes: Path | None = None) -> None:
         """
-        :param hashes: a file that has the SHA-256 of each jar of the release, instead of this program's list.
-        :raises OperatorError: that is no name of a release, or its jars are not known.
+        :param hashes: a file with the SHA-256 of each jar of the release, in place of this program's list.
+        :raises OperatorError: the text is no name of a release, or the hashes of its jars are unknown.
         """
         numbers_of(version)
         known = read_hashes(hashes or LIST)
@@ -74,9 +74,9 @@ class KafkaRelease:
         return (cache_directory() / self.version).is_dir()
 
     def fetch(self, tell: Callable[[int], None] = lambda _: None) -> StockKafka:
-        """The release, its jars fetched into the cache if need be.
+        """Fetch the jars into the cache, if necessary, and return the release.
 
-        :param tell: hears while they are fetched how many bytes there are.
+        :param tell: called during the download with the number of bytes so far.
         :raises NotFetchedError: the jars are not in the cache and cannot be fetched.
         :raises OperatorError: the jars have other hashes.
         """
@@ -137,7 +137,8 @@ class StockKafka:
         """A controller or broker, in whichever mode the properties say; not started yet.
 
         :param directory: property file, output and (unless the properties say otherwise) ``log.dirs``.
-        :param log_level: that it serves is logged at INFO, so with another level nobody can wait for it.
+        :param log_level: the line that `wait_until_started` waits for has level INFO; with another level there is no
+            such line.
         """
         return StockNode(self, name, directory, properties, jvm or Jvm(heap="512m"), log_level)
 
@@ -206,7 +207,7 @@ class StockNode:
         self.run()
 
     def run(self) -> None:
-        """As `launch`, with the property file as it is: somebody else may have written it."""
+        """As `launch`, with the property file as it is; another program may have written it."""
         command = self.kafka.command(
             "kafka.Kafka",
             str(self.properties_file),
@@ -219,7 +220,7 @@ class StockNode:
     def wait_until_started(self, *, timeout_seconds: float = START_SECONDS) -> None:
         """Wait until it logs that it serves.
 
-        :raises OperatorError: when it ends first or the time is over; with the output's tail.
+        :raises OperatorError: it ends first, or the time is over; with the output's tail.
         """
         self.process.wait_for_output(_STARTED, timeout_seconds=timeout_seconds)
 

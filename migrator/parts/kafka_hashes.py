@@ -1,7 +1,7 @@
 """SHA-256 of each jar of each Kafka release that this program fetches and runs, and the comparison with a folder.
 
 The list is `kafka_jars.sha256` beside this file, in the format of ``sha256sum``: a digest, two spaces, and
-``RELEASE/FILE``. CONTRIBUTING.md says how a release gets into the list.
+``RELEASE/FILE``. CONTRIBUTING.md says how to add a release.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINE = re.compile(rf"(?P<digest>[0-9a-f]{{64}}) [ *](?P<release>{RELEASE.patter
 def read_hashes(file: Path = LIST) -> dict[str, dict[str, str]]:
     """Digests by file, by release; the releases in the order of the file.
 
-    :raises OperatorError: the file cannot be read, it is empty, or a line of it is none of ``sha256sum``.
+    :raises OperatorError: the file cannot be read, is empty, or has a line in another format.
     """
     try:
         lines = file.read_text(encoding="ascii").splitlines()
@@ -46,7 +46,7 @@ def read_hashes(file: Path = LIST) -> dict[str, dict[str, str]]:
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """Of each jar there, by file: all that a class path of this folder holds."""
+    """The hash of each jar in the folder, by file."""
     found = {}
     for jar in sorted(folder.glob("*.jar")):
         with jar.open("rb") as content:
@@ -57,7 +57,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
 def refuse_other_jars(version: str, folder: Path, expected: Mapping[str, str], *, where: str, remedy: str) -> None:
     """Compare the jars of a folder with those of the release. Every file is read each time: it takes 0.1 s.
 
-    :raises OperatorError: a jar is another one, is missing, or is not of the release.
+    :raises OperatorError: a jar differs, is missing, or does not belong to the release.
     """
     found = hashes_of(folder)
     differences = list(_differences(found, expected))

@@ -49,25 +49,25 @@ _WITH_LOG4J_2 = '<dependency org="org.apache.logging.log4j" name="log4j-core" re
 
 
 def cache_directory() -> Path:
-    """Where fetched releases are kept: below XDG_CACHE_HOME, else below ~/.cache."""
+    """The directory of fetched releases: below XDG_CACHE_HOME, otherwise below ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kraft-migrator" / "kafka"
 
 
 class NotFetchedError(OperatorError):
-    """The release is not in the cache, and could not be brought there."""
+    """The release is not in the cache, and could not be fetched."""
 
 
 def fetch_jars(version: str, hashes: Mapping[str, str], tell: Callable[[int], None] = lambda _: None) -> Path:
-    """The folder with the jars of that release, fetched when it is not there yet. Its jars are those of the hashes.
+    """Return the folder with the jars of that release, fetched if necessary. Its jars have the expected hashes.
 
     Safe to interrupt and to call from several processes at once: one fetches into a folder of its own, which becomes
     the release's folder by a rename.
 
     :param hashes: SHA-256 of each jar, by file.
-    :param tell: hears while they are fetched, every `TELL_SECONDS`, how many bytes there are.
+    :param tell: called during the download, every `TELL_SECONDS`, with the number of bytes so far.
     :raises NotFetchedError: it is not in the cache and cannot be fetched.
-    :raises OperatorError: the jars in the cache, or those that were fetched, are others.
+    :raises OperatorError: the jars in the cache, or the fetched ones, have other hashes.
     """
     target = cache_directory() / version
     if not target.is_dir():
@@ -102,7 +102,7 @@ def _fetch(version: str, target: Path, hashes: Mapping[str, str], tell: Callable
 
 def _retrieve(version: str, work: Path, target: Path | None, tell: Callable[[int], None]) -> None:
     """
-    :param target: the folder of the cache that lacks the jars, for the message; None where no cache counts.
+    :param target: the cache folder without the jars, for the message; None without a cache.
     """
     module = work / "ivy.xml"
     log4j_2 = _WITHOUT_LOG4J_2 if version.startswith("3.") else _WITH_LOG4J_2
@@ -164,7 +164,7 @@ def _is_offline(said: str) -> bool:
 
 
 def _told(said: str) -> str:
-    """The lines that say why, or else the last ones; each once, and not all of them."""
+    """The lines with the reason, or else the last ones; without repetitions, and a bounded number."""
     lines = [line.strip() for line in said.splitlines() if any(char.isalnum() for char in line)]
     why = [line for line in lines if any(sign in line for sign in (*_OFFLINE_SIGNS, "Exception", "refused"))]
     shown = list(dict.fromkeys(why))[:SHOWN_LINES] or lines[-SHOWN_LINES:]
@@ -172,7 +172,7 @@ def _told(said: str) -> str:
 
 
 def _bytes_below(directory: Path) -> int:
-    """Of all files there; the resolver renames them meanwhile."""
+    """The bytes of all files below; the resolver may rename them meanwhile."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -190,7 +190,7 @@ def _lock(file: Path) -> Iterator[None]:
 
 
 def main(versions: list[str]) -> int:
-    """Print the hashes of releases that are fetched anew: what the cache holds does not vouch for itself.
+    """Print the hashes of newly fetched releases. The cache is not used, because it proves nothing.
 
     :returns: the exit code.
     """

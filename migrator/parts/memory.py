@@ -1,4 +1,4 @@
-"""How much memory a process and its children take together, at most."""
+"""Measures the most memory that a process and its children take together."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SAMPLE_SECONDS = 0.25
 
 
 class Sampler(ABC):
-    """Looks in a thread of its own, for as long as the context lasts.
+    """Takes samples in a thread of its own, as long as the context lasts.
 
-    :param seconds: between two looks.
+    :param seconds: the time between two samples.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -43,7 +43,7 @@ class Sampler(ABC):
 class PeakMemory(Sampler):
     """
     :param pid: of the process; None for this one.
-    :ivar peak_bytes: resident memory, added up over the processes: pages that they share count once for each.
+    :ivar peak_bytes: resident memory, added up over the processes; shared pages count once for each process.
     """
 
     def __init__(self, pid: int | None = None) -> None:
@@ -61,7 +61,7 @@ class PeakMemory(Sampler):
 
 
 def _resident_bytes(pid: int | None) -> int:
-    """Of a process and all its descendants; those that end meanwhile are left out."""
+    """The resident bytes of a process and all its descendants; those that end meanwhile are left out."""
     total = 0
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)

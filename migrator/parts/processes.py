@@ -1,4 +1,4 @@
-"""Child processes that never outlive what started them.
+"""Child processes that never outlive the process that started them.
 
 Each child leads a process group of its own, writes its output to a file, and is watched by the guardian: one small
 process that reads the groups of this process from a pipe and kills what is left of them when the pipe closes. So
@@ -30,7 +30,7 @@ POLL_SECONDS = 0.02
 TAIL_LINES = 30
 PROBE_SECONDS = 2.0
 DEAD_SECONDS = 300.0
-"""What is killed has yet to end: on a busy machine a process of low priority takes its time for that, too."""
+"""How long a killed process may take to end: on a busy machine, one of low priority is slow."""
 
 _GUARDIAN = """
 import os, signal, sys
@@ -72,12 +72,12 @@ class _Guardian:
             return child
 
     def forget(self, pid: int) -> None:
-        """The child was reaped: its number may be given to a stranger from now on."""
+        """The child was reaped: from now on its number may belong to another process."""
         with self._lock:
             self._tell(f"-{pid}")
 
     def end(self) -> None:
-        """Let it kill what is left, and end."""
+        """Let the guardian kill the remaining children, and end."""
         with self._lock:
             process, self._process = self._process, None
             if process is not None and process.stdin is not None:
@@ -112,7 +112,7 @@ class StillRunningError(OperatorError):
 class ChildProcess:
     """One running child. Leaving its context stops it.
 
-    :param name: how messages call it, e.g. ``zookeeper``.
+    :param name: its name in messages, e.g. ``zookeeper``.
     :param output: file that standard output and error are appended to.
     :param env: the whole environment; None for this process's own.
     """
@@ -145,7 +145,7 @@ class ChildProcess:
         return self._process.pid
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative: ended by that signal."""
+        """The exit code; None while it runs, negative when a signal ended it."""
         code = self._process.poll()
         if code is not None and not self._forgotten:
             self._kill_group()
@@ -154,7 +154,7 @@ class ChildProcess:
         return code
 
     def output_text(self) -> str:
-        """What this run has written so far (not what earlier runs appended to the same file)."""
+        """The output of this run so far, without that of earlier runs in the same file."""
         with self.output.open("rb") as source:
             source.seek(self._read_from)
             return source.read().decode("utf-8", "replace")
@@ -188,7 +188,7 @@ class ChildProcess:
             with self.output.open("rb") as source:
                 source.seek(position)
                 text = source.read()
-            position += text.rfind(b"\n") + 1  # whole lines are looked at once
+            position += text.rfind(b"\n") + 1  # each whole line is searched only once
             return expression.search(text.decode("utf-8", "replace")) is not None
 
         self.wait_until(appeared, f"output matching {pattern!r}", timeout_seconds=timeout_seconds)
@@ -197,7 +197,7 @@ class ChildProcess:
         """Wait for its end.
 
         :returns: the exit code.
-        :raises StillRunningError: when it still runs after the time.
+        :raises StillRunningError: it still runs after the time.
         """
         try:
             self._process.wait(timeout_seconds)
@@ -228,10 +228,10 @@ class ChildProcess:
         return self.wait(timeout_seconds=DEAD_SECONDS)
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the kernel, silent for its peers, and so when this returns: on a busy machine a thread may
-        answer once more after the signal was sent. Nothing when it has ended."""
+        """SIGSTOP: alive for the kernel, silent for its peers. Returns when it has stopped, because on a busy machine a
+        thread may still answer after the signal. Does nothing when it has ended."""
         self.send(signal.SIGSTOP)
-        with suppress(ChildProcessError):  # it has ended, and its code was taken
+        with suppress(ChildProcessError):  # it has ended and was reaped
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
@@ -248,7 +248,7 @@ class ChildProcess:
     def _kill_group(self) -> None:
         try:
             os.killpg(self.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # gone already; PermissionError: only zombies, on some systems
+        except (ProcessLookupError, PermissionError):  # it has ended; PermissionError: only zombies, on some systems
             return
 
     def __enter__(self) -> Self:
@@ -283,10 +283,11 @@ def run_to_end(
 
 
 class _OwnPorts:
-    """Ports that no other process is given by `free_port` or by the kernel, for as long as this process lives.
+    """Ports that neither `free_port` nor the kernel gives to another process, as long as this process lives.
 
     The kernel gives ports of its own range (from 32768 on Linux, from 49152 on macOS) to connections, and to servers
-    that ask for any port. A server of that range that is down, or slow to start, may find its port taken.
+    that ask for any port. A server with a port of that range may find it taken after it was down, or while it starts
+    slowly.
     """
 
     def __init__(self) -> None:
@@ -310,7 +311,8 @@ class _OwnPorts:
 
     @staticmethod
     def _take_block() -> range:
-        """Ports of this process alone. The one before them stays bound until it ends, which tells all others so."""
+        """Reserve ports for this process. The port before them stays bound until the process ends, as the mark for
+        other processes."""
         blocks = len(_PORTS) // _PORTS_IN_BLOCK
         for number in range(blocks):
             first = _PORTS[(os.getpid() + number) % blocks * _PORTS_IN_BLOCK]
@@ -326,7 +328,7 @@ _own_ports = _OwnPorts()
 
 
 def _bound(port: int) -> socket.socket | None:
-    """Bound there; None while anything uses the port, or did a minute ago."""
+    """A socket bound to the port; None while the port is used, or was used a minute ago."""
     bound = socket.socket()
     try:
         bound.bind(("127.0.0.1", port))
@@ -337,12 +339,12 @@ def _bound(port: int) -> socket.socket | None:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody uses, and that stays free for a server that stops and starts again."""
+    """A free TCP port of 127.0.0.1, which stays reserved for a server that stops and starts again."""
     return _own_ports.next()
 
 
 def probe(port: int, host: str = "127.0.0.1") -> bool | None:
-    """Whether something accepts connections there; None: the machine does not answer, or nobody knows it."""
+    """Whether a process accepts connections there; None when the machine does not answer or is unknown."""
     try:
         socket.create_connection((host, port), PROBE_SECONDS).close()
     except ConnectionRefusedError:
@@ -353,5 +355,5 @@ def probe(port: int, host: str = "127.0.0.1") -> bool | None:
 
 
 def port_is_open(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether something is known to accept connections there."""
+    """Whether a process certainly accepts connections there."""
     return probe(port, host) is True

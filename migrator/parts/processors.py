@@ -1,4 +1,4 @@
-"""What processes take of the processors, and what others leave them."""
+"""Measures the processor time of processes, and the share that others use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 
 class ProcessorMeter:
-    """Processor time from the meter's making on: of process trees, their ended children included, and of everybody."""
+    """Processor time since the meter was made: of process trees with their ended children, and of all processes."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._pids = tuple(pids)
@@ -22,12 +22,12 @@ class ProcessorMeter:
 
     @property
     def seconds(self) -> float:
-        """Of the trees."""
+        """The processor time of the trees."""
         return self._tree_seconds() - self._trees
 
     @property
     def others_share(self) -> float:
-        """What neither this process nor any child of it used, of all processors: 0 on a machine of one's own."""
+        """The share of all processors that other processes used: 0 when this process and its children are alone."""
         cores = psutil.cpu_count() or 1
         foreign = (_machine_seconds() - self._machine) - (_own_seconds() - self._own)
         return max(0.0, foreign / (time.monotonic() - self._begin) / cores)
@@ -37,7 +37,7 @@ class ProcessorMeter:
 
 
 def _tree_seconds_of(pid: int) -> float:
-    """Processor time of a process and all its descendants so far, those included that it has waited for."""
+    """Processor time of a process and all its descendants so far, with children that have ended."""
     try:
         process = psutil.Process(pid)
         family = [process, *process.children(recursive=True)]

@@ -34,11 +34,11 @@ rootLogger.appenderRef.out.ref = out
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperOptions:
-    """What a server is started with.
+    """The options of a server.
 
     ``jute_maxbuffer`` in bytes bounds every request and reply, as ZooKeeper's own setting. Without ``fsync`` writes
     survive a killed process but not a killed machine. ``properties`` are added to the server's configuration file,
-    ``system_properties`` to the Java process. With ``tls`` the port speaks nothing else.
+    ``system_properties`` to the Java process. With ``tls`` the port accepts only TLS.
     """
 
     jute_maxbuffer: int = 1024 * 1024 - 1
@@ -81,7 +81,7 @@ class EmbeddedZooKeeper:
 
     @property
     def version_directory(self) -> Path:
-        """Where transaction logs (``log.*``) and snapshots (``snapshot.*``) are."""
+        """The directory of transaction logs (``log.*``) and snapshots (``snapshot.*``)."""
         return self.directory / "data" / "version-2"
 
     @property
@@ -103,7 +103,7 @@ class EmbeddedZooKeeper:
     def start(self) -> None:
         """Start it and wait until it serves.
 
-        :raises OperatorError: when it ends, or does not serve after `START_SECONDS`.
+        :raises OperatorError: it ends, or does not serve after `START_SECONDS`.
         """
         try:
             self.launch()
@@ -131,7 +131,7 @@ class EmbeddedZooKeeper:
         self._process = ChildProcess("zookeeper", command, output=output, env=java_environment())
 
     def wait_until_serving(self) -> None:
-        """Wait until the server says that it takes part; errors as `start`."""
+        """Wait until the server reports that it serves; errors as in `start`."""
         self.process.wait_until(
             lambda: self.mode() is not None, f"ZooKeeper serves on port {self.port}", timeout_seconds=START_SECONDS
         )
@@ -212,7 +212,7 @@ class EmbeddedZooKeeper:
 
 
 def four_letter_word(port: int, word: str, host: str = "127.0.0.1", *, context: ssl.SSLContext | None = None) -> str:
-    """Ask a ZooKeeper server one of its four letter words; empty when it does not answer within a second.
+    """Send a ZooKeeper server a four letter word; the answer is empty when none comes within a second.
 
     :param context: for a port that speaks TLS.
     """

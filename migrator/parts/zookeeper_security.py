@@ -1,4 +1,4 @@
-"""What a ZooKeeper server is told so that its clients have to prove who they are: TLS, SASL DIGEST-MD5, or both.
+"""Settings with which a ZooKeeper server authenticates its clients: TLS, SASL DIGEST-MD5, or both.
 
 Source: ZooKeeper's administrator's guide (``secureClientPort``, ``ssl.*``, ``authProvider.*``,
 ``sessionRequireClientSASLAuth``) and ``DigestLoginModule``.
@@ -17,7 +17,7 @@ _NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTls:
-    """TLS on the only client port; there is none in plain text.
+    """TLS on the only client port; no port has plain text.
 
     ``key_store`` is a PEM file with the server's private key and certificate, ``trust_store`` one with the authorities
     of the clients, and of the server itself, which is asked for its state with its own certificate. ``client_auth``
@@ -44,7 +44,7 @@ class ZooKeeperTls:
         }
 
     def context(self) -> ssl.SSLContext:
-        """For a client on this machine that has the server's own certificate."""
+        """The context of a client on this machine that uses the server's own certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.load_verify_locations(self.trust_store)
@@ -54,7 +54,7 @@ class ZooKeeperTls:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSasl:
-    """SASL DIGEST-MD5: names and passwords of clients. ``required``: nobody else is served at all."""
+    """SASL DIGEST-MD5: names and passwords of clients. ``required``: other clients are not served at all."""
 
     users: Mapping[str, str] = field(repr=False)
     required: bool = True
