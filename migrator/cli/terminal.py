@@ -88,7 +88,7 @@ def _unanswered(why: str) -> OperatorError:
     return OperatorError(
         f"the question has no answer, because {why}",
         where="standard input",
-        remedy="Nothing was changed. In a script, give the answer as an option (see --help)",
+        remedy="Nothing more was changed. In a script, give the answer as an option (see --help)",
     )
 
 

@@ -78,6 +78,7 @@ def test_a_question_that_nobody_answers(
     assert type_(to_the_question(desk, command), answer) == 2
     said = capsys.readouterr().err
     assert "the question has no answer, because" in said
+    assert "Nothing more was changed" in said, "steps before the question may have changed something"
     assert "Traceback" not in said
     if command in ("apply", "resume"):
         assert read_journal(desk.state)[-1].event is Event.PAUSED
