@@ -14,6 +14,7 @@ from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import Verdict, durations_of, forecast_of, line_of, of_last, without_controller
+from migrator.rollout.lock.places import BREAK_REMEDY
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Act, Direction, Phase
 from migrator.rollout.ports import LockHolder
@@ -191,7 +192,19 @@ def status_lines(standing: Standing) -> Iterator[str]:
         yield f"next: {standing.step.name}: {standing.step.rules.why}"
     if standing.soaked_seconds:
         yield f"soaked: {standing.soaked_seconds} s"
-    if standing.state == "stopped":
+    yield from _what_to_do(standing)
+    if standing.trouble:
+        yield f"{'the cluster' if standing.seen is None else 'the lock'} could not be looked at: {standing.trouble}"
+    else:
+        yield f"lock: {'nobody holds it' if standing.holder is None else holder_line(standing.holder)}"
+    if standing.seen is not None:
+        yield from seen_lines(standing.seen, standing.names)
+
+
+def _what_to_do(standing: Standing) -> Iterator[str]:
+    if standing.is_locked_out:
+        yield f"do: 'migrator rollout resume' is refused: another rollout holds the lock. {BREAK_REMEDY}"
+    elif standing.state == "stopped":
         yield "do: 'migrator rollout resume' goes on"
     if standing.failure is not None:
         yield f"failed: {standing.failure}"
@@ -199,12 +212,6 @@ def status_lines(standing: Standing) -> Iterator[str]:
             yield f"output: {standing.failure.output}"
         if standing.failure.remedy:
             yield f"do: {standing.failure.remedy}"
-    if standing.trouble:
-        yield f"{'the cluster' if standing.seen is None else 'the lock'} could not be looked at: {standing.trouble}"
-    else:
-        yield f"lock: {'nobody holds it' if standing.holder is None else holder_line(standing.holder)}"
-    if standing.seen is not None:
-        yield from seen_lines(standing.seen, standing.names)
 
 
 def holder_line(holder: LockHolder) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
 
 from migrator.cli.main import migrator
-from migrator.cli.rollout_text import finish_question
+from migrator.cli.rollout_text import finish_question, status_lines
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.parts.processes import free_port
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.engine.standing import standing_of
 from migrator.rollout.files.examined import DIRECTORY, elsewhere, wanted
 from migrator.rollout.gates.gatekeeper import GateShutError
 from migrator.rollout.journal.journal import Event
@@ -156,6 +158,20 @@ def test_the_question_says_when_the_way_back_closes() -> None:
     assert "Now controller-3003, the last controller," in last
     stock, _ = finish_question(model_inventory(kind="stock", handover=False), CONTROLLERS, None, 0)
     assert "as soon as one of Kafka's controllers leads" in stock
+
+
+@pytest.mark.parametrize(
+    ("rollout", "said"),
+    [("", "do: 'migrator rollout resume' goes on"), ("another", "do: 'migrator rollout resume' is refused: another")],
+)
+def test_status_sends_nobody_to_a_resume_that_the_lock_refuses(operator: Operator, rollout: str, said: str) -> None:
+    assert operator.apply(StopAt(Phase.FORMAT)) is Ending.REACHED
+    holder = operator.lock.owner
+    assert holder is not None
+    holder = replace(holder, rollout=rollout or holder.rollout)
+    standing = standing_of(operator.cluster.inventory, operator.entries, running=False, holder=holder)
+    (line,) = [line for line in status_lines(standing) if line.startswith("do: ")]
+    assert line.startswith(said)
 
 
 def test_status_says_in_words_what_failed_and_where_the_output_is(operator: Operator) -> None:

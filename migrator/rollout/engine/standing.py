@@ -49,6 +49,12 @@ class Standing:
         seen = self.seen
         return seen is None or (not seen.zookeeper_answers and seen.quorum is None and seen.brokers is None)
 
+    @property
+    def is_locked_out(self) -> bool:
+        """Whether no command may go on, because another rollout holds the lock."""
+        holder = self.holder
+        return self.state in ("stopped", "failed") and holder is not None and holder.rollout != self.rollout
+
     def as_json(self) -> dict[str, Any]:
         holder, step = self.holder, self.step
         return {
