@@ -153,6 +153,7 @@ def test_the_question_says_when_the_way_back_closes() -> None:
     ours = model_inventory()
     three, _ = finish_question(ours, CONTROLLERS, None, 0)
     assert "Until the last controller is restarted, 'migrator rollout rollback' returns" in three
+    assert "Then Kafka's own controllers take over; with '--until Finished' the rollout stops before" in three
     last, asked = finish_question(ours, CONTROLLERS[-1:], Verdict(1_000, 21_284), 41_000)
     assert asked == "ZooKeeper and the log were compared 40 s ago, and were equal: 21,284 rows. End the migration?"
     assert "Now controller-3003, the last controller," in last
