@@ -416,9 +416,9 @@ def unlock(inventory: Path, yes: bool) -> None:
             if not yes:
                 with at_a_question():
                     ask("Does no command of that rollout run any more? Break its lock?", abort=True)
-            left = await parts.lock.break_open(holder.rollout)
             if journal.progress.rollout:
                 journal.append(parts.clock.wall_ms(), Event.LOCK_BROKEN, of=holder.rollout, host=holder.host)
+            left = await parts.lock.break_open(holder.rollout)
             say("the lock is broken" if left is None else f"that lock is broken. It is held by {holder_line(left)}")
 
     with _journal(site) as journal:

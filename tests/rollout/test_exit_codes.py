@@ -23,6 +23,7 @@ from migrator.rollout import site
 from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import LockHolder, Observation
+from tests.rollout.support.small_disk import small_files
 from tests.rollout.test_commands import Desk, desk
 
 __all__ = ["desk"]
@@ -231,3 +232,12 @@ def test_the_page_has_each_code_of_each_command() -> None:
         *((2, name) for name in (*ASK, "all", "status")),
         *((130, name) for name in ("apply", "resume", "rollback", "all others")),
     }
+
+
+def test_a_lock_is_not_broken_before_the_journal_has_it(desk: Desk) -> None:
+    """The message says that nothing was begun that is not in the journal."""
+    desk.printed("apply --until rehearse")
+    with small_files((desk.state / "journal.jsonl").stat().st_size):
+        assert "the journal cannot be written" in desk.refused("unlock --yes")
+    assert desk.lock.owner is not None
+    assert "the lock is broken" in desk.printed("unlock --yes")
