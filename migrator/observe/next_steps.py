@@ -138,6 +138,13 @@ ROWS = (
     Row(("completing",), "nothing to do: the end of the migration is written"),
     Row(
         ("finished",),
+        "'migrator gates reopen' says what stands against reopening the migration. Without a reopening, turn the "
+        "migration off on {on}",
+        lambda facts: bool(facts.on),
+        case="the migration is on on some controllers",
+    ),
+    Row(
+        ("finished",),
         "stop ZooKeeper if nothing else uses it; 'migrator handover' hands the quorum over to Kafka's own controllers",
     ),
     Row(("inactive",), "ask the controller that leads: it knows what comes next"),

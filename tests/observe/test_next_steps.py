@@ -39,6 +39,13 @@ def test_from_dual_writing_to_the_end() -> None:
     assert "turn the migration on again on controller 3001" in step(zookeeper=(1,), off=(3001,))
 
 
+def test_zookeeper_is_not_to_be_stopped_by_whoever_is_about_to_reopen_the_migration() -> None:
+    assert next_step(a_status(State.FINISHED, off=(3001, 3002, 3003))).startswith("stop ZooKeeper if nothing else")
+    on = next_step(a_status(State.FINISHED, off=(3001,)))
+    assert on.startswith("'migrator gates reopen' says")
+    assert on.endswith("off on controllers 3002, 3003")
+
+
 @pytest.mark.parametrize("state", [BrokerState.OFFLINE, BrokerState.FENCED])
 @pytest.mark.parametrize("zookeeper", [(), (3,)])
 @pytest.mark.parametrize("off", [(), (3001,)])
