@@ -56,7 +56,7 @@ def main(
         began = time.process_time()
         with planted(bug):
             outcome = simulate(options, click.echo if trace else None)
-        _show(outcome, time.process_time() - began, overrides)
+        _show(outcome, time.process_time() - began, overrides, bug)
         sys.stdout.flush()
         os._exit(outcome.rule is not None)  # nothing of the killed processes runs now
     if measures:
@@ -78,7 +78,7 @@ def _run(seeds: range, overrides: dict[str, str], bug: str | None, jobs: int, *,
         coverage.update(outcome.coverage)
         seconds, took_all = seconds + outcome.seconds, took_all + took
         failures += outcome.rule is not None
-        _show(outcome, took, overrides)
+        _show(outcome, took, overrides, bug)
     counts = {what: count for what, count in sorted(coverage.items()) if not cells.is_cell(what)}
     width = max(map(len, counts), default=0)
     click.echo("\n".join(f"  {what:{width}} {count:>10,}" for what, count in counts.items()))
@@ -113,12 +113,12 @@ def _line(hunt: runner.Hunt) -> str:
     return f"{hunt.bug:62} {hunt.tried:4} seeds {hunt.seconds:5.0f} s  {found}{broken}"
 
 
-def _show(outcome: Outcome, took: float, overrides: dict[str, str]) -> None:
+def _show(outcome: Outcome, took: float, overrides: dict[str, str], bug: str | None) -> None:
     seconds, ratio = outcome.seconds, outcome.seconds / took
     click.echo(f"seed {outcome.options.seed}: {seconds:.1f} s in {took:.2f} processor seconds ({ratio:.1f})")
     click.echo(f"  fingerprint {outcome.fingerprint:x}")
     if outcome.rule is not None:
-        click.echo(runner.describe_failure(outcome, overrides))
+        click.echo(runner.describe_failure(outcome, overrides, bug))
 
 
 if __name__ == "__main__":

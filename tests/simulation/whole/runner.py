@@ -118,16 +118,17 @@ def hunt(bug: str, seconds_max: float = HUNT_SECONDS, wanted: int = FOUND_ENOUGH
     return Hunt(bug, tuple(found), tuple(broken), tried, took)
 
 
-def replay_command(outcome: Outcome, changes: Mapping[str, str] | None = None) -> str:
+def replay_command(outcome: Outcome, changes: Mapping[str, str] | None = None, bug: str | None = None) -> str:
     """The one command that shows a seed again."""
     overruled = "".join(f" --option {name}={text}" for name, text in (changes or {}).items())
-    return f"python -m tests.simulation.whole --seed {outcome.options.seed}{overruled} --trace"
+    planted_bug = "" if bug is None else f" --bug {bug}"
+    return f"python -m tests.simulation.whole --seed {outcome.options.seed}{overruled}{planted_bug} --trace"
 
 
-def describe_failure(outcome: Outcome, changes: Mapping[str, str] | None = None) -> str:
+def describe_failure(outcome: Outcome, changes: Mapping[str, str] | None = None, bug: str | None = None) -> str:
     """Seed, options, rule and how to see it again."""
     return (
         f"seed {outcome.options.seed} broke {outcome.message}\n"
         f"  options: {outcome.options}\n"
-        f"  replay:  {replay_command(outcome, changes)}"
+        f"  replay:  {replay_command(outcome, changes, bug)}"
     )

@@ -95,6 +95,14 @@ def test_a_planted_bug_is_found_by_a_seed_again(name: str) -> None:
     assert sound.rule is None, runner.describe_failure(sound, LIKELIER[name])
 
 
+def test_a_failure_names_the_command_that_shows_it_again() -> None:
+    """With the bug: without it the seed breaks no rule."""
+    outcome, _ = runner.run_seed(7, {"writes": "20"}, "half_is_a_majority")
+    assert outcome.rule is not None
+    said = runner.describe_failure(outcome, {"writes": "20"}, "half_is_a_majority")
+    assert said.endswith("--seed 7 --option writes=20 --bug half_is_a_majority --trace")
+
+
 def test_the_table_holds_every_planted_bug() -> None:
     rows = [row.bug for rows in TABLE.values() for row in rows]
     assert sorted(rows) == sorted(BUGS)
