@@ -37,7 +37,8 @@ def command(
 
     Only when every controller runs this program with the migration on. The command lists what prevents it, and asks
     twice. When the command returns, a majority of the controllers has stored the order, and every later leader carries
-    it out. From dual-writing, the ways back to ZooKeeper that exist lead home. Exit codes: 0 reopened, 2 refused.
+    it out. From dual-writing you go back to ZooKeeper as before the end; docs/way-back.md has all steps. Exit codes:
+    0 reopened, 2 refused.
     """
     gates, status = asyncio.run(_look(config, server, command_config))
     if not tell_gates(gates):
