@@ -7,11 +7,11 @@ from migrator.errors import OperatorError
 
 
 def confirm_cluster_id(cluster_id: str, given: str | None, *, whose: str) -> None:
-    """Whether the operator means this cluster.
+    """Check that the operator means this cluster.
 
-    :param given: by the option ``--yes-cluster-id``; None to ask.
-    :param whose: what has this id, for a person.
-    :raises OperatorError: it is another cluster.
+    :param given: the id from the option ``--yes-cluster-id``; None to ask.
+    :param whose: the owner of this id, in words.
+    :raises OperatorError: the operator means another cluster.
     """
     typed = (
         ask_for("Type the cluster id to go on (cluster.id in meta.properties of a broker)") if given is None else given

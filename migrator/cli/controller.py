@@ -49,7 +49,7 @@ def command(config: Path, bootstrap: bool) -> None:
 
 
 async def _run(settings: Settings, warnings: Sequence[str]) -> None:
-    """The process around the controller: its limits, its signals, and the last resort of its event loop."""
+    """Run a controller in this process: set limits, signals, and the event loop's handler of unhandled errors."""
     raise_limit_of_open_files()
     take_short_turns()
     failure = StopReason()

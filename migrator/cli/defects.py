@@ -19,7 +19,7 @@ from migrator.cli.terminal import refused_output, say_error, say_json, show_defe
 from migrator.errors import ExitCode, MigratorError, error_json
 
 LOST = ("Task exception was never retrieved", "Future exception was never retrieved", "Exception in callback")
-"""How asyncio begins to tell of an error for which nobody waits."""
+"""The beginnings of asyncio's messages about errors that no task awaits."""
 
 
 class UnawaitedErrors(logging.Handler):
@@ -31,7 +31,7 @@ class UnawaitedErrors(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Meanwhile."""
+        """Note defects while the block runs."""
         before, threading.excepthook = threading.excepthook, self._of_thread
         logging.getLogger("asyncio").addHandler(self)
         try:
@@ -41,7 +41,7 @@ class UnawaitedErrors(logging.Handler):
             threading.excepthook = before
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As of any handler. What a peer or a disk does is no defect."""
+        """Note a record, as every handler does. Faults of a peer or a disk are no defects."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and record.getMessage().startswith(LOST):
             self._note(error)
@@ -57,8 +57,8 @@ class UnawaitedErrors(logging.Handler):
 
 
 def end_with(error: BaseException) -> NoReturn:
-    """End the command: with what Python says of the error and what to do, and for a script with an object."""
-    with suppress(Exception):  # as long as there is memory
+    """End the command with Python's traceback and what to do, and with a JSON object for a script."""
+    with suppress(Exception):  # there may be no memory left
         _show(error)
         what = f"a defect of migrator {version('kraft-migrator')}: {_named(error)}"
         remedy = f"Keep the lines above, and report them. {what_is_left(sys.argv[1:])}"

@@ -37,7 +37,7 @@ from migrator.rollout.world import refuse_wrong_executors
 KAFKA_VERSION = "3.9.1"
 KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
 FIRST_WITH_MIGRATION, LAST_WITH_ZOOKEEPER = (3, 4), (3, 9)
-"""Of the releases of brokers."""
+"""The range of the brokers' releases."""
 PICTURE = "summary.svg"
 STATES = click.Choice([state.label for state in PublicState], case_sensitive=False)
 
@@ -169,7 +169,7 @@ def command(
 
 def _temporary() -> Path:
     """
-    :raises OperatorError: there is no place for it.
+    :raises OperatorError: no temporary directory can be made.
     """
     try:
         return Path(tempfile.mkdtemp(prefix="migrator-drill-"))
@@ -192,7 +192,7 @@ def _refuse_what_needs_our_own(kill_leader_at: str | None, rollback_at: str | No
 
 
 def _shape(path: Path, kafka: str | None) -> Shape:
-    """What of the operator's cluster is rehearsed.
+    """The shape of the operator's cluster that the drill rehearses.
 
     :raises OperatorError: the inventory or its access file is wrong, or this machine is too small.
     """
@@ -215,7 +215,7 @@ def _shape(path: Path, kafka: str | None) -> Shape:
 
 
 def _end(report: DrillReport, terminal: Console, where: Path, *, keep: bool, as_json: bool) -> None:
-    """What came of it, and where it lies."""
+    """Show the result, and the directory of the report."""
     if as_json:
         with without_reader():
             say_json(report.to_json(), indent=True)
@@ -241,9 +241,9 @@ def _refuse_without_migration(version: str) -> None:
 
 
 def _brokers(wanted: str | None, hashes: Path | None, terminal: Console) -> tuple[StockKafka | None, DrillBrokers]:
-    """The brokers' release, None for light brokers; and what to say of them.
+    """The brokers' release, None for light brokers; and what to tell the operator.
 
-    :raises OperatorError: it was asked for by name, and cannot be fetched; or its jars are not known, or are others.
+    :raises OperatorError: the named release cannot be fetched, or the hashes of its jars are unknown or differ.
     """
     if wanted == LIGHT:
         return None, DrillBrokers(LIGHT, "--kafka none asks for them")

@@ -17,7 +17,7 @@ from migrator.drill.report import DrillReport, DrillStep, DrillStepState
 
 MEGABYTE = 1_000_000
 LINE_MEGABYTES = 10
-"""Without a terminal, a download has a line each time that so many more are there."""
+"""Without a terminal, a download prints a line after each so many MB."""
 _LOOKS = {
     DrillStepState.HELD: ("✓", "green"),
     DrillStepState.FAILED: ("✗", "red"),
@@ -27,7 +27,7 @@ _LOOKS = {
 
 @contextmanager
 def shown(report: DrillReport, terminal: Console) -> Iterator[None]:
-    """Show what goes on while the block runs."""
+    """Show the progress while the block runs."""
     if not terminal.is_terminal:
         report.changed = _Lines(report, terminal).changed
         terminal.print(report.heading, soft_wrap=True)
@@ -40,7 +40,7 @@ def shown(report: DrillReport, terminal: Console) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, terminal: Console) -> Iterator[Callable[[int], None]]:
-    """Gives what is to hear of the bytes that are there."""
+    """Yields a function to call with the number of downloaded bytes."""
     if terminal.is_terminal:
         with terminal.status(f"{what} ...") as status:
             yield lambda count: status.update(f"{what}: {count / MEGABYTE:,.0f} MB ...")
@@ -71,13 +71,13 @@ def render(report: DrillReport, spinner: Spinner) -> RenderableType:
 
 
 def verdict(report: DrillReport) -> Text:
-    """What came of it, in the end."""
+    """The result, at the end."""
     colour = "green" if report.held else "red" if report.failed else "yellow"
     return Text(report.verdict, f"bold {colour}")
 
 
 def draw(report: DrillReport, path: Path) -> None:
-    """The terminal as a picture, which loads nothing."""
+    """Save the terminal's content as a picture, which loads nothing."""
     save_picture(path, "migrator drill", render(report, Spinner("dots")), verdict(report))
 
 
@@ -102,7 +102,7 @@ def _details(step: DrillStep) -> Iterator[Text]:
 
 
 class _Lines:
-    """Prints what is new since the last time."""
+    """Prints the news since the last call."""
 
     def __init__(self, report: DrillReport, terminal: Console) -> None:
         self._report = report

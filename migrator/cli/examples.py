@@ -99,11 +99,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "migrator completion fish > ~/.config/fish/completions/migrator.fish",
     ),
 }
-"""By the words of the command. Commands with an epilog of their own are not here."""
+"""Examples by the words of the command. Commands with their own epilog are not here."""
 
 
 def add_examples(name: str, command: click.Command) -> None:
-    """To the help of a command, and of those below it."""
+    """Add examples to the help of a command and of its subcommands."""
     lines = EXAMPLES.get(name)
     if lines and not command.epilog:
         command.epilog = "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))

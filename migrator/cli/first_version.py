@@ -15,9 +15,9 @@ NEWEST = "the newest that this program has"
 
 
 def typed_version(text: str | None) -> MetadataVersion | None:
-    """What ``-r`` says, if anything.
+    """The version of ``-r``, if the option is given.
 
-    :raises OperatorError: it names no version.
+    :raises OperatorError: the text is no version.
     """
     try:
         return None if text is None else parse_version(text)
@@ -28,11 +28,11 @@ def typed_version(text: str | None) -> MetadataVersion | None:
 def version_for(
     settings: Settings, typed: MetadataVersion | None, *, joins: bool, is_formatted: bool
 ) -> tuple[MetadataVersion | None, str]:
-    """The version and, unless it was typed, where it comes from; None where none is needed.
+    """The version and, unless it was typed, its source; None when none is needed.
 
-    :param joins: whether a quorum is there already: the version in its log counts, this one never.
+    :param joins: whether a quorum exists already: then the version in its log counts.
     :param is_formatted: whether the metadata directory has its version already.
-    :raises OperatorError: the brokers have to be asked, and do not agree or do not answer.
+    :raises OperatorError: the version has to come from the brokers, and they do not agree or do not answer.
     """
     if typed is not None or is_formatted:
         return typed, ""
@@ -54,9 +54,9 @@ def version_for(
 
 
 def version_to_rehearse(settings: Settings, typed: MetadataVersion | None) -> tuple[MetadataVersion, str]:
-    """The version with which `version_for` would format the directory for a migration, and where it comes from.
+    """The version with which `version_for` would format the directory for a migration, and its source.
 
-    Where a format would be refused, it is the newest: the rehearsal names what else prevents the migration.
+    When a format would be refused, it is the newest version: the rehearsal names the obstacles to the migration.
 
     :raises OperatorError: ZooKeeper cannot be reached.
     """

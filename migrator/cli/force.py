@@ -30,7 +30,7 @@ _CONSEQUENCES = {
     "replica it holds stays without a leader. If such a broker runs in ZooKeeper mode after the end, it has no "
     "controller. Make sure that these nodes do not run.",
 }
-"""What is said beyond what the controller says itself."""
+"""The consequences that the command adds to the controller's own text."""
 
 
 @click.command("force")
@@ -96,7 +96,7 @@ def _check_named(kind: Force, without: tuple[int, ...]) -> None:
 
 
 def _check_known(status: Status, without: tuple[int, ...]) -> None:
-    """Before the question; the controller itself looks again."""
+    """Check the order before the operator is asked; the controller checks again."""
     known = {voter.node_id for voter in status.quorum.voters} | {broker.broker_id for broker in status.brokers}
     for node_id in without:
         if node_id not in known:
@@ -104,7 +104,7 @@ def _check_known(status: Status, without: tuple[int, ...]) -> None:
 
 
 def _found(status: Status) -> Iterator[str]:
-    """What the active controller says of itself."""
+    """The status of the active controller."""
     yield f"controller {status.node_id}: {State(status.migration.internal_state).properties.sentence}"
     for problem in status.problems:
         yield f"  {problem.who}: {problem.what}"

@@ -145,7 +145,7 @@ def command(
     )
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     with_version = "" if version is None else f" with metadata.version {version.name}"
-    # Not before: whoever is refused reads the error only.
+    # Only now: after a refusal the operator should read just the error.
     own = _warning_of_address(settings) if standalone else _warning_of_own_entry(settings, voters)
     for warning in (*warnings, *own, *_warnings_of_doubled(plan.credentials), *not_compared):
         say(f"migrator: warning: {warning}", err=True)
@@ -180,9 +180,9 @@ def _credential(text: str) -> UserScramCredentialRecord:
 def _voters(
     settings: Settings, *, standalone: bool, listed: str | None, no_initial_controllers: bool
 ) -> VoterSet | None:
-    """The first voters, None where the configuration or an existing log names them.
+    """The first voters, None when the configuration or an existing log names them.
 
-    :raises OperatorError: the options do not go together, or with the configuration.
+    :raises OperatorError: the options contradict each other or the configuration.
     """
     where = f"{settings.source}: controller.quorum.voters"
     given = [standalone, listed is not None, no_initial_controllers].count(True)
@@ -216,7 +216,7 @@ def _voters(
 
 
 def _own_endpoint(settings: Settings) -> VoterEndpoint:
-    """Where the others are to reach this controller; without a host it is localhost, as Kafka writes."""
+    """The address of this controller for the others; without a host it is localhost, as in Kafka."""
     own = settings.advertised_controller_listeners[0]
     if not own.port or own.host in ("0.0.0.0", "::"):  # noqa: S104 (refused)
         raise OperatorError(
@@ -237,7 +237,7 @@ def _warning_of_address(settings: Settings) -> tuple[str, ...]:
 
 
 def _warning_of_own_entry(settings: Settings, voters: VoterSet | None) -> Iterator[str]:
-    """Of a list of first voters: this node may be somewhere else than the list says."""
+    """The warning that this node's address differs from the one in the list of first voters."""
     own = settings.advertised_controller_listeners[0]
     listed = [voter.endpoints[0] for voter in voters.voters if voter.voter_id == settings.node_id] if voters else []
     for it in listed:
@@ -251,7 +251,7 @@ def _warning_of_own_entry(settings: Settings, voters: VoterSet | None) -> Iterat
 
 
 def _warnings_of_doubled(credentials: tuple[UserScramCredentialRecord, ...]) -> Iterator[str]:
-    """Kafka's tool takes the last one without a word."""
+    """The warnings about credentials that are given twice: Kafka's tool takes the last one silently."""
     count = Counter((it.name, it.mechanism) for it in credentials)
     for (name, mechanism), number in count.items():
         if number > 1:
@@ -260,11 +260,11 @@ def _warnings_of_doubled(credentials: tuple[UserScramCredentialRecord, ...]) -> 
 
 
 def _check_migration(directory: Path, version: MetadataVersion | None, *, is_kept: bool) -> None:
-    """Before anything is formatted: whether a migration can begin in this directory.
+    """Check, before anything is formatted, that a migration can begin in this directory.
 
-    :param version: that was typed.
+    :param version: the version that was typed.
     :param is_kept: whether the directory stays as it was formatted.
-    :raises OperatorError: the metadata.version is too low for it, the one asked for or the one that is there.
+    :raises OperatorError: the typed metadata.version, or that of the directory, is too low.
     """
     if version is not None:
         check_first_level(version.level, where=TYPED, remedy=f"Format the directory {SAME_AS_BROKERS}")
@@ -278,16 +278,16 @@ def _check_migration(directory: Path, version: MetadataVersion | None, *, is_kep
 
 CLUSTER_ID_OPTION = "--cluster-id"
 CONNECT_MS = 3_000
-"""To find ZooKeeper at most, when the id was typed: scripts format machines from which it may not be reached yet."""
+"""How long to look for ZooKeeper when the id was typed: scripts also format machines that cannot reach it yet."""
 
 
 def cluster_id_of(
     settings: Settings, typed: str | None, *, kept: MetaProperties | None, directory: Path
 ) -> tuple[str, str, tuple[str, ...]]:
-    """The id, who says so, and warnings.
+    """The id, its source, and warnings.
 
-    :param kept: of the metadata directory, if that stays as it was formatted. Then ZooKeeper may be away.
-    :raises OperatorError: nobody does, or ZooKeeper says otherwise.
+    :param kept: the id of the metadata directory, if it stays as it was formatted. Then ZooKeeper need not answer.
+    :raises OperatorError: there is no id, or ZooKeeper has another one.
     """
     if not settings.zookeeper_connect:
         if typed is None:

@@ -34,7 +34,7 @@ def command(goal: str, config: Path | None, server: str | None, command_config: 
 
 
 def tell_gates(gates: Iterable[Gate]) -> bool:
-    """A line for each; whether all are open."""
+    """Print a line for each gate. Returns whether all are open."""
     found = tuple(gates)
     for gate in found:
         remedy = f". {gate.remedy}" if gate.remedy and not gate.open else ""

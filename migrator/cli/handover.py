@@ -154,9 +154,9 @@ def run_command(
 
 
 def _voters(way: str, voters: str | None) -> tuple[int, ...]:
-    """Ids of those who shall vote; empty for the other ways.
+    """Ids of the future voters; empty for the other ways.
 
-    :raises OperatorError: the two options do not fit.
+    :raises OperatorError: the two options contradict each other.
     """
     if (Way(way) is Way.MEMBERS) != (voters is not None):
         raise OperatorError("--way members and --voters belong together", where="--voters", remedy="Give both")
@@ -182,7 +182,7 @@ def _check_members(run: MembersRun) -> None:
 
 
 async def _look_at_members(run: MembersRun) -> ObservedMembers:
-    """The second look tells who is behind, and not just a record behind."""
+    """Look twice: only the second look tells a controller that is behind from one that lacks just a record."""
     await run.look()
     return await run.look()
 
@@ -198,7 +198,7 @@ def _members_described(seen: ObservedMembers) -> list[str]:
 
 
 async def _look(run: HandoverRun, *, ahead: bool = False) -> Picture:
-    """The second look tells who is behind, and not just a record behind."""
+    """Look twice: only the second look tells a controller that is behind from one that lacks just a record."""
     await run.look()
     return await run.look(ahead=ahead)
 
@@ -211,7 +211,7 @@ def _wanted(way: str, release: str) -> Handover:
 
 
 def _described(run: HandoverRun, picture: Picture, way: Way) -> list[str]:
-    """What is, and what would be done, for a person."""
+    """The state, and the next steps, in words."""
     seen, voters = picture.seen, {} if picture.seen.quorum is None else picture.seen.quorum.voters
     leader = "nobody leads" if picture.leader_id is None else f"controller {picture.leader_id} leads"
     finished = "is finished" if seen.is_finished else "is not finished" if seen.migration else "is in an unknown state"

@@ -12,7 +12,7 @@ from typing import NoReturn
 from migrator.cli.terminal import say_error
 
 INTERRUPTED = 130
-"""As shells have it: 128, and SIGINT."""
+"""128 + SIGINT, as in shells."""
 _NOTHING = "Nothing was changed"
 _QUORUM = "If the order was given, the quorum carries it out: see 'migrator quorum describe'"
 _ORDER = "If the order was given, the controller carries it out: see 'migrator status'"
@@ -43,7 +43,7 @@ LEFT = {
     "quorum recover": "Run the command again: it goes on where it was",
     "drill": "The data of the drill are deleted, unless you gave a directory",
 }
-"""By the name of the command, and of its subcommand where these differ; all others only read."""
+"""What a command leaves, by its name and, where they differ, its subcommand. All other commands only read."""
 
 
 def what_is_left(arguments: Sequence[str]) -> str:
@@ -54,8 +54,8 @@ def what_is_left(arguments: Sequence[str]) -> str:
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Ctrl-C ends also what blocks an event loop, which would let it wait for the loop's next turn."""
-    before = signal.signal(signal.SIGINT, _interrupt)  # asyncio replaces only Python's own
+    """Let Ctrl-C interrupt at once. Asyncio would wait for the next turn of a blocked event loop."""
+    before = signal.signal(signal.SIGINT, _interrupt)  # asyncio replaces only Python's own handler
     try:
         yield
     finally:
@@ -64,10 +64,10 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that goes away, end the command as Ctrl-C does: it takes its children and its
-    temporary files with it. Else a service manager, 'timeout' or a broken ssh session would leave them. SIGHUP may come
-    several times, so it never interrupts the end itself; a command under ``nohup`` does not hear of it. Only the main
-    thread hears of signals: elsewhere nothing is changed."""
+    """Let SIGTERM, and SIGHUP of a closed terminal, end the command as Ctrl-C does, with its children and its temporary
+    files. Otherwise a service manager, 'timeout' or a broken ssh session would leave these behind. SIGHUP may come
+    several times, so it never interrupts the end itself; a command under ``nohup`` ignores it. Only the main thread
+    gets signals: on other threads nothing is changed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,7 +78,7 @@ def terminated_as_interrupted() -> Iterator[None]:
         if ends and number == signal.SIGHUP:
             return
         ends = True
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it runs in the background of a script
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
@@ -94,8 +94,8 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def asked_to_stop(ask: Callable[[], None], words: str) -> Iterator[None]:
-    """The first signal asks for an end, and ``words`` say so; a second one ends the command at once. A terminal that
-    goes away asks only, and may do so several times; a command under ``nohup`` does not hear of it."""
+    """The first signal asks for an end, which ``words`` announce; a second one ends the command at once. SIGHUP of a
+    closed terminal only asks, also when it comes several times; a command under ``nohup`` ignores it."""
     loop = asyncio.get_running_loop()
     signals = [signal.SIGINT, signal.SIGTERM]
 
@@ -116,13 +116,13 @@ def asked_to_stop(ask: Callable[[], None], words: str) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             loop.remove_signal_handler(each)
-            signal.signal(each, handler)  # which the loop forgets
+            signal.signal(each, handler)  # the loop drops this handler
 
 
 @contextmanager
 def at_a_question() -> Iterator[None]:
-    """Whoever is asked may end the command instead of an answer, at once: nothing is under way. The event loop stands
-    still meanwhile, so the question is asked on the main thread: a thread of its own would wait for a line after the
+    """Let the operator end the command at a question, at once, because nothing is under way. The question is asked on
+    the main thread, and the event loop is blocked meanwhile: another thread would still wait for a line after the
     end."""
     with at_once(), terminated_as_interrupted():
         yield

@@ -51,18 +51,18 @@ COMMANDS = {
     "man": "Print the manual page.",
     "completion": "Print what a shell needs to complete commands and options.",
 }
-"""Name -> one line of help. Each command is the object of that name in the module of that name here, imported only
-when it is asked for: Spark and gRPC cost seconds."""
+"""Name -> one line of help. Each command is the object of that name in the module of that name, imported only when it
+is needed: Spark and gRPC take seconds."""
 
 
 CONTROLLER = ["controller"]
-"""Its exit code says whether ZooKeeper holds everything, whatever has failed since it was started."""
+"""The exit code of this command says whether ZooKeeper holds everything, also after errors since its start."""
 BROKEN_PIPE = 128 + signal.SIGPIPE
-"""Exit code of a command whose output nobody reads any more, as shells have it."""
+"""Exit code of a command whose output is no longer read, as in shells."""
 EXTRAS = {"jinja2": "verify", "pandas": "verify", "py4j": "verify", "pyarrow": "verify", "pyspark": "verify"} | {
     "confluent_kafka": "drill"
 }
-"""What only one command needs, and the extra of the package (pyproject.toml) that brings it."""
+"""Modules that only one command needs, and the extra of the package (pyproject.toml) that has them."""
 
 
 class LazyGroup(click.Group):
@@ -73,11 +73,12 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as error:  # the names that it was compared with are those of imported commands
+        except click.NoSuchCommand as error:  # click compares with the names of imported commands only
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Click takes each broken pipe for that of the output, and each end of a file for an interrupted question."""
+        """Run a command. Click would take every broken pipe for that of the output, and every end of a file for an
+        interrupted question."""
         try:
             return super().invoke(ctx)
         except (BrokenPipeError, EOFError) as error:
@@ -116,10 +117,10 @@ def migrator() -> None:
 
 
 def _end(text: str, content: Mapping[str, Any], exit_code: int) -> NoReturn:
-    """End a command that did not do its work: with a sentence for people on standard error, and for a script, which
-    has asked for JSON, with an object on standard output.
+    """End a command that did not do its work, with a sentence on standard error and, with ``--json``, an object on
+    standard output.
 
-    :param text: empty if people have been told already.
+    :param text: empty if the operator has seen it already.
     """
     if text:
         with without_reader(err=True):
@@ -131,7 +132,7 @@ def _end(text: str, content: Mapping[str, Any], exit_code: int) -> NoReturn:
 
 
 def _end_without_output(error: OSError) -> NoReturn:
-    """One line; a pipe that nobody reads any more ends a command without a word."""
+    """Print one line. After a broken pipe of the output, a command ends silently."""
     if not isinstance(error, BrokenPipeError):
         refused = OperatorError(
             f"the output cannot be written: {error.strerror or error}",
@@ -157,16 +158,16 @@ def main() -> None:
         if refused is None and not is_of_output(error):
             defects.end_with(error)
         _end_without_output(refused or error)
-    except KeyboardInterrupt:  # a second one
+    except KeyboardInterrupt:  # a second Ctrl-C
         sys.exit(INTERRUPTED)
     except BaseException as error:  # noqa: BLE001 - the top of the process
         defects.end_with(error)
 
 
 def _end_as_ended(ended: SystemExit, unheard: BaseException | None) -> NoReturn:
-    """With the code of the command, if all that it printed is written, and nothing of it has failed.
+    """End with the exit code of the command, if all its output is written and no task has failed.
 
-    :param unheard: a defect for which the command did not wait.
+    :param unheard: a defect in a task that the command did not await.
     """
     cause = ended.__context__
     by_rich = isinstance(cause, BrokenPipeError) and ended.code == 1 and is_of_output(cause)
@@ -181,9 +182,9 @@ def _end_as_ended(ended: SystemExit, unheard: BaseException | None) -> NoReturn:
 
 
 def _refuse_without_directory() -> None:
-    """Every path of a command line or a property file may be relative.
+    """Refuse to run without a working directory, because paths of command lines and property files may be relative.
 
-    :raises OperatorError: the working directory is gone, as after a new release was put in its place.
+    :raises OperatorError: the working directory was deleted, for example replaced by a new release.
     """
     try:
         Path.cwd()
@@ -217,7 +218,7 @@ def _run() -> NoReturn:
     except (click.exceptions.Abort, KeyboardInterrupt):
         left = what_is_left(sys.argv[1:])
         _end(f"Interrupted. {left}", error_json("interrupted", "", left, INTERRUPTED), INTERRUPTED)
-    except click.exceptions.NoArgsIsHelpError as error:  # of a group without a subcommand: its help is the message
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without a subcommand: its help is the message
         error.show()
         _end(
             "",
@@ -235,4 +236,4 @@ def _run() -> NoReturn:
     except MigratorError as error:
         words = f"{type(error).__name__}: {error}"
         _end(f"migrator: {words}", error_json(words, "", "", ExitCode.REFUSED), ExitCode.REFUSED)
-    sys.exit(ended if isinstance(ended, int) else ExitCode.OK)  # click returns the code of whoever raises its `Exit`
+    sys.exit(ended if isinstance(ended, int) else ExitCode.OK)  # click returns the code of its `Exit`

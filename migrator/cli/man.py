@@ -1,4 +1,4 @@
-"""`migrator man`: the manual page, made from the very texts of ``--help``."""
+"""`migrator man`: the manual page, made from the texts of ``--help``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _command(name: str, found: click.Command) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """As click wraps them: blank lines separate, and those after a backspace keep their line ends."""
+    """Paragraphs as in click: blank lines separate them, and those after a backspace keep their line ends."""
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         lines = paragraph.splitlines()
         if lines and lines[0].strip() == "\b":
@@ -69,7 +69,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    """A line that is no request."""
+    """A line of text, which roff does not take for a request."""
     return f"\\&{_text(text)}" if text.lstrip().startswith((".", "'")) else _text(text)
 
 

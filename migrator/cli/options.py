@@ -13,11 +13,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Seconds(click.FloatRange):
-    """A time in seconds. ``nan`` and ``inf``, which are numbers for `float`, are refused: no work ends by them."""
+    """A time in seconds. ``nan`` and ``inf``, which `float` accepts, are refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """
-        :raises click.BadParameter: it is not a finite number, or out of range.
+        :raises click.BadParameter: the text is no finite number, or out of range.
         """
         found: float = super().convert(value, param, ctx)
         if not math.isfinite(found):
@@ -39,7 +39,7 @@ def config_option(help_text: str, *, required: bool = False) -> Callable[[Comman
 
 
 def command_config_option(command: Command) -> Command:
-    """``--command-config FILE``: who gives the order, where it goes over the network."""
+    """``--command-config FILE``: the identity of the operator, for orders over the network."""
     return click.option(
         "--command-config",
         metavar="FILE",
@@ -50,7 +50,8 @@ def command_config_option(command: Command) -> Command:
 
 
 def controller_options(command: Command) -> Command:
-    """``-c FILE`` and ``--server HOST:PORT``: which controller is meant (`rpc.find_controller`), and who asks."""
+    """``-c FILE`` and ``--server HOST:PORT``: the controller to ask (`rpc.find_controller`), and the operator's
+    identity."""
     command = click.option(
         "--server",
         metavar="HOST:PORT",
@@ -63,7 +64,7 @@ def controller_options(command: Command) -> Command:
 
 
 def kafka_hashes_option(command: Command) -> Command:
-    """``--kafka-hashes FILE``: for a release of ``--kafka`` that this program's own list lacks."""
+    """``--kafka-hashes FILE``: for a release of ``--kafka`` that this program's list lacks."""
     return click.option(
         "--kafka-hashes", "hashes", metavar="FILE",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),

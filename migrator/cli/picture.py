@@ -14,7 +14,7 @@ from migrator.errors import OperatorError
 
 WIDTH = 100
 _FONT_FACE = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
-"""What a picture of rich's would load from the network."""
+"""The fonts that a picture of `rich` would load from the network."""
 
 
 def save_picture(path: Path, title: str, *shown: RenderableType) -> None:

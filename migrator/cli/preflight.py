@@ -107,7 +107,7 @@ def _lines(report: PreflightReport, evidence: Evidence) -> Iterable[str]:
 
 
 def _described(check: PreflightCheck, findings: list[PreflightFinding]) -> Iterable[str]:
-    """One check: what it found, and after what has the same remedy that remedy."""
+    """The findings of one check; findings with the same remedy are followed by it."""
     word = "BLOCKER" if check.severity is Severity.BLOCKER else "WARNING"
     concerns = CONCERNS[check.concerns]
     yield f"{word} {check.code} {check.title}{f' ({concerns})' if concerns else ''}"
@@ -125,7 +125,7 @@ def _described(check: PreflightCheck, findings: list[PreflightFinding]) -> Itera
 
 
 def _places(where: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Files, and the key that all of them are about; "" if they are about no key, or about several."""
+    """Files, and the one key that all of them concern; "" if they concern none or several."""
     parts = [place.rpartition(": ") for place in where]
     keys = {key for _, _, key in parts}
     if len(keys) != 1 or not all(file for file, _, _ in parts):

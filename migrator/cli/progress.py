@@ -12,14 +12,14 @@ from rich.console import Console
 
 TICK_SECONDS = 0.5
 LINE_SECONDS = 5.0
-"""Between two lines of one phase, where there is no terminal."""
+"""The least seconds between two lines of one phase, without a terminal."""
 
 Look = Callable[[], str]
-"""How far it is, in a few words; "" when nobody can tell."""
+"""Gives the progress in a few words; "" when it is unknown."""
 
 
 class VerifyProgress:
-    """A context manager: nothing is shown any more when it has ended."""
+    """A context manager: after its end nothing is shown."""
 
     def __init__(self, terminal: Console) -> None:
         self._terminal = terminal
@@ -29,7 +29,7 @@ class VerifyProgress:
         self._look: Look = _nothing
         self._shown, self._shown_at = ("", ""), 0.0
         self._ended = threading.Event()
-        self._lock = threading.RLock()  # what is said while something is asked is said by the same thread
+        self._lock = threading.RLock()  # the thread that asks a question may print meanwhile
         self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
@@ -44,35 +44,35 @@ class VerifyProgress:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the beginning."""
         return time.monotonic() - self._began
 
     def begin(self, what: str) -> None:
-        """A phase."""
+        """Begin a phase."""
         with self._lock:
             self._what = what
             self._show("")
 
     def follow(self, look: Look | None) -> None:
-        """What says from now on how far a phase is; None: nobody."""
+        """Set the function that gives the progress of the phase; None for no progress."""
         with self._lock:
             self._look = look or _nothing
 
     def rest(self) -> None:
-        """Nothing is shown until the next phase."""
+        """Show nothing until the next phase."""
         with self._lock:
             self._what = ""
             if self._status is not None:
                 self._status.stop()
 
     def say(self, sentence: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         with self._lock:
             self._terminal.print(sentence, soft_wrap=True)
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """While something is asked."""
+        """Show nothing while the operator is asked."""
         with self._lock:
             if self._status is not None:
                 self._status.stop()
@@ -98,7 +98,8 @@ class VerifyProgress:
             self._terminal.print(line, soft_wrap=True)
 
     def _is_due(self, how_far: str) -> bool:
-        """A line for each phase, and then one for each change, but not all the time."""
+        """Whether a line is due: one for each phase, and then one for each change, but not more often than
+        `LINE_SECONDS`."""
         if self._what != self._shown[0]:
             return True
         return how_far not in ("", self._shown[1]) and self.seconds - self._shown_at >= LINE_SECONDS

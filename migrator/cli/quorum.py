@@ -1,4 +1,4 @@
-"""`migrator quorum`: the voters, and the way to others."""
+"""`migrator quorum`: the voters, and how to change them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, V
 from migrator.rpc.find_controller import connect, leading_controller
 
 Where = tuple[Path | None, str | None, Path | None]
-"""The options that say which controller is meant."""
+"""The options that select a controller."""
 
 LOOK_AGAIN_SECONDS = 1.0
 WAIT = click.option("--wait", is_flag=True, help="Return only when the voters are those of the target.")
@@ -146,9 +146,10 @@ async def _ordered(where: Where, order: VoterOrder, voters: str, cluster_id: str
 
 
 async def _reached(where: Where, target: str) -> None:
-    """The leader changes on the way: each next one is looked for. What the plan waits for is said.
+    """Wait until the target is reached. The leader changes meanwhile, so each new one is found. What the plan waits for
+    is printed.
 
-    :raises OperatorError: somebody has replaced the target.
+    :raises OperatorError: another order has replaced the target.
     """
     said = ""
     while True:
@@ -180,7 +181,7 @@ def _look_at_end(target: str) -> None:
 
 
 def sentences(answer: VotersAnswer) -> list[str]:
-    """What is said to people about an order that was taken."""
+    """What is printed about an accepted order."""
     warnings = [f"warning: {warning}" for warning in answer.warnings]
     if not answer.target:
         return [f"cancelled: the target was {answer.replaced}" if answer.replaced else "no target was set"]
@@ -200,7 +201,7 @@ async def _show(where: Where, *, as_json: bool) -> None:
 
 
 async def _found(where: Where) -> VotersDescription:
-    """As the leader sees it; as the controller that was named does, while nobody leads or the leader is not reached."""
+    """The description of the leader; without a reachable leader, that of the named controller."""
     try:
         async with leading_controller(*where) as client:
             return await client.voters()
@@ -210,7 +211,8 @@ async def _found(where: Where) -> VotersDescription:
 
 
 async def _watch(where: Where, *, as_json: bool) -> None:
-    """On a terminal the newest description, elsewhere each that differs from the one before, below it."""
+    """Show the description continuously: on a terminal the newest one, elsewhere each one that differs from the one
+    before."""
     screen = console()
     with contextlib.ExitStack() as stack:
         live = stack.enter_context(Live(console=screen, auto_refresh=False)) if screen.is_terminal else None
@@ -241,23 +243,23 @@ async def _watch(where: Where, *, as_json: bool) -> None:
 
 
 def to_json(found: VotersDescription) -> dict[str, object]:
-    """For scripts: the fields of `VotersDescription`, nested."""
+    """The fields of `VotersDescription`, nested, for scripts."""
     return dataclasses.asdict(found) | {"state": found.state.name.lower()}
 
 
 def summary(found: VotersDescription) -> str:
-    """What is news when it changes: not offsets, nor ages."""
+    """The part of a description whose changes are news: without offsets and ages."""
     news = (found.leader_id, found.leader_epoch, found.voters, found.target, found.state, found.waiting_for)
     return f"{news} {found.next_steps} {[row.node_id for row in found.replicas if row.caught_up]}"
 
 
 def _ids(voters: str) -> str:
-    """Without their directories, which stand in the table."""
+    """The ids without directories, which the table has."""
     return ",".join(voter.partition("@")[0] for voter in voters.split(","))
 
 
 def render(found: VotersDescription) -> RenderableType:
-    """For people."""
+    """The description for the terminal."""
     leader = (
         "nobody leads ('migrator status' says who does not answer)"
         if found.leader_id < 0
@@ -286,7 +288,8 @@ def render(found: VotersDescription) -> RenderableType:
 
 
 def _replicas(found: VotersDescription) -> Table:
-    """Fits a terminal of 80 columns: an operator copies directory ids and addresses from here."""
+    """The table of replicas. It fits a terminal of 80 columns, because an operator copies directory ids and addresses
+    from it."""
     table = Table(box=None, padding=(0, 1, 0, 0))
     for column in ("id", "directory", "votes", "lag", "fetched", "rounds", "caught up", "address"):
         table.add_column(column, no_wrap=column != "address", overflow="fold")

@@ -1,4 +1,4 @@
-"""`migrator quorum recover`: one survivor becomes the only voter when the majority is gone for good."""
+"""`migrator quorum recover`: one survivor becomes the only voter when the majority is lost for good."""
 
 from __future__ import annotations
 
@@ -87,9 +87,10 @@ def _replica(text: str) -> ReplicaKey:
 
 
 def _nobody_answers(voters: VoterSet | None, settings: Settings) -> None:
-    """A voter that is stopped by SIGSTOP, or whose TLS fails, accepts connections all the same: that is an answer.
+    """Check that no other voter listens. A voter that is stopped by SIGSTOP, or whose TLS fails, still accepts
+    connections.
 
-    :raises OperatorError: something listens at the address of another voter.
+    :raises OperatorError: a process listens at the address of another voter.
     """
     for node_id, host, port in _addresses(voters, settings):
         if port_is_open(port, host):
@@ -113,7 +114,7 @@ def _addresses(voters: VoterSet | None, settings: Settings) -> Iterator[tuple[in
 
 
 def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> Iterator[str]:
-    """For people: the voters, the log, and what may be lost."""
+    """The voters, the log, and what may be lost, for the terminal."""
     yield f"cluster {found.cluster_id}, controller {found.survivor}"
     yield f"the log ends at offset {found.log_end.offset}, in epoch {found.log_end.epoch}"
     if not found.is_whole:
@@ -143,7 +144,7 @@ def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | No
 
 
 def _to_json(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> dict[str, Any]:
-    """For scripts: the same."""
+    """The same, for scripts."""
     lost = plan.lost if plan is not None else begun.lost if begun is not None else ()
     return {
         "cluster_id": found.cluster_id,

@@ -44,7 +44,7 @@ _ASSUMED = {
     "controller.listener.names": "CONTROLLER",
     "listeners": "CONTROLLER://localhost:9093",
 }
-"""A controller for whoever has no property file yet; nothing listens there."""
+"""The settings of a controller when there is no property file yet; nothing listens at these addresses."""
 _STYLES = {Outcome.FINE: "green", Outcome.NOT_CHECKED: "yellow", Outcome.UNKNOWN: "yellow"}
 MEGABYTE = 1e6
 
@@ -91,7 +91,7 @@ def command(
     Exit codes: 0 nothing prevents the migration; 1 blockers or differences; 2 could not tell.
     """
     if not no_spark:
-        importlib.import_module("migrator.verify.verify")  # what is not installed is said before the work begins
+        importlib.import_module("migrator.verify.verify")  # a missing package is reported before the work begins
     settings = _settings(zookeeper, config)
     typed = typed_version(release_version)
     if not no_spark or kafka != NO_KAFKA:
@@ -127,7 +127,7 @@ def command(
 
 
 def _settings(zookeeper: str | None, config: Path | None) -> Settings:
-    """Those of the file, else of a controller with nothing but defaults."""
+    """The settings of the file, otherwise of a controller with only defaults."""
     if config is None:
         if zookeeper is None:
             raise OperatorError(
@@ -149,9 +149,9 @@ def _quorum(settings: Settings, *, assumed: bool) -> PlannedQuorum:
 
 
 def _kafka(version: str, hashes: Path | None) -> StockKafka | str:
-    """The release, or why it is not there.
+    """The release, or the reason why it is missing.
 
-    :raises OperatorError: its jars are not known, or are others.
+    :raises OperatorError: the hashes of its jars are unknown, or differ.
     """
     if version == NO_KAFKA:
         return "it was not asked for"
@@ -195,7 +195,7 @@ def _print(report: RehearsalReport, terminal: Console) -> None:
 
 
 def _figures(report: RehearsalReport) -> Table:
-    """What there is, what it took, what it will take."""
+    """The sizes, the duration of the rehearsal, and the forecast."""
     table = Table("", "", show_header=False)
     table.columns[1].justify = "right"
     rows = [(name, f"{count:,}") for name, count in report.counts.items()]

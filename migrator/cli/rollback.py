@@ -39,7 +39,7 @@ from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 Controller = tuple[str, str, int]
-"""What it is called, host and port."""
+"""Name, host and port."""
 
 _WARNING = (
     "This command returns the cluster of {hosts} to its ZooKeeper brokers. The brokers will elect a controller. "
@@ -111,7 +111,7 @@ def command(
 
 
 def _check_options(others: tuple[Path, ...], *, yes: bool) -> None:
-    """:raises OperatorError: an option does not go together with --without-log."""
+    """:raises OperatorError: an option contradicts --without-log."""
     if others:
         raise OperatorError(
             "--without-log and --log exclude each other", where="--log", remedy="Give --log: a log tells more"
@@ -129,7 +129,7 @@ def _roll_back(settings: Settings, others: tuple[Path, ...], *, accept_loss: boo
     directory = _newest(settings, others)
     running = running or _running(_in_log(directory, settings))
     image = read_image(directory)
-    check_way_back(image)  # first of all: nobody stops a quorum for a rollback that is not possible
+    check_way_back(image)  # first: no operator should stop a quorum for an impossible rollback
     _all_stopped(running)
 
     def crc_at(offset: int) -> int | None:
@@ -149,7 +149,7 @@ def _roll_back(settings: Settings, others: tuple[Path, ...], *, accept_loss: boo
 
 
 def _end_claim(settings: Settings, given_id: str | None, gone: Collection[str], *, accept_loss: bool) -> None:
-    """`rollback --without-log`: everything is looked at before anything is asked, and asked before it is written."""
+    """`rollback --without-log`: checks everything before it asks, and asks before it writes."""
     controllers = [*_configured(settings), *_bootstrap(settings)]
     _all_stopped(_running(controllers))
     _all_seen(controllers, gone)
@@ -189,7 +189,7 @@ def _same_cluster(directory: Path, cluster_id: str, settings: Settings) -> None:
 def _finish(session: ZooKeeperSession, raised_epoch: int | None) -> None:
     """Wait for the brokers' election.
 
-    :raises OperatorError: nobody was elected.
+    :raises OperatorError: no broker was elected.
     """
     if raised_epoch is not None:
         say(f"/controller_epoch raised to {raised_epoch}")
@@ -208,8 +208,8 @@ def _finish(session: ZooKeeperSession, raised_epoch: int | None) -> None:
 
 def _pass_over_log(directory: Path, *, accept_loss: bool) -> None:
     """
-    :raises OperatorError: there is a log, and it says more than ZooKeeper; or it cannot be read, and the loss of it was
-        not accepted.
+    :raises OperatorError: there is a log, and it has more than ZooKeeper; or it cannot be read, and its loss was not
+        accepted.
     """
     if not (directory / DIRECTORY_NAME).is_dir():
         return
@@ -229,7 +229,7 @@ def _pass_over_log(directory: Path, *, accept_loss: bool) -> None:
 
 
 def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
-    """The metadata directory with the newest log; says what may be missing in it.
+    """The metadata directory with the newest log. Prints what may be missing in it.
 
     :raises OperatorError: no log can be used.
     """
@@ -262,7 +262,7 @@ def _all_stopped(running: Controller | None) -> None:
 
 def _all_seen(controllers: Iterable[Controller], gone: Collection[str]) -> None:
     """
-    :raises OperatorError: the machine of a controller does not answer, and nobody has said that it is gone.
+    :raises OperatorError: the machine of a controller does not answer, and the operator has not said that it is gone.
     """
     for name, host, port in controllers:
         at, node = f"{host}:{port}", name.rpartition(" ")[2]
@@ -280,24 +280,24 @@ def _all_seen(controllers: Iterable[Controller], gone: Collection[str]) -> None:
 
 
 def _running(controllers: Iterable[Controller]) -> Controller | None:
-    """The first that accepts connections."""
+    """The first controller that accepts connections."""
     return next((each for each in controllers if port_is_open(each[2], each[1])), None)
 
 
 def _configured(settings: Settings) -> Iterator[Controller]:
-    """What is asked whether it runs: names and addresses of the voters of the file."""
+    """The controllers to check: names and addresses of the voters in the file."""
     for voter_id, at in voter_endpoints(settings).items():
         yield f"controller {voter_id}", at.host, at.port
 
 
 def _bootstrap(settings: Settings) -> Iterator[Controller]:
-    """Likewise those whose ids the file does not say."""
+    """The same for bootstrap servers, whose ids are unknown."""
     for host, port in settings.bootstrap_servers:
         yield "a controller of controller.quorum.bootstrap.servers", host, port
 
 
 def _in_log(directory: Path, settings: Settings) -> Iterator[Controller]:
-    """Likewise the voters that a log names; none at kraft.version 0."""
+    """The same for the voters in a log; none at kraft.version 0."""
     voters, listener = membership_of(directory).voters, settings.controller_listeners[0]
     for voter in () if voters is None else voters.voters:
         for at in voter.endpoints:
@@ -306,7 +306,7 @@ def _in_log(directory: Path, settings: Settings) -> Iterator[Controller]:
 
 
 def _voters(settings: Settings, logs: Mapping[SeenLog, Path]) -> tuple[Collection[int], str]:
-    """Their ids, and what names them: the newest log, if it does; else the configuration."""
+    """The voters' ids, and their source: the newest log, if it has voters, otherwise the configuration."""
     newest = max(logs, key=lambda log: (log.end.epoch, log.end.offset), default=None)
     voters = None if newest is None else membership_of(logs[newest]).voters
     if voters is None:

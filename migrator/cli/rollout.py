@@ -67,11 +67,11 @@ from migrator.rollout.plan.steps import Direction
 from migrator.rollout.site import Site, parts_at, site_of
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
-"""Exit codes of a run that did not fail; 0 where none is given."""
+"""Exit codes of a run that did not fail; 0 for all other endings."""
 _ASKS = "asks the controllers for the metadata"
 _LOOKS = "looks at ZooKeeper, controllers and brokers"
 _UNHEARING = ("unlock", "remove-znodes")
-"""Commands that keep others out, too, and look for no order to stop."""
+"""Commands that exclude others, too, but take no order to stop."""
 _STOPS = (
     "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at once, "
     "'resume' goes on then"
@@ -86,7 +86,7 @@ def command() -> None:
     dies, 'resume' goes on exactly there. Exit codes: 0 done, 1 not complete (status), nothing to stop (abort), or you
     said no; 2 refused or failed, or nobody answered: the message says why, and what to do; 130 stopped at once.
     """
-    calm_garbage_collector()  # a big cluster's metadata are held
+    calm_garbage_collector()  # it holds a big cluster's metadata
 
 
 @command.command("plan")
@@ -123,7 +123,7 @@ async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
         if unknown:
             say(unknown)
         local = False
-        with suppress(OperatorError):  # nobody can tell yet: `apply` says so
+        with suppress(OperatorError):  # unknown yet: `apply` reports it
             local = await parts.lock.is_local()
         for line in plan_lines(site, parts.zookeeper_connect, shown, entries, lock_is_local=local):
             say(line)
@@ -144,7 +144,7 @@ async def _previews(
         refuse_dynamic_maps(parts.inventory, facts.seen)
         refuse_files(parts.inventory, facts.texts, parts.mode_settings(""))
         refuse_ahead(parts.inventory.brokers.nodes, facts.texts, facts.seen)
-        if facts.seen.brokers and not known.release_version:  # else nobody can say yet what the controllers will get
+        if facts.seen.brokers and not known.release_version:  # otherwise that level is unknown yet
             known = replace(known, release_version=first_level(parts.inventory, facts.seen))
     return preview(parts, steps, known, facts)
 
@@ -222,7 +222,7 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
     async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
         level = await may_turn_back(parts, journal)
         shown = await _previews(parts, journal.progress, Direction.BACK)
-        if yes:  # before the first line is printed: whoever is killed meanwhile has agreed already
+        if yes:  # before the first line: a command that is killed meanwhile has the consent already
             await turn_back(parts, journal, level)
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
             say(line)
@@ -235,12 +235,12 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
 
 
 def _say_aside(line: str) -> None:
-    """Standard output is for what was asked for."""
+    """Print a line on standard error: standard output is for the result."""
     say(line, err=True)
 
 
 def _say_with_time(line: str) -> None:
-    """What is going on may last for days: each line has its time."""
+    """Print a line of progress with its time, because a run may last for days."""
     say(f"{datetime.now(UTC):%H:%M:%S}Z {line}")
 
 
@@ -257,9 +257,9 @@ def _run(
     yes: bool,
     reason: str,
 ) -> None:
-    """Begin, and do as much of the plan as is wanted. ``begin`` may say that there is nothing to do.
+    """Begin, and do the wanted part of the plan. ``begin`` may say that there is nothing to do.
 
-    :param check: refuses options that do not fit the journal, before a file is made or the lock is taken.
+    :param check: refuses options that contradict the journal, before a file is made or the lock is taken.
     """
 
     async def confirm(left: Sequence[str]) -> bool:
@@ -285,7 +285,7 @@ def _run(
     check(read_journal(site.state))
     with _journal(site) as journal:
         ending = asyncio.run(work(journal))
-        with suppress(OSError):  # the terminal may be gone
+        with suppress(OSError):  # the terminal may be closed
             for line in ending_lines(site.inventory, ending, journal.entries):
                 say(line)
     raise click.exceptions.Exit(ENDINGS.get(ending, ExitCode.OK))
@@ -306,9 +306,9 @@ def _refuse_second(site: Site) -> None:
 
 
 def _running(state: Path) -> str | None:
-    """The command of this rollout that runs on this host, "" if it does not say which; None: none runs.
+    """The command of this rollout that runs on this host, "" if its name is unknown; None when none runs.
 
-    :raises OperatorError: that cannot be found out.
+    :raises OperatorError: that cannot be determined.
     """
     return holder_note(state) if state.exists() and is_in_use(state) else None
 
@@ -321,7 +321,7 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
     _refuse_second(site)
     site.make_state()
     with DirectoryLock(site.state, says=click.get_current_context().info_name or ""):
-        # Whoever has asked an earlier command to stop does not mean this one.
+        # An order to stop that was given to an earlier command does not concern this one.
         (site.state / ABORT_FILE).unlink(missing_ok=True)
         journal = RolloutJournal(site.state)
         try:
@@ -407,7 +407,7 @@ def unlock(inventory: Path, yes: bool) -> None:
 
     async def work(journal: RolloutJournal) -> None:
         async with parts_at(site, _say_aside) as (parts, _):
-            await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
+            await parts.observer.observe(partitions=False)  # whether the migration is over decides where the lock is
             holder = await parts.lock.holder()
             if holder is None:
                 say("nobody holds the lock")
@@ -446,7 +446,7 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
             with at_a_question():
                 typed = cluster or ask_for(question)
             refuse_name(typed, site.inventory.cluster, is_option=bool(cluster))
-            refuse_removal(await parts.observer.observe(partitions=False))  # the question may have stood for hours
+            refuse_removal(await parts.observer.observe(partitions=False))  # the answer may have taken hours
             await keep_and_remove(zookeeper, site.state, parts.tell)
 
     with _journal(site):

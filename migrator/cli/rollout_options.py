@@ -27,9 +27,9 @@ def inventory_option(function: Command) -> Command:
 
 
 def not_empty(_: click.Context, parameter: click.Parameter, given: str | None) -> str:
-    """A variable of a script that is not set makes an empty word: then nothing is known of what was meant.
+    """Refuse an empty value, which comes from an unset variable of a script.
 
-    :raises OperatorError: the option is given, and says nothing.
+    :raises OperatorError: the option is given, and empty.
     """
     if given is not None and not given.strip():
         remedy = "Give it a value, or leave the option out"
@@ -38,13 +38,13 @@ def not_empty(_: click.Context, parameter: click.Parameter, given: str | None) -
 
 
 def none_empty(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """As `not_empty`, of an option that may be repeated."""
+    """As `not_empty`, for an option that may be repeated."""
     return tuple(not_empty(context, parameter, each) for each in given)
 
 
 @value
 class Named:
-    """What an operator says of nodes: ``gone`` for good, with a reason; or ``back``."""
+    """Nodes that the operator calls ``gone`` for good, with a reason, or ``back``."""
 
     gone: tuple[str, ...]
     back: tuple[str, ...]
@@ -52,7 +52,7 @@ class Named:
 
 
 def nodes_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Nodes that are gone for good, or back; the function gets them as ``named``."""
+    """Options for nodes that are gone for good, or back; the function gets them as ``named``."""
 
     @wraps(function)
     def called(*, gone: tuple[str, ...], back: tuple[str, ...], reason: str, **others: Any) -> None:
@@ -83,7 +83,7 @@ def nodes_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def stop_options(function: Command) -> Command:
-    """Where a run ends before its plan does."""
+    """Options that end a run before the end of its plan."""
     function = click.option(
         "--pause-after", metavar="STEP", callback=not_empty, help="Stop after this step; 'plan' lists the steps."
     )(function)

@@ -36,7 +36,7 @@ LEAVES = {
     Act.START: "{started} as it runs",
     Act.RESTART: "{node} as it runs",
 }
-"""What is done already, or need not be done."""
+"""The words for steps that are done already, or not needed."""
 NEXT = {
     Ending.REACHED: "'migrator rollout resume' goes on",
     Ending.PAUSED: "'migrator rollout resume' goes on",
@@ -52,7 +52,7 @@ def plan_lines(
 ) -> Iterator[str]:
     """All steps.
 
-    :param lock_is_local: whether only this host knows of the lock.
+    :param lock_is_local: whether the lock exists only on this host.
     """
     inventory = site.inventory
     yield from _head(inventory, zookeeper, entries, lock_is_local=lock_is_local)
@@ -94,7 +94,7 @@ def _count(nodes: Sequence[object], kind: str) -> str:
 
 
 def way_back(shown: Sequence[StepPreview]) -> Iterator[str]:
-    """What it costs to go back."""
+    """What a way back would cost."""
     yield "nothing is lost: ZooKeeper gets everything that the quorum has committed before the controllers stop"
     gives_back = any(one.step.phase is Phase.GIVE_BACK and one.state is StepState.OPEN for one in shown)
     if gives_back:
@@ -140,7 +140,7 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
 def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict | None, now_ms: int) -> tuple[str, ...]:
     """Before the end of the migration.
 
-    :param verdict: of the last comparison; None if there was none.
+    :param verdict: the verdict of the last comparison; None if there was none.
     :param left: the controllers that are still to be restarted without the migration.
     """
     if len(left) == 1:
@@ -181,7 +181,7 @@ def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry])
 
 
 def status_lines(standing: Standing) -> Iterator[str]:
-    """How a rollout stands."""
+    """The state of a rollout."""
     if standing.state == "none":
         yield f"cluster {standing.cluster}: no rollout was begun"
     else:
@@ -217,7 +217,7 @@ def _what_to_do(standing: Standing) -> Iterator[str]:
 
 
 def holder_line(holder: LockHolder) -> str:
-    """Who holds the lock."""
+    """The holder of the lock."""
     return f"rollout {holder.rollout}, {holder.owner} on {holder.host}, since {utc(holder.since_ms, 'Z')}"
 
 

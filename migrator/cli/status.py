@@ -71,7 +71,8 @@ def command(
 
 
 async def _follow(asker: QuorumAsker, *, as_json: bool) -> None:
-    """Until it is interrupted. What does not answer later is waited for: only the first question may fail."""
+    """Show the status until it is interrupted. Only the first question may fail; later, missing answers are waited
+    for."""
     found = await asker.ask()
     if as_json:
         await every_status(asker, found, lambda answers: say_json(to_json(answers)), _not_answered)
@@ -94,7 +95,7 @@ def _not_answered(error: OperatorError) -> None:
 
 
 class _ChangeLines:
-    """Lines with the time of day, none of which repeats the one before."""
+    """Lines with the time of day; a line that repeats the one before is left out."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -118,7 +119,7 @@ async def _journal(unopened: OperatorClient, *, follow: bool, as_json: bool) -> 
 
 
 def to_json(answers: Answers) -> dict[str, object]:
-    """For scripts: the fields of `Status`, nested, and what the page adds to them."""
+    """The fields of `Status`, nested, with the page's additions, for scripts."""
     status: Status = answers.best
     problems = problems_of(answers)
     return dataclasses.asdict(status) | {
@@ -140,7 +141,7 @@ def to_json(answers: Answers) -> dict[str, object]:
 
 
 def render(answers: Answers) -> RenderableType:
-    """For people."""
+    """The status for the terminal."""
     page = page_of(answers)
     head = Text()
     head.append(printable(page.state), style="bold")
@@ -149,7 +150,7 @@ def render(answers: Answers) -> RenderableType:
     parts.extend(_problems(group) for group in page.groups)
     for table in page.tables:
         shown = table_of(table)
-        shown.title = Text(table.title, style="italic", no_wrap=True, overflow="ignore")  # wider than some tables
+        shown.title = Text(table.title, style="italic", no_wrap=True, overflow="ignore")  # may be wider than its table
         parts.append(shown)
         if table.caption:
             parts.append(Text(printable(table.caption), style="dim"))

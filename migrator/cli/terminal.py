@@ -22,30 +22,30 @@ from migrator.looked_up import without_looked_up
 from migrator.observe.printable import json_text, printable, printable_lines
 
 PACIFIED = "PacifyFlushWrapper"
-"""What click puts in place of a standard output that is a pipe nobody reads any more."""
+"""The class with which click replaces a standard output whose pipe is broken."""
 PRINTERS = ("click.utils", "rich.console")
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """One line."""
+    """Print one line."""
     click.echo(printable(without_looked_up(line) if err else line), err=err)
 
 
 def say_error(text: str) -> None:
-    """Why a command ends, on stderr; the last lines of a child process may follow."""
+    """Print the reason for the end of a command on stderr; the last lines of a child process may follow."""
     click.echo(printable_lines(without_looked_up(text)), err=True)
 
 
 def say_json(content: Any, *, indent: bool = False) -> None:
-    """Something for scripts, on one line unless it is indented."""
+    """Print JSON for scripts, on one line unless it is indented."""
     click.echo(json_text(content, indent=indent))
 
 
 def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
     """Whether the operator agrees.
 
-    :raises OperatorError: they do not, and ``abort`` is set.
-    :raises click.Abort: they end the command instead.
+    :raises OperatorError: the operator does not agree, and ``abort`` is set.
+    :raises click.Abort: the operator ends the command instead.
     """
     with _require_answer():
         agreed = click.confirm("\n".join(map(printable, lines)), err=err)
@@ -60,9 +60,9 @@ def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
 
 
 def ask_for(what: str) -> str:
-    """What the operator types.
+    """Ask for a text, and return it.
 
-    :raises click.Abort: they end the command instead.
+    :raises click.Abort: the operator ends the command instead.
     """
     with _require_answer():
         typed: str = click.prompt(printable(what), err=True)
@@ -72,7 +72,7 @@ def ask_for(what: str) -> str:
 @contextmanager
 def _require_answer() -> Iterator[None]:
     """
-    :raises OperatorError: the input has ended, as that of a script does, or was closed, as by the shell's ``<&-``.
+    :raises OperatorError: the input has ended, as in a script, or is closed, as with the shell's ``<&-``.
     """
     if sys.stdin is None or sys.stdin.closed:
         raise _unanswered("standard input is closed")
@@ -94,8 +94,8 @@ def _unanswered(why: str) -> OperatorError:
 
 @contextmanager
 def without_reader(*, err: bool = False) -> Iterator[None]:
-    """The reader of standard output, or with ``err`` of standard error, may go away, as in ``| head`` or when a
-    terminal is closed. The command then goes on, and the rest of its output is dropped."""
+    """Let the command go on, and drop the rest of its output, when the reader of standard output (with ``err``, of
+    standard error) ends, as in ``| head`` or when a terminal is closed."""
     try:
         yield
     except OSError:
@@ -104,14 +104,14 @@ def without_reader(*, err: bool = False) -> Iterator[None]:
 
 
 def _send_nowhere(stream: TextIO) -> None:
-    """From now on, whatever is written to it. Python does not try it again as it ends, either."""
+    """Drop everything that is written to the stream from now on, also when Python flushes it at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 class _Lasting(io.TextIOBase):
-    """Standard output whose reader may go away."""
+    """A standard output whose reader may end."""
 
     def __init__(self) -> None:
         self._stream = sys.stdout
@@ -141,17 +141,17 @@ class _Lasting(io.TextIOBase):
 
 
 def lasting_console(**options: Any) -> Console:
-    """As `console`, of a command that goes on when nobody reads what it says any more (`without_reader`)."""
+    """As `console`, for a command that goes on when its output is no longer read (`without_reader`)."""
     return console(file=_Lasting(), **options)
 
 
 def console(**options: Any) -> Console:
-    """For tables and colours: strings are no markup, and every style is ours."""
+    """The console for tables and colours. Strings are not taken as markup, and all styles are ours."""
     return _Console(markup=False, emoji=False, highlight=False, **options)
 
 
 class _Console(Console):
-    """Strings become printable lines before they are measured. Whatever else is rendered keeps its line ends."""
+    """Makes strings printable, on one line each, before they are measured. Other content keeps its line ends."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         """A string with its control characters made printable (see `Console`)."""
@@ -168,7 +168,7 @@ class _Console(Console):
 
 
 def show_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What Python prints of an error that nobody expected; to be set as `sys.excepthook`."""
+    """Print an unexpected error as Python does; to be set as `sys.excepthook`."""
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
@@ -176,10 +176,10 @@ def show_defect(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 def refused_output() -> OSError | None:
-    """Why what was printed cannot be written; None if it was. What is left of it goes nowhere then, so that Python
-    does not try again as it ends."""
+    """The error of writing the output; None if it is written. After an error the rest is dropped, so that Python does
+    not try again at its end."""
     try:
-        if sys.stdout is not None:  # the shell's >&-
+        if sys.stdout is not None:  # it is closed with the shell's >&-
             sys.stdout.flush()
     except OSError as error:
         _send_nowhere(sys.stdout)
@@ -188,11 +188,11 @@ def refused_output() -> OSError | None:
 
 
 def is_of_output(error: OSError) -> bool:
-    """Whether it is one of those that print, and not a file or a peer."""
+    """Whether the error is one of printing, and not of a file or a peer."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals.get("__name__") in PRINTERS
 
 
 def is_pacified() -> bool:
-    """Whether click has met a pipe that nobody reads any more, and ends the command."""
+    """Whether click has met a broken pipe of the output, and ends the command."""
     return type(sys.stdout).__name__.endswith(PACIFIED)

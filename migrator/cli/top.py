@@ -71,7 +71,7 @@ def command(
     view, terminal = _View(), console()
     settings = load_settings(config)[0] if config is not None and kind == "stock" else None
     asker = QuorumAsker(config, server, command_config)
-    calm_garbage_collector()  # a big cluster's metadata are held, where its controllers are Kafka's
+    calm_garbage_collector()  # with Kafka's controllers it holds a big cluster's metadata
     redraws = terminal.is_terminal and not terminal.is_dumb_terminal
     try:
         if once or not redraws:
@@ -80,7 +80,7 @@ def command(
             if not once:
                 terminal.print(Text(ONE_LOOK + ("" if settings else EACH_CHANGE), "dim"), soft_wrap=True)
         else:
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # the terminal is given back as it was
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # restores the terminal
             asyncio.run(_follow(asker, settings, view, terminal))
     finally:
         if picture is not None and view.answers is not None:
@@ -90,7 +90,7 @@ def command(
 
 
 class _View:
-    """The latest screen, and what was seen before it."""
+    """The latest screen, and the earlier figures."""
 
     def __init__(self) -> None:
         self._meter = RateMeter()
@@ -103,14 +103,14 @@ class _View:
         self.screen = self._last = render(top_page_of(answers, self._meter.look(answers.best)))
 
     def fail(self, error: OperatorError) -> None:
-        """The last screen stays, below the reason why there is no newer one."""
+        """Show the reason above the last screen."""
         reason = Text(f"no newer answer: {printable(str(error))}", "red")
         self.screen = reason if self._last is None else Group(reason, self._last)
 
 
 async def _once(asker: QuorumAsker, stock: Settings | None, tell: Callable[[str], None] | None = None) -> Answers:
     """
-    :param tell: hears how far the metadata log is read; None: nobody waits for that, because more looks follow.
+    :param tell: called with the progress of reading the metadata log; None when more looks follow.
     """
     if stock is None:
         return (await asker.ask()).answers
@@ -124,7 +124,7 @@ async def _once(asker: QuorumAsker, stock: Settings | None, tell: Callable[[str]
 
 
 async def _follow(asker: QuorumAsker, stock: Settings | None, view: _View, terminal: Console) -> None:
-    """Until it is interrupted. Only the first question may fail."""
+    """Show the screen until it is interrupted. Only the first question may fail."""
     found = None if stock is not None else await asker.ask()
     view.show(found.answers if found is not None else await _once(asker, stock))
     with Live(get_renderable=lambda: Fitted(view.screen), console=terminal, screen=True, refresh_per_second=4):
@@ -137,7 +137,7 @@ async def _follow(asker: QuorumAsker, stock: Settings | None, view: _View, termi
 async def every_look(
     quorum: SeenQuorum, show: Callable[[Answers], None], fail: Callable[[OperatorError], None]
 ) -> None:
-    """Show what is seen of controllers that tell nothing themselves, once a second and for ever."""
+    """Show what can be seen of controllers without a status of their own, once a second, for ever."""
     try:
         while True:
             try:
@@ -150,12 +150,12 @@ async def every_look(
 
 
 def seen_answers(status: Status) -> Answers:
-    """Of one who looks from outside: there are no others to ask."""
+    """The answers of an observer from outside: there are no others to ask."""
     return Answers(status, status)
 
 
 class Fitted:
-    """What fits the window, whatever its size is now; the last line says how to leave, or that there is more."""
+    """Shows as much as fits the window at its present size; the last line says how to leave, or that there is more."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content
@@ -172,7 +172,7 @@ class Fitted:
 
 
 def render(top: TopPage) -> RenderableType:
-    """For people."""
+    """The screen for the terminal."""
     page = top.page
     head = Text()
     if top.road:

@@ -1,4 +1,4 @@
-"""`migrator quorum unregister`: a broker that is gone for good is registered no more."""
+"""`migrator quorum unregister`: removes the registration of a broker that is gone for good."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ async def _unregister(settings: Settings, broker_id: int) -> None:
 
 
 def may_unregister(look: QuorumLook, broker_id: int) -> bool:
-    """Whether there is a registration to remove.
+    """Check that there is a registration to remove.
 
-    :raises OperatorError: nobody says, or the broker serves.
+    :raises OperatorError: that is unknown, or the broker serves.
     """
     if look.image is None:
         raise OperatorError(

@@ -102,7 +102,7 @@ def command(config: Path | None, server: str | None, **given: Any) -> None:
 
 
 def _check_options(request: VerifyRequest, given: Mapping[str, Any], *, has_controller: bool) -> None:
-    """:raises OperatorError: options do not go together."""
+    """:raises OperatorError: options contradict each other."""
     for option, name in (("mend", "--repair"), ("tell_controller", "--report")):
         if given[option] and not has_controller:
             raise OperatorError("no controller is named", where=name, remedy="Give -c or --server")

@@ -27,9 +27,9 @@ from migrator.verify.verdict import Verdict
 
 
 def labels(sources: Sources) -> Mapping[str, str]:
-    """What is compared, for the page.
+    """The labels of the sources, for the page.
 
-    :raises OperatorError: the property file cannot be read, or is not in order.
+    :raises OperatorError: the property file cannot be read, or is not valid.
     """
     if sources.archived:
         return {"Archive": sources.archive or ""}
@@ -45,7 +45,7 @@ def labels(sources: Sources) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class VerifyOutput:
-    """Where verdicts go. ``say``: and what goes on."""
+    """Prints verdicts. ``say`` prints the progress."""
 
     page: Path | None
     history: History | None
@@ -54,14 +54,14 @@ class VerifyOutput:
     as_json: bool = False
 
     def before_repair(self, verdict: Verdict) -> None:
-        """What the operator is asked about."""
+        """Show the verdict about which the operator is asked."""
         if self.as_json:
             self.say(f"{verdict.comparison.differences:,} differences")
         else:
             _print(console(), verdict)
 
     def show(self, verdict: Verdict) -> None:
-        """The one verdict."""
+        """Show the only verdict."""
         if self.as_json:
             say_json(verdict.to_json(), indent=True)
         else:
@@ -69,7 +69,7 @@ class VerifyOutput:
         self._write_page(verdict)
 
     def show_again(self, found: Verdict | OperatorError, foreign: Sequence[ForeignWrite]) -> None:
-        """One of many: a line for a person, a line of JSON for a script, and the page anew."""
+        """Show one of many verdicts: as a line, as a line of JSON for a script, and in the page."""
         if self.as_json:
             content: Mapping[str, object] = {"verdict": "could not tell", "why": str(found)}
             if isinstance(found, Verdict):

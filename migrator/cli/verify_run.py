@@ -33,15 +33,15 @@ from migrator.zookeeper.session import ZooKeeperUnavailableError
 
 
 def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]) -> NoReturn:
-    """Compare and show, once or again and again; ends with the exit code of the verdict.
+    """Compare and show, once or again and again. Ends with the exit code of the verdict.
 
     :param given: the options of the command line.
-    :raises OperatorError: as `verify`; or a source is found wanting before Spark starts.
+    :raises OperatorError: as in `verify`; or a check of a source fails before Spark starts.
     """
     if starts_java(request.master):
         find_java()
     history = None if given["history"] is None else History(given["history"])
-    stderr = console(stderr=True, quiet=given["as_json"] and is_submitted())  # or it would come between the JSON
+    stderr = console(stderr=True, quiet=given["as_json"] and is_submitted())  # otherwise it mixes with the JSON
     with terminated_as_interrupted(), VerifyProgress(stderr) as progress:
         output = VerifyOutput(given["page"], history, request.sources, progress.say, as_json=given["as_json"])
         mend = partial(_mend, controller, output, progress, ask=not given["yes"]) if given["mend"] else None
@@ -50,7 +50,7 @@ def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]
             _once(job, output, progress)
         try:
             inspect(request.sources, progress.begin)
-        except ZooKeeperUnavailableError as error:  # ZooKeeper may come back; a wrong address is no reason to wait
+        except ZooKeeperUnavailableError as error:  # ZooKeeper may come back; other faults end the command
             progress.say(f"{error}. Trying again")
         progress.begin("starting Spark")
         _again_and_again(job, output, progress, given)
@@ -100,14 +100,14 @@ def _again_and_again(
 
 
 def _access(config: str | None) -> AccessFiles:
-    """As the property file says for a controller's own endpoint."""
+    """The access rules of the property file, as for a controller's own endpoint."""
     return OPEN if config is None else access_files(load_settings(Path(config))[0])
 
 
 def _mend(
     controller: OpenActive, output: VerifyOutput, progress: VerifyProgress, verdict: Verdict, *, ask: bool
 ) -> bool:
-    """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
+    """Show the verdict, ask, and let the active controller repair; its messages go to stderr."""
     with progress.silent():
         output.before_repair(verdict)
         if ask and not terminal.ask("Overwrite these differences in ZooKeeper with the content of the log?", err=True):

@@ -11,7 +11,7 @@ from migrator.observe.status_page import Answers
 from migrator.rpc.ask_quorum import QuorumAnswers, QuorumAsker
 
 RETRY_SECONDS = 1.0
-"""Between two questions while nobody answers."""
+"""The time between two questions while no controller answers."""
 
 
 async def every_status(
@@ -38,7 +38,7 @@ async def every_status(
 
 
 async def _while_it_knows_most(asker: QuorumAsker, found: QuorumAnswers, show: Callable[[Answers], None]) -> None:
-    """Until its leader is another, or its stream ends."""
+    """Show the statuses of one controller, until the leader changes or the stream ends."""
     answers = found.answers
     async with asker.client(found.best_at) as client:
         async for status in client.watch():
