@@ -1,4 +1,4 @@
-"""What every throw-away cluster has: a real ZooKeeper, and our controllers as processes."""
+"""The common parts of throw-away clusters: a real ZooKeeper, and our controllers as processes."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ COMMAND_SECONDS = 240.0
 STATUS_SECONDS = 2.0
 STOP_SECONDS = 30.0
 WAIT_SECONDS = 300.0
-"""For what has to come at a step; it comes late on a machine that does much else."""
+"""How long a step waits for a condition; on a busy machine it may come late."""
 ENDED_KEYS = (FLAG, "zookeeper.connect", "inter.broker.listener.name")
-"""What the sample file of Kafka's manual has no longer at the end (docs/ops, "Finalizing the migration")."""
+"""The keys that the end of the migration removes in Kafka's manual (docs/ops, "Finalizing the migration")."""
 MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 
 
 @value
 class ClusterOptions:
-    """``transport`` is what the quorum speaks: ``grpc`` or ``kafka``. ``secure``: no port in clear, permissions.
-    ``outside``: the place in somebody else's ZooKeeper that is used instead of a server of the drill.
+    """``transport``: the protocol of the quorum, ``grpc`` or ``kafka``. ``secure``: no port in clear, and permissions.
+    ``outside``: a place in another ZooKeeper, used in place of a server of the drill.
 
-    ``shape``: of an operator's cluster, with as many brokers and controllers; not with ``secure``.
+    ``shape``: the shape of an operator's cluster, with as many brokers and controllers; not together with ``secure``.
     """
 
     partitions: int = 2000
@@ -70,7 +70,7 @@ class ClusterOptions:
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """In the order in which they are restarted."""
+        """The ids of the brokers, in the order of their restarts."""
         if self.shape is not None:
             return tuple(node.node_id for node in self.shape.brokers)
         return tuple(range(1, self.brokers + 1))
@@ -78,8 +78,8 @@ class ClusterOptions:
 
 @value
 class Doors:
-    """Where clients find the brokers, by id, where brokers and controllers do, where the controllers that run are,
-    and a topic that there is."""
+    """The addresses of the brokers for clients, by id, and for brokers and controllers; the addresses of the running
+    controllers; and an existing topic."""
 
     brokers: Mapping[int, tuple[str, int]]
     between_brokers: Mapping[int, tuple[str, int]]
@@ -102,7 +102,7 @@ class ControllerProcess:
 
     @property
     def stock_properties(self) -> dict[str, str]:
-        """What a stock controller in its place takes."""
+        """The properties for a Kafka controller in its place."""
         return {key: text for key, text in self.properties.items() if not key.startswith("migrator.")}
 
     @property
@@ -111,11 +111,11 @@ class ControllerProcess:
 
     @property
     def listener(self) -> tuple[str, int]:
-        """Where brokers and other controllers find it."""
+        """Its address for brokers and other controllers."""
         return parse_host_port(self.properties["listeners"].partition("://")[2])
 
     def address_of(self, key: str) -> tuple[str, int] | None:
-        """Where it listens by that key of its file; None without the key."""
+        """The address in that key of its file; None without the key."""
         text = self.properties.get(key)
         return None if text is None else parse_host_port(text)
 
@@ -131,7 +131,7 @@ class ControllerProcess:
         run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
 
     def format_observer(self) -> None:
-        """For a quorum that has its voters in the log: it does not vote before it is asked to.
+        """Format it for a quorum whose voters are in the log: it does not vote before it is added.
 
         :raises OperatorError: it was refused; with the command's output.
         """
@@ -140,17 +140,17 @@ class ControllerProcess:
         run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
 
     def start(self) -> None:
-        """Start the process with the properties as they are now; it is not waited for."""
+        """Start the process with the present properties, without waiting for it."""
         self.write_properties()
         self.run()
 
     def run(self) -> None:
-        """Start the process with the property file as it is: somebody else may have written it."""
+        """Start the process with the property file as it is; the rollout may have written it."""
         command = [MIGRATOR, "controller", "-c", str(self.property_file)]
         self.process = ChildProcess(f"controller {self.node_id}", command, output=self.directory / "controller.log")
 
     def stop(self) -> int:
-        """SIGTERM; gives the exit code."""
+        """Send SIGTERM; return the exit code."""
         return 0 if self.process is None else self.process.stop(grace_seconds=STOP_SECONDS)
 
     def kill(self) -> None:
@@ -159,7 +159,7 @@ class ControllerProcess:
             self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: it is not asked for its status until `resume`."""
+        """Send SIGSTOP; it is not asked for its status until `resume`."""
         self.paused = True
         if self.process is not None:
             self.process.pause()
@@ -171,7 +171,7 @@ class ControllerProcess:
             self.process.resume()
 
     def set_migration(self, *, enabled: bool) -> None:
-        """For the next start: on again, or ended as Kafka's manual words it, which takes lines away."""
+        """Set the migration for the next start: on, or ended as in Kafka's manual, which removes keys."""
         if enabled:
             self.properties |= self._taken_away | {FLAG: "true"}
         else:
@@ -179,7 +179,7 @@ class ControllerProcess:
             self._taken_away |= {key: self.properties.pop(key) for key in keys}
 
     async def status(self) -> Status | None:
-        """What it says about itself; None when it does not answer."""
+        """Its status; None when it does not answer."""
         if not self.runs or self.paused:
             return None
         try:
@@ -189,7 +189,7 @@ class ControllerProcess:
             return None
 
     async def journal(self) -> list[JournalEvent]:
-        """What it noted of the migration, oldest first; :raises OperatorError: it does not answer."""
+        """Its journal, oldest first; :raises OperatorError: it does not answer."""
         async with OperatorClient.on_socket(self.metadata_directory) as client:
             return [event async for event in client.journal()]
 
@@ -199,7 +199,7 @@ class ControllerProcess:
 
 
 async def statuses_of(controllers: Sequence[ControllerProcess]) -> dict[int, Status]:
-    """By node id, of those that answer."""
+    """The statuses of the controllers that answer, by node id."""
     answers = await asyncio.gather(*(controller.status() for controller in controllers))
     return {
         controller.node_id: status
@@ -209,26 +209,25 @@ async def statuses_of(controllers: Sequence[ControllerProcess]) -> dict[int, Sta
 
 
 def free_ids(taken: Collection[int], count: int) -> tuple[int, ...]:
-    """Ids that no node has, above the highest one where there is room: an operator's inventory may number its nodes in
-    any way."""
+    """Unused ids, above the highest one if there is room: an operator's inventory may number its nodes in any way."""
     ids = chain(range(max(taken) + 1, IDS_END), range(1, IDS_END))
     return tuple(islice((node for node in ids if node not in taken), count))
 
 
 def leader_among(statuses: Iterable[Status]) -> Status | None:
-    """What the leader of the highest epoch says; None when none leads."""
+    """The status of the leader of the highest epoch; None when none leads."""
     leaders = [status for status in statuses if status.quorum.role is NodeRole.LEADER]
     return max(leaders, key=lambda status: status.quorum.leader_epoch, default=None)
 
 
 class Cluster(ABC):
-    """ZooKeeper and the controllers of a drill, in one directory; the brokers are a subclass's. `close` ends all of it.
+    """ZooKeeper and the controllers of a drill, in one directory; a subclass has the brokers. `close` ends all of it.
 
-    The drill goes through one list of steps with every sort of broker; what differs is below, and nothing else.
+    The steps of a drill are the same for every sort of broker; the methods below have the differences.
     """
 
     brokers_own: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
-    """Paths of znodes that brokers write at any time, without being asked for a change."""
+    """Paths of znodes that brokers write at any time, without a request."""
 
     def __init__(self, directory: Path, options: ClusterOptions) -> None:
         self.directory = directory
@@ -248,21 +247,21 @@ class Cluster(ABC):
 
     @property
     def late_broker(self) -> int:
-        """Joins last: until then the migration has to wait, and to say for whom."""
+        """The broker that joins last: until then the migration has to wait, and to name it."""
         return self.broker_ids[-1]
 
     @property
     def zookeeper(self) -> EmbeddedZooKeeper:
-        """The server that the drill may do everything to.
+        """The ZooKeeper server, which the drill may stop and damage.
 
-        :raises InvariantViolation: it is somebody else's.
+        :raises InvariantViolation: the ZooKeeper is an outside one.
         """
         if self._own_zookeeper is None:
             raise InvariantViolation("this ZooKeeper server is not the drill's own")
         return self._own_zookeeper
 
     def start_zookeeper(self) -> None:
-        """And make the cluster's chroot; nothing where both were there before. Blocking.
+        """Start ZooKeeper and create the cluster's chroot; nothing if both exist. Blocks.
 
         :raises OperatorError: ZooKeeper does not start.
         """
@@ -273,7 +272,7 @@ class Cluster(ABC):
             client.ensure_path(CHROOT, acl=default_acl(CHROOT, set_acl=self.security.owns_znodes))
 
     def zookeeper_client(self) -> AbstractContextManager[KazooClient]:
-        """Below the cluster's chroot, as its brokers and controllers come to ZooKeeper."""
+        """A client below the cluster's chroot, with the login of brokers and controllers."""
         return zookeeper_client(self.security.session(self.zookeeper_hosts))
 
     async def statuses(self) -> dict[int, Status]:
@@ -289,14 +288,14 @@ class Cluster(ABC):
         return next(controller for controller in self.controllers if controller.node_id == node_id)
 
     def use_controllers(self, controllers: Sequence[ControllerProcess]) -> None:
-        """These are the cluster's controllers from now on, and where it is asked for changes."""
+        """Replace the cluster's controllers, which also get all changes from now on."""
         self.controllers = [*controllers]
         self.addresses = [controller.listener for controller in controllers]
 
     def successors(self) -> list[ControllerProcess]:
-        """As many other controllers, with ids of their own; neither formatted nor started.
+        """As many other controllers, with new ids; neither formatted nor started.
 
-        All of them, old and new, find one another by ``controller.quorum.bootstrap.servers`` from their next start on.
+        From their next start on, all old and new controllers use ``controller.quorum.bootstrap.servers``.
         """
         taken = {*(controller.node_id for controller in self.controllers), *self.broker_ids}
         ports = {node: free_port() for node in free_ids(taken, len(self.controllers))}
@@ -330,8 +329,7 @@ class Cluster(ABC):
 
     @abstractmethod
     async def prepare(self, report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:
-        """What an operator asks first: is anything in the way, and how long will it take? Gives what
-        `migrator rehearse` printed; nothing without a rehearsal.
+        """Run preflight and rehearsal. Returns the output of `migrator rehearse`; nothing without a rehearsal.
 
         :param hand_over: whether Kafka's controllers take over from these at the end of the migration.
         """
@@ -346,15 +344,15 @@ class Cluster(ABC):
 
     @abstractmethod
     async def migrate_last_broker(self, report: DrillReport) -> None:
-        """The last one runs in migration mode, too; what it waits for is the end of the copy."""
+        """The last broker runs in migration mode, too, and waits for the end of the copy."""
 
     @abstractmethod
     def doors(self) -> Doors:
-        """Where those come who want something of the cluster, now."""
+        """The present addresses of the cluster."""
 
     @abstractmethod
     def workload(self) -> Workload:
-        """Changes of every kind that brokers and their clients ask for; the caller closes it."""
+        """A workload with changes of every kind by brokers and clients; the caller closes it."""
 
     @abstractmethod
     async def differences(self, image: MetadataImage) -> list[str]:
@@ -362,11 +360,11 @@ class Cluster(ABC):
 
     @abstractmethod
     def violations(self, image: MetadataImage) -> Mapping[str, Sequence[str]]:
-        """By whom: what it saw that nobody may see, now that the metadata are these."""
+        """The violations that each broker or client has seen, given the present metadata."""
 
     @abstractmethod
     async def soak(self, report: DrillReport) -> None:
-        """Let both sides be written for a while, and compare them, if somebody does that for these brokers."""
+        """Dual-write for a while, and compare both sides, if a rollout does that for these brokers."""
 
     @abstractmethod
     async def roll_to_kraft(self, report: DrillReport) -> None:
@@ -380,12 +378,12 @@ class Cluster(ABC):
     async def go_back(self, report: DrillReport) -> float | None:
         """Stop the controllers, and take the brokers back to ZooKeeper mode.
 
-        :returns: seconds without a controller, if they were seen.
+        :returns: seconds without a controller, if measured.
         """
 
     @abstractmethod
     def remember_quorum(self) -> None:
-        """After the way back: put the controllers' directories where they were, if they are elsewhere."""
+        """After the way back, put the controllers' directories back, if they were moved."""
 
     @abstractmethod
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
@@ -397,7 +395,7 @@ class Cluster(ABC):
 
     @abstractmethod
     async def use_zookeeper_controller(self, report: DrillReport) -> None:
-        """After the way back: let the ZooKeeper controller work, if these brokers have one that does."""
+        """After the way back: let the ZooKeeper controller do work, if these brokers have a real one."""
 
     @abstractmethod
     async def audit_records(self, report: DrillReport) -> None:
@@ -412,14 +410,14 @@ class Cluster(ABC):
 
 
 def security_of(options: ClusterOptions, directory: Path) -> InClear:
-    """How the nodes are protected; ``directory`` is for certificates and keys."""
+    """The protection of the nodes; ``directory`` is for certificates and keys."""
     if options.shape is not None:
         return Shaped(directory, options.shape)
     return Secured(directory) if options.secure else IN_CLEAR
 
 
 def controller_properties(node: int, ports: Mapping[int, int], listener: str = "CONTROLLER") -> dict[str, str]:
-    """Of one controller of a quorum; ``ports`` of all voters by node id."""
+    """The properties of one controller of a quorum; ``ports``: of all voters, by node id."""
     return {
         "process.roles": "controller",
         "node.id": str(node),
@@ -436,19 +434,19 @@ def controller_properties(node: int, ports: Mapping[int, int], listener: str = "
 
 
 def find_by(servers: Sequence[tuple[str, int]]) -> dict[str, str]:
-    """What brokers and controllers need when the voters are in the log."""
+    """The properties of brokers and controllers when the voters are in the log."""
     return {"controller.quorum.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in servers)}
 
 
 def migration_properties(zookeeper: str) -> dict[str, str]:
-    """What makes a controller migrate from there."""
+    """The properties with which a controller migrates from that ZooKeeper."""
     return {"zookeeper.connect": zookeeper, FLAG: "true"}
 
 
 def speak_grpc(controllers: Sequence[ControllerProcess], authority: Authority | None = None) -> None:
-    """Let the quorum speak gRPC among its own, each with a certificate for its number.
+    """Let the quorum use gRPC, each controller with a certificate for its id.
 
-    :param authority: signs them; by default one that nothing else trusts.
+    :param authority: signs the certificates; by default an authority that nothing else trusts.
     """
     ports = {controller.node_id: free_port() for controller in controllers}
     names = {controller.node_id: f"controller-{controller.node_id}" for controller in controllers}
@@ -464,7 +462,7 @@ def speak_grpc(controllers: Sequence[ControllerProcess], authority: Authority | 
 
 
 def grpc_identity(files: PemFiles) -> dict[str, str]:
-    """The keys that name these files."""
+    """The properties that name these files."""
     return {
         "migrator.grpc.tls.certificate.file": str(files.certificate),
         "migrator.grpc.tls.key.file": str(files.key),
@@ -473,17 +471,17 @@ def grpc_identity(files: PemFiles) -> dict[str, str]:
 
 
 def voters(ports: Mapping[int, int]) -> str:
-    """As in ``controller.quorum.voters``."""
+    """The value of ``controller.quorum.voters``."""
     return ",".join(f"{node}@127.0.0.1:{port}" for node, port in ports.items())
 
 
 @contextmanager
 def zookeeper_client(access: str | SessionOptions) -> Iterator[KazooClient]:
-    """A started client, closed in the end.
+    """A started client, closed at the end of the block.
 
-    :param access: how to connect, or only where.
+    :param access: how to connect, or only the address.
     """
-    # It leaves nothing behind that ends with its session, and a server that is filled collects garbage for long.
+    # The client makes nothing ephemeral, and a server that is being filled may pause long for garbage collection.
     options = SessionOptions(access) if isinstance(access, str) else access
     with ZooKeeperSession(replace(options, session_timeout_ms=60_000, connection_timeout_ms=30_000)) as session:
         yield session.client

@@ -1,4 +1,5 @@
-"""A broker's or client's way to the active controller: asks one after the other until one does not refuse."""
+"""Sends requests of brokers and clients to the active controller: tries one controller after the other until one
+accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class ControllerChannel:
     """Requests to whichever of the controllers is active.
 
     :param controllers: host and port of each.
-    :param security: how we come to them.
+    :param security: the security of the connections.
     """
 
     def __init__(
@@ -31,9 +32,10 @@ class ControllerChannel:
         self._current = 0
 
     async def request(self, body: Any, *, timeout_seconds: float) -> Any:
-        """Send until a controller does what is asked, or refuses for a reason of its own.
+        """Send until a controller carries out the request, or refuses it for another reason than not being active.
 
-        :raises TransportError: nobody did in time, or an answer was lost: then it may have been done.
+        :raises TransportError: no controller did so in time, or an answer was lost: then the request may have been
+            carried out.
         """
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         while True:
@@ -62,7 +64,7 @@ class ControllerChannel:
 
 
 def _is_not_controller(message: Any) -> bool:
-    """Whether the whole answer, or any of its parts, says NOT_CONTROLLER: nothing of it was done then."""
+    """Whether the answer, or any of its parts, says NOT_CONTROLLER: then nothing was carried out."""
     if getattr(message, "error_code", ErrorCode.none) is ErrorCode.not_controller:
         return True
     if not dataclasses.is_dataclass(message):

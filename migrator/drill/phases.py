@@ -1,5 +1,5 @@
-"""What the rehearsal forecast and what the migration took, phase by phase. The migration is measured by one clock: that
-of the leader, which stamps its log and its journal. Pure."""
+"""The forecast of the rehearsal and the duration of the migration, phase by phase. All times of the migration are from
+one clock: the leader's, in its log and its journal. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HEAD = ("phase, seconds", "forecast", "migration")
 
 @value
 class PhaseTimes:
-    """Seconds; ``error``: by how much the forecast may be wrong, None where it gives no bound; ``migration``: None
-    where the leader's journal does not show the phase, as after a change of leaders."""
+    """Seconds; ``error``: by how much the forecast may be wrong, None without a bound; ``migration``: None when the
+    leader's journal does not have the phase, as after a change of leaders."""
 
     name: str
     forecast: float
@@ -74,7 +74,7 @@ _ROWS = (
 def phases(
     rehearsal: Mapping[str, Any], journal: Sequence[JournalEvent], registered_ms: int | None
 ) -> tuple[PhaseTimes, ...]:
-    """Both, side by side; nothing when the rehearsal made no forecast.
+    """Forecast and duration of each phase; nothing when the rehearsal made no forecast.
 
     :param rehearsal: what `migrator rehearse --json` printed.
     :param journal: of the controller that led, oldest first.

@@ -1,4 +1,4 @@
-"""The directory of a drill: one drill has it, and the next one is told whether that one still runs."""
+"""The directory of a drill, which belongs to one drill. The next drill is told whether that one still runs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OTHER = "name another --dir"
 
 @contextmanager
 def made(directory: Path) -> Iterator[Callable[[], None]]:
-    """The directory and, below it, an empty one for the cluster's data, which nobody else may read. They are this
-    drill's while the block runs. Gives what removes all that was made, for a drill that does not begin.
+    """The directory and, below it, an empty one for the cluster's data, which no other user may read. They belong to
+    this drill while the block runs. Yields a function that removes what was made, for a drill that does not begin.
 
-    :raises OperatorError: they cannot be made, or another drill has them.
+    :raises OperatorError: they cannot be made, or belong to another drill.
     """
     data = directory / DATA
     was_there = directory.is_dir()
@@ -51,7 +51,7 @@ def made(directory: Path) -> Iterator[Callable[[], None]]:
 
 
 def refuse_taken(directory: Path) -> None:
-    """Before anything is fetched or started.
+    """Refuse a directory of another drill, before anything is fetched or started.
 
     :raises OperatorError: another drill has the directory, or had it.
     """
@@ -63,7 +63,7 @@ def _locked(data: Path) -> int:
     """Make the directory; it appears under its name with the lock in it and held, so nobody sees it unlocked.
 
     :returns: the descriptor that holds the lock.
-    :raises OperatorError: somebody was faster.
+    :raises OperatorError: another drill was faster.
     """
     new = Path(tempfile.mkdtemp(prefix=f".{data.name}-", dir=data.parent))
     lock = -1
@@ -71,7 +71,7 @@ def _locked(data: Path) -> int:
         lock = os.open(new / LOCK, os.O_RDWR | os.O_CREAT, mode=0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, b"%d\n" % os.getpid())
-        new.rename(data)  # takes the place of nothing, or of an empty directory
+        new.rename(data)  # replaces nothing, or an empty directory
     except BaseException as error:
         if lock >= 0:
             os.close(lock)
@@ -98,7 +98,7 @@ def _runs(data: Path) -> str | None:
     try:
         lock = os.open(data / LOCK, os.O_RDONLY)
     except PermissionError:
-        return ""  # somebody else's: it is not for us to say that it may be deleted
+        return ""  # another user's: this drill cannot say that it may be deleted
     except OSError:
         return None
     try:

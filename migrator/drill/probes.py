@@ -1,4 +1,4 @@
-"""What the steps of a drill are made of: waiting, comparing, corrupting, looking into ZooKeeper."""
+"""Functions for the steps of a drill: to wait, compare, corrupt, and read ZooKeeper."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ _VOLATILE = (
     "/brokers/seqid",
     paths.ROLLOUT,
 )
-"""What changes on a cluster whose metadata does not."""
+"""Paths that change on a cluster whose metadata do not."""
 _PARTITION = re.compile(r"/brokers/topics/([^/]+)/partitions/\d+")
 
 
 async def until(
     cluster: Cluster, report: DrillReport, what: str, condition: Callable[[], Awaitable[bool]], *, seconds: float
 ) -> float:
-    """Wait for a condition; gives the seconds that it took.
+    """Wait for a condition; return the seconds that it took.
 
-    :raises DrillFailedError: it did not come; with what the controllers say instead, or a controller died.
+    :raises DrillFailedError: it did not come, or a controller died; with the status of the controllers.
     """
     report.wait_for(what)
     loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ async def all_report(cluster: Cluster, public_state: str) -> bool:
 
 
 async def dual_writing(cluster: Cluster) -> bool:
-    """Whether a leader has come all the way to dual-writing, and nothing waits to be written to ZooKeeper."""
+    """Whether a leader dual-writes, and nothing waits to be written to ZooKeeper."""
     leader = await cluster.leader()
     status = None if leader is None else await leader.status()
     return (
@@ -106,14 +106,14 @@ async def dual_writing(cluster: Cluster) -> bool:
 
 
 async def answers(cluster: Cluster, node_id: int) -> bool:
-    """Whether this controller says anything."""
+    """Whether this controller answers."""
     return node_id in await cluster.statuses()
 
 
 async def leader_of(cluster: Cluster) -> ControllerProcess:
-    """The one that leads, once it says so: a controller with much to do may be late with its answer.
+    """The leader, once it answers: a busy controller may answer late.
 
-    :raises DrillFailedError: nobody leads.
+    :raises DrillFailedError: there is no leader.
     """
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
     while (leader := await cluster.leader()) is None:
@@ -124,7 +124,7 @@ async def leader_of(cluster: Cluster) -> ControllerProcess:
 
 
 async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[str, Any]]:
-    """Run `migrator verify` on the leader's directory; gives its exit code and what it printed.
+    """Run `migrator verify` on the leader's directory; return its exit code and its output.
 
     :raises DrillFailedError: it printed no verdict.
     """
@@ -138,7 +138,7 @@ async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[s
 
 
 async def command(cluster: Cluster, name: str, *arguments: str, seconds: float = COMMAND_SECONDS) -> tuple[int, Any]:
-    """Run `migrator NAME ARGUMENTS --json`; gives its exit code and what it printed.
+    """Run `migrator NAME ARGUMENTS --json`; return its exit code and its output.
 
     :raises DrillFailedError: it printed no JSON.
     """
@@ -159,7 +159,7 @@ async def command(cluster: Cluster, name: str, *arguments: str, seconds: float =
 
 
 def controller_claim(client: KazooClient) -> ControllerClaim | None:
-    """Who claims `/controller`; None when nobody does."""
+    """The claim in `/controller`; None without one."""
     try:
         return decode_controller(paths.CONTROLLER, client.get(paths.CONTROLLER)[0])
     except NoNodeError:
@@ -191,7 +191,7 @@ def metadata_of(client: KazooClient) -> dict[str, bytes | None]:
 
 
 def settled_metadata(client: KazooClient, brokers_own: re.Pattern[str]) -> dict[str, bytes | None]:
-    """As `metadata_of`, without what brokers write by themselves at any time (`Cluster.brokers_own`)."""
+    """As `metadata_of`, without znodes that brokers write at any time (`Cluster.brokers_own`)."""
     return {path: data for path, data in metadata_of(client).items() if not brokers_own.fullmatch(path)}
 
 
@@ -202,7 +202,7 @@ def doomed_topics(metadata: Mapping[str, bytes | None]) -> set[str]:
 
 
 def partition_count(metadata: Mapping[str, bytes | None]) -> int:
-    """Of topics that will be there after pending deletions."""
+    """The number of partitions of topics without a pending deletion."""
     doomed = doomed_topics(metadata)
     matches = (_PARTITION.fullmatch(path) for path in metadata)
     return sum(1 for match in matches if match is not None and match.group(1) not in doomed)
@@ -223,7 +223,7 @@ def highest_state_epoch(client: KazooClient) -> int:
 
 
 class StopAtClaim:
-    """Freezes ZooKeeper the moment a KRaft controller claims it: the copy then cannot end."""
+    """Freezes ZooKeeper when a KRaft controller claims it, so that the copy cannot end."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -256,7 +256,8 @@ class StopAtClaim:
 
 
 def registration_ms(controller: ControllerProcess, broker: int) -> int | None:
-    """When this broker last registered, by the clock of whoever led then; None when its log does not say. Blocking."""
+    """When this broker last registered, by the clock of the leader of that time; None when the log does not have it.
+    Blocks."""
     segments = sorted(log_directory_of(controller.metadata_directory).glob("*.log"))
     found = None
     with suppress(StorageError):  # the last batch is being written

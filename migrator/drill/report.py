@@ -1,4 +1,4 @@
-"""What a drill did and whether it held: collected while it runs, written as ``report.json`` and ``summary.txt``."""
+"""The steps of a drill and their checks: collected while it runs, written as ``report.json`` and ``summary.txt``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from migrator.observe.printable import json_text
 from migrator.values import value
 
 Meter = Callable[[float, float], Mapping[str, float | int]]
-"""From a stretch of time (of `time.monotonic`) to what clients saw in it."""
+"""Returns what clients saw between two times (of `time.monotonic`)."""
 DATA = "cluster"
-"""Folder of what the cluster leaves, below the drill's directory; the report lies beside it."""
+"""The folder of the cluster's files, below the drill's directory; the report is beside it."""
 IF_SECURED = (
     " Where an intruder was not refused a rule is missing: see the property files there, and docs/security.md. "
     "For anything else run it once without --secure: should that hold, protection is in the way."
@@ -27,11 +27,11 @@ IF_SECURED = (
 LIGHT = "none"
 """The release of light brokers in options and report."""
 PAUSES = ("produce", "consume", "commit")
-"""What `DrillStep.traffic` calls the longest pauses."""
+"""The names of the longest pauses in `DrillStep.traffic`."""
 
 
 class DrillStepState(Enum):
-    """Of a step, as it is shown."""
+    """The state of a step, as it is shown."""
 
     RUNNING = "running"
     HELD = "held"
@@ -49,12 +49,12 @@ MARKS = {
 
 
 class DrillFailedError(Exception):
-    """The drill cannot go on: something that it waits for did not come."""
+    """The drill cannot go on, because a condition that it waits for did not come."""
 
 
 @dataclass(slots=True)
 class DrillCheck:
-    """One thing that must hold; ``detail`` says what was seen when it did not."""
+    """A condition that must hold; ``detail`` says what was seen when it did not."""
 
     name: str
     held: bool
@@ -63,16 +63,16 @@ class DrillCheck:
 
 @dataclass(slots=True)
 class DrillStep:
-    """A stretch of the drill."""
+    """One step of the drill."""
 
     name: str
     seconds: float = 0.0
     checks: list[DrillCheck] = field(default_factory=list)
     figures: dict[str, float | int | str] = field(default_factory=dict)
     traffic: dict[str, float | int] = field(default_factory=dict)
-    """What clients of the cluster saw meanwhile, by name: their longest pauses in seconds, and counts."""
+    """What clients of the cluster saw during the step, by name: their longest pauses in seconds, and counts."""
     done: bool = False
-    """Without an exception."""
+    """Whether the step has ended without an exception."""
     ended: bool = False
 
     @property
@@ -81,13 +81,13 @@ class DrillStep:
 
     @property
     def pauses(self) -> str:
-        """The longest ones, for people; empty without traffic."""
+        """The longest pauses, in words; empty without traffic."""
         texts = [f"{name} {number:.2f} s" for name, number in self.traffic.items() if name in PAUSES]
         return f"longest pauses: {', '.join(texts)}" if texts else ""
 
     @property
     def counts(self) -> str:
-        """What is in `traffic` beside pauses, for people; empty without traffic."""
+        """The counts of `traffic`, in words; empty without traffic."""
         texts = [f"{number:,} {name}" for name, number in self.traffic.items() if name not in PAUSES]
         return f"records: {', '.join(texts)}" if texts else ""
 
@@ -114,7 +114,7 @@ class DrillBrokers:
 class DrillReport:
     """The steps in order.
 
-    :param brokers: what sort they are; None in tests of parts.
+    :param brokers: the sort of the brokers; None in tests of parts.
     """
 
     def __init__(self, options: Mapping[str, Any], brokers: DrillBrokers | None = None) -> None:
@@ -143,12 +143,12 @@ class DrillReport:
 
     @property
     def held(self) -> bool:
-        """Whether everything did."""
+        """Whether every check held."""
         return not self.failure and not self.interrupted and bool(self.steps) and all(step.held for step in self.steps)
 
     @property
     def failed(self) -> bool:
-        """Whether something is known not to hold; what an interrupted drill has not done is not known."""
+        """Whether a check is known not to hold. Checks that an interrupted drill has not made do not count."""
         return bool(self.failure) or not all(check.held for step in self.steps for check in step.checks)
 
     @property
@@ -160,13 +160,13 @@ class DrillReport:
 
     @property
     def heading(self) -> str:
-        """Of which brokers it is, and how long it took."""
+        """The heading: which brokers, and the duration."""
         with_brokers = "" if self.brokers is None else f" with {self.brokers.text}"
         return f"Drill{with_brokers}, {self.seconds:.0f} s"
 
     @property
     def verdict(self) -> str:
-        """What came of it, in the end."""
+        """The result, at the end."""
         totals = self.totals_text(": ")
         if self.interrupted:
             at = f' in the step "{self.steps[-1].name}"' if self.steps and not self.steps[-1].done else ""
@@ -184,12 +184,12 @@ class DrillReport:
 
     @property
     def seconds(self) -> float:
-        """Since its begin, until it was written."""
+        """Seconds from its begin until it was written."""
         return (self._end or time.monotonic()) - self._begin
 
     @contextmanager
     def step(self, name: str) -> Iterator[DrillStep]:
-        """A step under way; it has been done when its block ends without an exception."""
+        """Open a step. It is done when its block ends without an exception."""
         step = DrillStep(name)
         self.steps.append(step)
         self.changed()
@@ -220,12 +220,12 @@ class DrillReport:
         self.changed()
 
     def none_of(self, name: str, count: int, detail: object = "") -> None:
-        """Note how many there are of what there must be none of, e.g. ``lost records``."""
+        """Note a count that must be 0, such as ``lost records``."""
         self.totals[name] = self.totals.get(name, 0) + count
         self.check(f"no {name}", count == 0, f"{count} {detail}")
 
     def attempts(self, count: int, not_refused: Sequence[str]) -> None:
-        """Note how often somebody tried who may not get in, with a sentence for each time that he was not refused."""
+        """Note the number of forbidden attempts, with a sentence for each that was not refused."""
         denied = count - len(not_refused)
         for name, more in (("attempts", count), ("denied", denied)):
             self.refused[name] = self.refused.get(name, 0) + more
@@ -265,7 +265,7 @@ class DrillReport:
         }
 
     def state_of(self, step: DrillStep) -> DrillStepState:
-        """What is to be said of it now."""
+        """The state of a step now."""
         if step.held:
             return DrillStepState.HELD
         if self.interrupted and not step.done and all(check.held for check in step.checks):
@@ -280,7 +280,7 @@ class DrillReport:
         return before + text if text else ""
 
     def summary(self) -> str:
-        """For people."""
+        """The report as text."""
         lines = [f"{self.outcome.upper()} in {self.seconds:.0f} s{self.totals_text(': ')}"]
         lines += [] if self.brokers is None else [f"     brokers: {self.brokers.text}"]
         lines += [f"     secured: {text}" for text in self.secured]
@@ -297,7 +297,7 @@ class DrillReport:
         return "\n".join(lines) + "\n"
 
     def write(self, directory: Path) -> None:
-        """Write both files; they say what `to_json` and `summary` say from now on.
+        """Write both files; their content is fixed from now on.
 
         :raises OperatorError: they cannot be written, as on a full disk.
         """

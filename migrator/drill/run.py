@@ -34,11 +34,11 @@ def run_drill(
 ) -> None:
     """Run it, and write the report to ``directory``.
 
-    :param keep: leave the cluster's directories also when everything held; and what it has in an outside ZooKeeper.
+    :param keep: keep the cluster's directories, also when every check held, and its znodes in an outside ZooKeeper.
     :param kafka: the release of the brokers; light brokers without one.
     :raises OperatorError: the directory cannot be made or holds the data of another drill, or the outside ZooKeeper
         cannot be used.
-    :raises KeyboardInterrupt: after everything that ran was ended.
+    :raises KeyboardInterrupt: after all processes have ended.
     """
     data = directory / DATA
     outside = options.cluster.outside
@@ -62,7 +62,7 @@ def run_drill(
 
 
 def _give_back(claimed: ClaimedPlace, report: DrillReport) -> None:
-    """When nothing of the drill runs any more."""
+    """Give the outside ZooKeeper back, when no process of the drill runs any more."""
     report.wait_for(f"{claimed.place.hosts} is left as it was")
     try:
         claimed.give_back()
@@ -73,7 +73,7 @@ def _give_back(claimed: ClaimedPlace, report: DrillReport) -> None:
 
 @contextmanager
 def _for_ourselves_alone() -> Iterator[None]:
-    """No file that is made meanwhile, here or by what is started here, can be read by anybody else."""
+    """Within the block, files of this process and its children can be read by no other user."""
     before = os.umask(stat.S_IRWXG | stat.S_IRWXO)
     try:
         yield
@@ -83,7 +83,7 @@ def _for_ourselves_alone() -> Iterator[None]:
 
 @contextmanager
 def _logged_to(path: Path) -> Iterator[None]:
-    """What this process logs, light brokers among it; on the terminal it would be between the lines of the report."""
+    """Write the log of this process (also of light brokers) to a file; on the terminal it would disturb the report."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
     logging.getLogger().addHandler(handler)
@@ -99,7 +99,7 @@ async def _run(options: DrillOptions, report: DrillReport, data: Path, kafka: St
     report.secured = cluster.security.secured
     try:
         await run_scenario(cluster, options, report)
-    except InvariantViolation:  # of this process: no check of the cluster
+    except InvariantViolation:  # a defect of this process, and no failed check
         raise
     except (DrillFailedError, MigratorError, KazooException, KafkaException, TimeoutError, OSError) as error:
         report.failure = f"{type(error).__name__}: {error}" if not isinstance(error, DrillFailedError) else str(error)
@@ -113,7 +113,7 @@ async def _run(options: DrillOptions, report: DrillReport, data: Path, kafka: St
 
 
 def _look_for_secrets(cluster: Cluster, security: Secured, report: DrillReport) -> None:
-    """When nothing runs any more, and all that was to be written lies there."""
+    """Search all files for secrets, when no process runs any more and everything is written."""
     with report.step("No secret stands where it does not belong"):
         secrets = secrets_of(security, cluster.directory)
         count, found = given_away(cluster.directory, secrets)

@@ -1,4 +1,4 @@
-"""The shape of an operator's cluster, as the inventory and its file 'access' tell it: what a drill rehearses. Pure.
+"""The shape of an operator's cluster, from the inventory and its file 'access': a drill rehearses this shape. Pure.
 
 Only names, numbers, racks, listeners and protocols are taken. Hosts, paths and executors are not: a drill has its own.
 """
@@ -18,7 +18,7 @@ from migrator.values import value
 
 BROKERS_MAX, CONTROLLERS_MAX = 30, 7
 BROKER_BYTES, CONTROLLER_BYTES, OTHERS_BYTES = 550 << 20, 160 << 20, 2 << 30
-"""What one node takes at its peak; and ZooKeeper, clients and Spark together."""
+"""The peak memory in bytes of one node; and of ZooKeeper, clients and Spark together."""
 PROTOCOL_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 BETWEEN, BETWEEN_PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
@@ -46,7 +46,7 @@ class ListenerShape:
 class Shape:
     """``brokers`` are in the order in which a rollout takes them, rack by rack. ``by_rack``: a rack at a time.
 
-    ``notes``: what is rehearsed otherwise than it is, one sentence each.
+    ``notes``: differences between the drill and the operator's cluster, one sentence each.
     """
 
     cluster: str
@@ -61,7 +61,7 @@ class Shape:
 
     @property
     def figures(self) -> dict[str, str]:
-        """What is rehearsed, for people."""
+        """The rehearsed shape, in words."""
         racks = {each.rack for each in self.brokers if each.rack}
         numbers = {"controller": len(self.controllers), "broker": len(self.brokers), "rack": len(racks)}
         nodes = ", ".join(number_of(count, what) for what, count in numbers.items())
@@ -130,14 +130,14 @@ def shape_of(inventory: Inventory, access: Mapping[str, str], source: str) -> Sh
 
 
 def bytes_of(shape: Shape) -> int:
-    """How much memory a drill of this shape takes, roughly."""
+    """About how many bytes of memory a drill of this shape takes."""
     return len(shape.brokers) * BROKER_BYTES + len(shape.controllers) * CONTROLLER_BYTES + OTHERS_BYTES
 
 
 def refuse_too_large(shape: Shape, available_bytes: int, source: str) -> None:
     """
     :param available_bytes: memory that this machine can give.
-    :raises OperatorError: that is not enough.
+    :raises OperatorError: the memory is not enough.
     """
     wanted = bytes_of(shape)
     if wanted > available_bytes:

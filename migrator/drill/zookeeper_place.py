@@ -1,4 +1,4 @@
-"""A place in somebody else's ZooKeeper for the time of a drill: empty before, and as it was afterwards."""
+"""A place in an outside ZooKeeper for the time of a drill: empty before, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from migrator.zookeeper.znodes import paths
 SERVERS_OWN = "zookeeper"
 """The znode in the root that every server has; it does not count."""
 NAMED_MAX = 10
-"""Of the znodes in the way, so many are named."""
+"""The most znodes that a message names."""
 CONNECTION_MS, SESSION_MS = 10_000, 60_000
 ABSENT_REMEDY = "Check the address, that the server runs, and that this machine reaches it without TLS"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:.]+(?:%\w+)?")
@@ -70,10 +70,10 @@ def parse_place(text: str) -> OutsideZooKeeper:
 
 
 class ClaimedPlace:
-    """An empty chroot with our mark in it. Nobody else's drill takes it until `give_back`.
+    """An empty chroot with our mark in it. No other drill uses it until `give_back`.
 
-    :param place: must be empty, or not there yet.
-    :raises OperatorError: it is neither, nobody answers there, or we may not write; nothing has changed then.
+    :param place: must be empty, or not exist yet.
+    :raises OperatorError: it is not empty, no server answers, or this process may not write; then nothing has changed.
     """
 
     def __init__(self, place: OutsideZooKeeper) -> None:
@@ -93,10 +93,10 @@ class ClaimedPlace:
     def give_back(self) -> None:
         """Remove what a Kafka cluster and this program have below the chroot, then the parts of it that we made.
 
-        What is not Kafka's and somebody else put there meanwhile stays, and then the chroot does, too. If the drill's
-        own mark is not there any more, everything stays.
+        Znodes of other clients that are not Kafka's stay, and then the chroot stays, too. If the drill's mark is
+        missing, everything stays.
 
-        :raises OperatorError: nobody answers, or there is more than that; says what stays.
+        :raises OperatorError: no server answers, or znodes stay; names them.
         """
         with self._connected(self.place.hosts) as session:
             self._refuse_if_not_ours(session.client)
@@ -125,7 +125,7 @@ class ClaimedPlace:
             raise session.refusal(error, "ZooKeeper refused what the drill needs", self.place.hosts) from error
 
     def _make(self, client: KazooClient) -> None:
-        """All at once or nothing: of two drills, one makes the chroot and has it."""
+        """Create all of it in one multi: of two drills, only one creates the chroot."""
         chroot = self.place.chroot
         parts = [chroot[:end] for end in (*(at for at, sign in enumerate(chroot) if sign == "/" and at), len(chroot))]
         missing = [path for path in parts if path and client.exists(path) is None] + [chroot + paths.DRILL]
@@ -142,7 +142,8 @@ class ClaimedPlace:
         self._made, self._mark = missing, text.encode()
 
     def _refuse_if_not_ours(self, client: KazooClient) -> None:
-        """Somebody may have emptied the place by hand and use it, or the address may lead to another server by now."""
+        """Refuse a place without our mark: another user may have emptied and taken it, or the address may now lead to
+        another server."""
         try:
             mark, _ = client.get(paths.DRILL)
         except NoNodeError:
@@ -157,7 +158,7 @@ class ClaimedPlace:
 
     def _unmake(self, client: KazooClient) -> None:
         for path in reversed(self._made):
-            with suppress(NoNodeError, NotEmptyError):  # somebody else uses it by now
+            with suppress(NoNodeError, NotEmptyError):  # another user has it now
                 client.delete(path)
 
     def _found(self, client: KazooClient) -> list[str]:
@@ -177,7 +178,7 @@ class ClaimedPlace:
             raise self._used(client, others)
 
     def _used(self, client: KazooClient, names: list[str]) -> OperatorError:
-        """Whoever it is."""
+        """The error of a place that is in use."""
         chroot = self.place.chroot
         mark = _data(client, chroot + paths.DRILL)
         if mark is not None and mark != self._mark:
@@ -192,7 +193,8 @@ class ClaimedPlace:
         )
 
     def _of_a_drill(self, client: KazooClient, chroot: str, mark: bytes) -> OperatorError:
-        """Says whose; what a running cluster has is never said to be deleted."""
+        """The error of another drill's place, with its owner. It never recommends to delete the znodes of a running
+        cluster."""
         holder = _HOLDER.match(mark.decode("utf-8", "replace"))
         who = f"a drill on {holder[1]}, since {holder[2]}," if holder else "a drill that does not say where it runs"
         brokers = _brokers(client, chroot)
@@ -209,7 +211,7 @@ class ClaimedPlace:
 
 
 def _data(client: KazooClient, path: str) -> bytes | None:
-    """None: there is no such znode."""
+    """The data of a znode; None when it does not exist."""
     try:
         return client.get(path)[0] or b""
     except NoNodeError:
@@ -217,7 +219,7 @@ def _data(client: KazooClient, path: str) -> bytes | None:
 
 
 def _brokers(client: KazooClient, chroot: str) -> int:
-    """How many are registered."""
+    """The number of registered brokers."""
     try:
         return len(client.get_children(chroot + paths.BROKER_IDS))
     except NoNodeError:

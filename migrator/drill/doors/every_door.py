@@ -1,4 +1,4 @@
-"""Tries every door of a secured cluster, as somebody who must not get in, and as somebody who is nobody."""
+"""Tries every door of a secured cluster, as a user without permissions and as a stranger without a valid identity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from migrator.zookeeper.znodes import paths
 
 MAX_EXAMPLES = 5
 BATCH = 500
-"""Requests to ZooKeeper under way at once."""
+"""The most requests to ZooKeeper at once."""
 
 
 _Deed = Callable[[KazooClient], object]
@@ -40,11 +40,11 @@ _FORBIDDEN: tuple[tuple[str, _Deed], ...] = (
 
 
 async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
-    """Note who got in although he may not, which ports answer in clear, and which znodes are open to others.
+    """Note which forbidden attempts succeeded, which ports answer in clear, and which znodes are open to others.
 
     Nothing is done to a cluster in clear.
 
-    :param phase: where the migration is, for people.
+    :param phase: the phase of the migration, in words.
     """
     security = cluster.security
     if not isinstance(security, Secured) or not cluster.options.secure:
@@ -64,7 +64,7 @@ async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
         report.none_of("ports in clear", len(ports.in_clear), ports.in_clear)
         missing = _expected_ports(cluster, doors, ours) - ports.tls
         report.check("every door is among these ports", not missing, sorted(missing))
-        if ours:  # what it says is looked through for secrets in the end, as all files are
+        if ours:  # its output is searched for secrets at the end, as all files are
             await command(cluster, "status", "-c", str(ours[0].property_file))
         report.wait_for("access control lists of znodes are read")
         count, found = await asyncio.to_thread(_open_znodes, cluster)
@@ -74,14 +74,14 @@ async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
 
 @asynccontextmanager
 async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided: bool = True) -> AsyncIterator[None]:
-    """While leaders come and go, the intruder asks controllers for changes without a break. Nobody may do what he asks
-    for, also before it is known who may what.
+    """While leaders change, the intruder requests changes from controllers without a pause. No controller may carry one
+    out, also before it knows the permissions.
 
     Nothing is done to a cluster in clear.
 
-    :param when: for people.
-    :param decided: whether the controllers are in charge in the end. Then they have to refuse each change once more;
-        before a copy they leave many requests to others, as stock does (``newPreMigrationException``).
+    :param when: the occasion, in words.
+    :param decided: whether the controllers decide at the end. Then they have to refuse each change once more. Before a
+        copy they answer many requests as Kafka's do, without a decision (``newPreMigrationException``).
     """
     security = cluster.security
     if not isinstance(security, Secured) or not cluster.options.secure:
@@ -112,7 +112,7 @@ async def _at_brokers(doors: Doors, security: Secured) -> Attempts:
         found += await intruder.come_in(name, address, strangers, security.at_brokers(OPERATOR))
     for broker, address in doors.between_brokers.items():
         name = f"broker {broker}, where brokers and controllers come in"
-        if doors.brokers:  # light ones let in whoever has a password: there, nobody but controllers does
+        if doors.brokers:  # light brokers accept every password, so only controllers are tried
             found += await intruder.speak_for_the_cluster(name, address, as_himself, doors.topic)
         found += await intruder.come_in(name, address, strangers, security.at_brokers(CONTROLLER))
     if brokers := [*doors.brokers.values()]:
@@ -132,7 +132,7 @@ async def _at_controllers(doors: Doors, security: Secured) -> Attempts:
 
 
 def _expected_ports(cluster: Cluster, doors: Doors, ours: Sequence[ControllerProcess]) -> set[int]:
-    """Of all doors that are open now: if one of them was not seen, others may have been missed, too."""
+    """The ports of all known doors: if one of them was not found, others may have been missed, too."""
     addresses = [*doors.brokers.values(), *doors.between_brokers.values(), *doors.controllers]
     addresses += [at for each in ours for key in (LISTENER, METRICS) if (at := each.address_of(key)) is not None]
     return {cluster.zookeeper.port, *(port for _, port in addresses)}
@@ -162,7 +162,7 @@ def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
 
 
 def _open_znodes(cluster: Cluster) -> tuple[int, list[str]]:
-    """How many znodes there are below the chroot, and those on which others have more than Kafka gives them."""
+    """The number of znodes below the chroot, and those on which others have more rights than Kafka gives them."""
     with cluster.zookeeper_client() as client:
         everything = list(_all_paths(client))
         found = []

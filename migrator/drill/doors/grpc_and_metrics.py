@@ -1,4 +1,4 @@
-"""Whoever has no business at gRPC and metrics of a secured drill's controllers, and what becomes of it."""
+"""Tries gRPC and metrics of a secured drill's controllers without permission."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from migrator.rpc.doors import DOORS, OPERATOR, QUORUM
 
 CALL_SECONDS = 10.0
 LISTENER, METRICS = "migrator.grpc.listener", "migrator.metrics.listener"
-"""The keys that say where those are."""
+"""The keys with these addresses."""
 _LOOK, _VOTE = f"{OPERATOR}Watch", f"{QUORUM}Vote"
 _SHUT, _DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
 _SILENCE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, _SHUT})
-"""No answer; the last one is also what those hear whom TLS keeps out."""
+"""The codes of no answer; the last one is also that of a failed TLS handshake."""
 OK, UNAUTHORIZED = 200, 401
 
 
 async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) -> Attempts:
-    """Every call as the intruder, whose certificate is of the right authority and of nobody who may call; a vote and a
-    look without a certificate and with one of another authority."""
+    """Try every call as the intruder, whose certificate is from the right authority but not in an allow-list; try a
+    vote and a read without a certificate, and with one of another authority."""
     found = NONE
     for controller in controllers:
         address = controller.address_of(LISTENER)
@@ -52,7 +52,8 @@ async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) 
 
 
 async def try_metrics(controllers: Sequence[ControllerProcess], security: Secured) -> Attempts:
-    """Without a certificate, with one of another authority, with the right one but no password or a wrong one."""
+    """Try without a certificate, with one of another authority, and with the right one but no password or a wrong
+    one."""
     found = NONE
     for controller in controllers:
         address = controller.address_of(METRICS)
@@ -91,7 +92,7 @@ async def _refused(
 async def _answer(
     address: Address, credentials: grpc.ChannelCredentials, method: str, silence: frozenset[grpc.StatusCode]
 ) -> grpc.StatusCode:
-    """To an empty request; tried again while there is nothing but ``silence``."""
+    """The answer to an empty request; tried again while there is only ``silence``."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
         channel = grpc.aio.secure_channel(host_port(*address), credentials, options=CLIENT_OPTIONS)
@@ -115,7 +116,7 @@ async def _call(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
 
 
 async def _scraped(address: Address, context: ssl.SSLContext, password: str | None) -> int | None:
-    """The status of HTTP; None: the connection came to nothing."""
+    """The HTTP status; None when the connection failed."""
     return await asyncio.to_thread(_scrape, address, context, password)
 
 

@@ -32,7 +32,7 @@ REQUEST_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 RETRY_SECONDS = 0.2
 SIEGE_SECONDS = 2.0
-"""For one request while controllers come and go."""
+"""How long to wait for one answer while controllers stop and start."""
 SIEGE_PAUSE_SECONDS = 0.05
 DENIALS = frozenset(
     {
@@ -45,7 +45,7 @@ DENIALS = frozenset(
 _TRY_LATER = frozenset(
     {ErrorCode.request_timed_out, ErrorCode.not_controller, ErrorCode.unknown_server_error, ErrorCode.not_coordinator}
 )
-"""A node that does not know the permissions yet answers with the third of these."""
+"""Errors after which an attempt is repeated; the third is that of a node that does not know the permissions yet."""
 _NEW = "drill-of-an-intruder"
 _QUOTA = {
     "entity": [{"entity_type": "user", "entity_name": WRITER}],
@@ -61,13 +61,13 @@ _FILTER = {
 }  # fmt: skip
 Api = tuple[int, int]
 _HARMLESS = build(request_type(60, 0))
-"""DescribeCluster: who is known gets an answer, if only that he may not ask."""
+"""DescribeCluster: a known user gets an answer, if only a refusal."""
 OF_BROKERS: tuple[tuple[Api, Mapping[str, Any]], ...] = (((67, 0), {"broker_id": 1, "broker_epoch": 1}),)
-"""What only a broker may ask of a controller."""
+"""Requests that only a broker may send to a controller."""
 
 
 def changes_of(topic: str) -> tuple[tuple[Api, Mapping[str, Any]], ...]:
-    """API and version, and fields: what only an operator may ask for, of a broker or of a controller."""
+    """API, version and fields of requests that only an operator may send, to a broker or a controller."""
     config = {
         "resource_type": int(ConfigResourceType.TOPIC),
         "resource_name": topic,
@@ -92,7 +92,7 @@ def changes_of(topic: str) -> tuple[tuple[Api, Mapping[str, Any]], ...]:
 
 @value
 class Attempts:
-    """How many there were, and a sentence for each that was not refused."""
+    """The number of attempts, and a sentence for each that was not refused."""
 
     count: int
     not_refused: tuple[str, ...]
@@ -107,7 +107,7 @@ NONE = Attempts(0, ())
 async def ask_for_changes(
     where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str, *, controllers: bool
 ) -> Attempts:
-    """Of whichever of these has to decide.
+    """Request changes from the broker or controller that decides on them.
 
     :param where: for people.
     """
@@ -123,10 +123,10 @@ async def ask_for_changes(
 
 
 async def besiege(where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str) -> Siege:
-    """Ask each controller in turn for one change after the other, until that is called off.
+    """Request one change after the other from each controller in turn, until this is called off.
 
-    Controllers come and go meanwhile, and change their parts: what nobody answers, or who has not to decide, counts for
-    nothing, as long as it is not done.
+    Controllers stop, start and change roles meanwhile. A request without an answer, or to a node that does not decide,
+    does not count, as long as it is not carried out.
     """
     siege = Siege()
     siege.task = asyncio.create_task(_besiege(siege, where, addresses, security, topic))
@@ -134,24 +134,24 @@ async def besiege(where: str, addresses: Sequence[Address], security: ListenerSe
 
 
 class Siege:
-    """One under way."""
+    """A siege that is under way."""
 
     task: asyncio.Task[None]
 
     def __init__(self) -> None:
         self.attempts = NONE
-        """So far."""
+        """The attempts so far."""
         self.put_off = 0
-        """Requests that were answered with: not now."""
+        """Requests that were answered with "try later"."""
         self.ends = False
 
     async def call_off(self) -> None:
-        """After the request under way."""
+        """End after the present request."""
         self.ends = True
         await self.task
 
     async def abandon(self) -> None:
-        """At once; safe at any time."""
+        """End at once; safe at any time."""
         self.task.cancel()
         await asyncio.wait({self.task})
 
@@ -181,7 +181,7 @@ async def _besiege(
 
 
 async def read_and_write(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:
-    """Of one broker, whether or not it leads the partition."""
+    """Try to read and write at one broker, which need not lead the partition."""
     client = KafkaClient(*address, "intruder", security=security)
     try:
         result = NONE
@@ -193,7 +193,7 @@ async def read_and_write(broker: str, address: Address, security: ListenerSecuri
 
 
 async def speak_for_the_cluster(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:
-    """Ask a broker for what only brokers and controllers may."""
+    """Send a broker the requests of brokers and controllers."""
     client = KafkaClient(*address, "intruder", security=security)
     try:
         request = _write_marker(topic)
@@ -205,10 +205,10 @@ async def speak_for_the_cluster(broker: str, address: Address, security: Listene
 async def come_in(
     where: str, address: Address, strangers: Mapping[str, ListenerSecurity], known: ListenerSecurity
 ) -> Attempts:
-    """Connect, log in if that is how they come, and ask for something; nobody may answer that.
+    """Connect, log in if the stranger has a login, and send a request, which must not be answered.
 
-    :param strangers: by what they have to show.
-    :param known: who does get in there: a door that is shut for everybody proves nothing.
+    :param strangers: the strangers, by their credentials.
+    :param known: an identity that must get in: a door that is closed for everybody proves nothing.
     """
     if why := await _shut_out(address, known, is_wanted=True):
         return Attempts(
@@ -226,17 +226,17 @@ async def come_in(
 
 
 async def _shut_out(address: Address, security: ListenerSecurity, *, is_wanted: bool = False) -> str:
-    """Why a connection comes to nothing; empty when it does not.
+    """Why a connection fails; empty when it succeeds.
 
-    :param is_wanted: to be let in, so that whatever is in the way is tried again; otherwise only silence is.
-    :raises PeerTimeoutError: there was nothing but silence.
+    :param is_wanted: whether it should succeed: then any failure is tried again, otherwise only silence.
+    :raises PeerTimeoutError: there was only silence.
     """
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
         client = KafkaClient(*address, "stranger", security=security)
         try:
             await client.connect(REQUEST_SECONDS)
-            if not is_wanted:  # the versions are told before a login
+            if not is_wanted:  # versions are answered before a login
                 await client.request(_HARMLESS, REQUEST_SECONDS)
         except TransportError as error:
             in_time = asyncio.get_running_loop().time() < deadline
@@ -268,7 +268,7 @@ def verdict_on(answer: Any) -> AccessVerdict:
 
 
 async def attempt(where: str, request: Any, ask: Callable[[Any], Awaitable[Any]]) -> Attempts:
-    """One, made again until it is answered for good."""
+    """Make one attempt, again and again until there is a final answer."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     answered: object = "no answer"
     while asyncio.get_running_loop().time() < deadline:
@@ -297,7 +297,7 @@ def _produce(topic: str) -> Any:
 
 
 def _write_marker(topic: str) -> Any:
-    """Abort somebody's transaction: what only the brokers may ask of one another."""
+    """Abort a transaction, which only brokers may request from each other."""
     marker = {
         "producer_id": 1, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0,
         "topics": [{"name": topic, "partition_indexes": (0,)}],

@@ -31,7 +31,7 @@ _NO_TEXT = (".index", ".timeindex", ".txnindex")
 
 
 class SecretKind(Enum):
-    """Of secrets, and where each may be."""
+    """The kinds of secrets, and the places where each may be."""
 
     PASSWORD = "password"  # noqa: S105
     KEY = "private key"
@@ -56,7 +56,7 @@ class SecretKind(Enum):
 
 
 def is_property_file(path: Path) -> bool:
-    """Also one that a rollout keeps beside what it wrote (``FILE.before-PHASE.ROLLOUT``)."""
+    """Whether a file is a property file, also a copy that a rollout keeps (``FILE.before-PHASE.ROLLOUT``)."""
     return path.suffix == ".properties" or ".properties.before-" in path.name
 
 
@@ -66,7 +66,7 @@ def is_archive(directory: Path) -> bool:
 
 
 class Secrets:
-    """All that one drill has; ``find`` says what a text gives away."""
+    """All secrets of one drill; ``find`` searches a text for them."""
 
     def __init__(self, known: Mapping[bytes, SecretKind]) -> None:
         self._known = known
@@ -76,12 +76,12 @@ class Secrets:
         return len(self._known)
 
     def find(self, text: bytes) -> set[SecretKind]:
-        """The kinds of those that stand there."""
+        """The kinds of secrets in the text."""
         return {self._known[match.group()] for match in self._any.finditer(text)}
 
 
 def secrets_of(security: Secured, directory: Path) -> Secrets:
-    """Of a drill with its files in ``directory``."""
+    """The secrets of a drill with its files in ``directory``."""
     known: dict[bytes, SecretKind] = {}
     for password in (*security.passwords.values(), ENCODER_SECRET, TOKEN_SECRET):
         known[password.encode()] = SecretKind.PASSWORD
@@ -100,7 +100,7 @@ def secrets_of(security: Secured, directory: Path) -> Secrets:
 
 
 def given_away(directory: Path, secrets: Secrets) -> tuple[int, list[str]]:
-    """How many files were read, and a sentence for each that holds a secret that does not belong there."""
+    """The number of files that were read, and a sentence for each with a secret that must not be there."""
     found: list[str] = []
     count = 0
     for path in _files(directory):
@@ -114,7 +114,7 @@ def given_away(directory: Path, secrets: Secrets) -> tuple[int, list[str]]:
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Files below that their group or everybody may read or write, whatever the directories above them say."""
+    """Files below that their group or everybody may read or write, regardless of the directories above."""
     return [
         str(path.relative_to(directory))
         for path in _files(directory)

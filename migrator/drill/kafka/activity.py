@@ -1,4 +1,4 @@
-"""When something happened that must happen all the time, and the longest pause between."""
+"""Records the times of events that must go on, and finds the longest pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own clients, as a cluster's users have them: an administrator, a producer that never rests, consumers."""
+"""Kafka's own clients, as users have them: an administrator, a producer that never pauses, consumers."""
 
 from __future__ import annotations
 
@@ -18,49 +18,52 @@ from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.cluster import until
 
 ANSWER_SECONDS = 60.0
-"""As long as librdkafka itself waits for an answer: a busy machine takes its time to make hundreds of partitions."""
+"""How long to wait for an answer, as librdkafka itself does: a busy machine is slow to create hundreds of
+partitions."""
 AGAIN_SECONDS = 0.1
 FLUSH_SECONDS = 30.0
 READ_SECONDS = 300.0
-"""Without a single message: how long it takes to read many of them depends on the machine."""
+"""How long to wait for a message; reading all of them may take longer."""
 SEND_EVERY_SECONDS = 0.01
 LIVELY_SECONDS = 0.1
 OUTSTANDING_MAX = 5
 """Messages without an acknowledgement: as many as librdkafka has requests in flight. With more, its threads poll
 without a pause while brokers are slow, and take the processors that the brokers need."""
 QUIET = {"log_level": 0}
-"""librdkafka prints what it meets, and a restarting broker is much to print."""
+"""Keeps librdkafka from printing its many messages about restarting brokers."""
 PATIENT = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50,
     **QUIET,
 }
-"""Of producers that go on as soon as they can."""
+"""Settings of producers that go on as soon as they can."""
 ASKS_AGAIN = MappingProxyType({"topic.metadata.refresh.interval.ms": 1000})
 """A broker in ZooKeeper mode that has just started knows no topic before its controller has told it. A client that asks
-this broker rests until it asks again: after five minutes, unless it is told otherwise; a consumer group gives up its
-partitions meanwhile. A producer that asks so often makes a deleted topic anew if brokers may make topics."""
+this broker asks again after five minutes by default; a consumer group loses its partitions meanwhile. A producer with
+this setting recreates a deleted topic if brokers may create topics."""
 Login = Mapping[str, str]
-"""librdkafka's settings of who a client is and how it shows that (`InClear.login`)."""
+"""librdkafka's settings of a client's identity and login (`InClear.login`)."""
 ANONYMOUS: Login = MappingProxyType({})
 
 
 def _is_unknown(error: BaseException) -> bool:
-    """Of a class that the client has no code for."""
+    """Whether the error has a code that the client does not know."""
     return isinstance(error, KafkaException) and bool(error.args[0].code() == KafkaError.UNKNOWN)
 
 
 def is_unknown_topic(error: KafkaException) -> bool:
-    """Of a producer that has asked a broker which has just started (see `ASKS_AGAIN`)."""
+    """Whether a producer has asked a broker that has just started (see `ASKS_AGAIN`)."""
     return bool(error.args[0].code() == KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - the name that the client gives it
 
 
 class Admin:
-    """An administrator's client, made when the brokers know each other: librdkafka waits for minutes otherwise."""
+    """An administrator's client. It is made when the brokers know each other: otherwise librdkafka waits for
+    minutes."""
 
     def __init__(self, bootstrap: str, brokers: int, login: Login = ANONYMOUS) -> None:
-        """``brokers``: so many run. Each of them has to know all: a controller makes no topic before it does."""
+        """``brokers``: the number of running brokers. Each of them has to know all: before that a controller creates no
+        topic."""
         self._configuration: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, **login, **QUIET}
         until(
             "every broker knows every broker", lambda: self._knowing(brokers) >= min(brokers, bootstrap.count(",") + 1)
@@ -68,8 +71,8 @@ class Admin:
         self.client = AdminClient(self._configuration)
 
     def create(self, name: str, partitions: int, replicas: int, **config: str) -> None:
-        """Create a topic; ``_`` in keys of its configuration stands for a dot. A controller that has just started
-        cannot say yet who may (``AuthorizerNotReadyException``), and is asked again."""
+        """Create a topic; ``_`` in keys of its configuration stands for a dot. A controller that has just started does
+        not know the permissions yet (``AuthorizerNotReadyException``), and is asked again."""
         keys = {key.replace("_", "."): text for key, text in config.items()}
         again = Retrying(
             retry=retry_if_exception(_is_unknown),
@@ -89,7 +92,7 @@ class Admin:
         return {name: [part.leader for part in topic.partitions.values()] for name, topic in found.items()}
 
     def replicas(self, name: str) -> dict[int, list[int]]:
-        """By partition of a topic."""
+        """The replicas of a topic, by partition."""
         found = self.client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
         return {number: partition.replicas for number, partition in found.items()}
 
@@ -100,13 +103,13 @@ class Admin:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._PARTIAL:  # noqa: SLF001 - it has no other name
                 raise
-            return False  # the only broker knows of no broker: no controller has told it yet
+            return False  # the only broker knows no broker: no controller has sent it any yet
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
         return all(part.leader >= 0 and len(part.isrs) == len(part.replicas) for part in partitions)
 
     @staticmethod
     def wait(futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
-        """Results of requests; raises what was answered to them, or `TimeoutError` with what was not."""
+        """Results of requests; raises their errors, or `TimeoutError` with the unanswered ones."""
         done, _ = concurrent.futures.wait(futures.values(), ANSWER_SECONDS)
         silent = [str(key) for key, future in futures.items() if future not in done]
         if silent:
@@ -114,12 +117,12 @@ class Admin:
         return {key: future.result() for key, future in futures.items()}
 
     def _knowing(self, brokers: int) -> int:
-        """How many servers know so many brokers and a controller."""
+        """The number of servers that know so many brokers and a controller."""
         servers = str(self._configuration["bootstrap.servers"]).split(",")
         return sum(self._known_by(server) == brokers for server in servers)
 
     def _known_by(self, server: str) -> int:
-        """How many brokers this one knows, as a client sees it that knows nothing yet."""
+        """The number of brokers that this server knows, as a new client sees it."""
         try:
             metadata = AdminClient({**self._configuration, "bootstrap.servers": server}).list_topics(timeout=1.0)
         except KafkaException:
@@ -128,10 +131,10 @@ class Admin:
 
 
 class Traffic:
-    """An idempotent producer with acks=all that sends numbers from 0 until its context ends, and loses none.
+    """An idempotent producer with acks=all that sends numbers from 0 until its context ends, and must lose none.
 
-    :param per_second: how many.
-    :param linger_ms: how long a batch is filled; no pause can be told that is shorter.
+    :param per_second: messages per second.
+    :param linger_ms: how long a batch is filled, in milliseconds; shorter pauses cannot be detected.
     :param more: other settings of librdkafka.
     """
 
@@ -186,7 +189,7 @@ class Traffic:
         self._producer.flush(FLUSH_SECONDS)
 
     def abandon(self) -> None:
-        """Send no more, and wait for nothing that brokers have to do; safe at any time."""
+        """Stop sending, without waiting for brokers; safe at any time."""
         self._stop.set()
 
     def __enter__(self) -> Self:
@@ -249,7 +252,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int, login: Login = A
 
 
 def committed(bootstrap: str, topic: str, group: str, partitions: int, login: Login = ANONYMOUS) -> int:
-    """How many messages the group has behind it, by its committed offsets."""
+    """The number of messages that the group has read, by its committed offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **login, **QUIET})
     try:
         asked = [TopicPartition(topic, partition) for partition in range(partitions)]

@@ -35,12 +35,13 @@ FIRST_BROKER_ID = 1
 POLL_SECONDS = 0.05
 BROKER_JVM = Jvm(heap="320m")
 ALTER_PARTITION_ENDED = "-to-controller-alter-partition-channel-manager]: Error due to"
-"""A defect of stock brokers: when their controller changes between KRaft and ZooKeeper, the thread that asks for a
-larger ISR may end (NodeToControllerRequestThread: "A metric named ... already exists"). A restart brings it back."""
+"""A defect of stock brokers: when the controller changes between KRaft and ZooKeeper, the thread that requests a larger
+ISR may end (NodeToControllerRequestThread: "A metric named ... already exists"). A restart of the broker starts it
+again."""
 
 
 class KafkaBrokerMode(Enum):
-    """How a broker is configured: before the migration, during it, and after it."""
+    """The configuration of a broker: before the migration, during it, and after it."""
 
     ZOOKEEPER = "zookeeper"
     MIGRATING = "migrating"
@@ -57,12 +58,12 @@ class KafkaCluster:
 
     :param kafka: the release of the brokers and, later, of stock controllers.
     :param zookeeper: connection string of the cluster's ZooKeeper; None for a cluster that never had one.
-    :param release_version: of the metadata, and ``inter.broker.protocol.version`` of the brokers, e.g. ``3.6``.
+    :param release_version: the metadata.version, and ``inter.broker.protocol.version`` of the brokers, e.g. ``3.6``.
     :param other_releases: by broker id, of brokers that run another release.
-    :param broker_properties: for every broker, over those that the cluster makes.
+    :param broker_properties: properties for every broker, which override those of the cluster.
     :param controller_properties: the same for controllers.
     :param broker_jvm: of every broker.
-    :param security: how nodes are protected, from one another and from everybody else.
+    :param security: the protection of the nodes.
     :param shape: ids and racks of an operator's cluster, with as many nodes; None for ids of its own.
     """
 
@@ -120,7 +121,7 @@ class KafkaCluster:
 
     @property
     def quorum_keys(self) -> Mapping[str, str]:
-        """By which key brokers find the controllers, and where."""
+        """The key with which brokers find the controllers, and its value."""
         return self._quorum
 
     @property
@@ -135,11 +136,11 @@ class KafkaCluster:
 
     @property
     def addresses_between_brokers(self) -> dict[int, tuple[str, int]]:
-        """Of the listener for brokers and controllers, by broker id; in clear there is none of its own."""
+        """The addresses of the listener between brokers, by broker id; a cluster in clear has no separate one."""
         return {broker: ("127.0.0.1", ports.replication) for broker, ports in self._broker_ports.items()}
 
     def running_controllers(self) -> list[tuple[str, int]]:
-        """Host and port of those, ours or stock, that were started."""
+        """Host and port of the controllers, ours or Kafka's, that were started."""
         run = any(each.runs for each in self.controllers) or any(each.runs for each in self._stock_controllers)
         return self.controller_addresses if run else []
 
@@ -152,11 +153,11 @@ class KafkaCluster:
         start_together(list(self.brokers.values()))
 
     def find_controllers_by(self, servers: Sequence[tuple[str, int]]) -> None:
-        """From their next start on, brokers ask these controllers who votes."""
+        """From their next start on, brokers find the quorum by these controllers."""
         self._quorum = find_by(servers)
 
     def restart_broker(self, broker: int, mode: KafkaBrokerMode) -> None:
-        """A controlled shutdown, and a start in another mode; returns when it serves."""
+        """Restart a broker in another mode, with a controlled shutdown; returns when it serves."""
         node = self.brokers[broker]
         node.stop()
         if mode is not KafkaBrokerMode.KRAFT:
@@ -173,7 +174,7 @@ class KafkaCluster:
         ]
 
     def restart_as_it_is(self, broker: int) -> None:
-        """In the mode that it has; returns when it serves."""
+        """Restart a broker in its present mode; returns when it serves."""
         node = self.brokers[broker]
         node.stop()
         self._until_forgotten(broker)
@@ -181,17 +182,18 @@ class KafkaCluster:
         node.wait_until_started()
 
     def restart_brokers_without_alter_partition(self) -> None:
-        """Those whose thread for AlterPartition has ended, in the mode that they have."""
+        """Restart the brokers whose thread for AlterPartition has ended, in their present mode."""
         for broker in self.without_alter_partition():
             self.restart_as_it_is(broker)
 
     def _until_forgotten(self, broker: int) -> None:
-        """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
+        """Wait until the broker's znode is gone: when a broker could not close its session, the znode stays until the
+        session expires, and a start fails meanwhile."""
         with zookeeper_client(self._security.session(self._zookeeper or "")) as client:
             until(f"the znode of broker {broker} is gone", lambda: client.exists(paths.broker(broker)) is None)
 
     def stop_controllers(self) -> None:
-        """End ours in good order."""
+        """Stop our controllers cleanly."""
         for controller in self.controllers:
             _must_end_well(controller)
 
@@ -209,12 +211,12 @@ class KafkaCluster:
         return self._stock_controllers
 
     def replace_controllers_by_stock(self) -> None:
-        """End ours, and start unmodified Kafka controllers on the directories that ours leave."""
+        """Stop our controllers, and start unmodified Kafka controllers on their directories."""
         self.stop_controllers()
         start_together(self.stock_controllers())
 
     def close(self) -> None:
-        """End everything, at once: what had to end in good order did so before."""
+        """Kill everything at once: clean stops have happened before."""
         for node in (*self.brokers.values(), *self._stock_controllers):
             node.kill()
         for controller in self.controllers:
@@ -227,7 +229,7 @@ class KafkaCluster:
         self.close()
 
     def properties_of(self, broker: int, mode: KafkaBrokerMode) -> dict[str, str]:
-        """What a broker's property file says in that mode."""
+        """The content of a broker's property file in that mode."""
         replication = str(min(len(self._broker_ports), 3))
         properties = {
             "log.dirs": str(self.brokers[broker].directory / "data"),
@@ -256,7 +258,7 @@ class KafkaCluster:
             return properties | {"process.roles": "broker", "node.id": str(broker)}
         return properties | {
             "broker.id": str(broker),
-            "broker.id.generation.enable": "false",  # or ids above the reserved ones are refused
+            "broker.id.generation.enable": "false",  # otherwise ids above the reserved ones are refused
             "zookeeper.connect": self._zookeeper or "",
             "inter.broker.protocol.version": self._release_version,
             FLAG: str(mode is KafkaBrokerMode.MIGRATING).lower(),
@@ -285,7 +287,7 @@ def _must_end_well(controller: ControllerProcess) -> None:
 
 
 def until(what: str, condition: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> float:
-    """Wait for a condition; gives the seconds that it took.
+    """Wait for a condition; return the seconds that it took.
 
     :raises OperatorError: it did not come.
     """

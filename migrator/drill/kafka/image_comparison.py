@@ -1,4 +1,4 @@
-"""Whether real brokers, at rest, know and hold exactly what the metadata image says."""
+"""Compares idle real brokers with the metadata image: their metadata and their logs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LOG = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _TOPIC_ID = re.compile(r"^topic_id: (?P<id>\S+)$", re.MULTILINE)
 _STRAY = "-stray"
 _SET_ASIDE = ("-delete", "-future", _STRAY)
-"""How the names of directories end that hold no log in use."""
+"""Ends of the names of directories whose log is not in use."""
 
 
 async def metadata_differences(
     broker: int, host: str, port: int, image: MetadataImage, security: ListenerSecurity = PLAINTEXT
 ) -> list[str]:
-    """What a client hears of this broker and the image does not say, or the other way; at most `MAX_EXAMPLES`."""
+    """Differences between the image and this broker's answers to a client; at most `MAX_EXAMPLES`."""
     client = KafkaClient(host, port, "drill", security=security)
     try:
         everything = build(request_type(*METADATA), topics=None, allow_auto_topic_creation=False)
@@ -71,7 +71,7 @@ def _topic(topic: TopicImage, seen: Any) -> Iterator[str]:
 
 
 def log_differences(broker: int, data: Path, image: MetadataImage) -> list[str]:
-    """Logs on a broker's disk that are not its own, and its own that are not there."""
+    """Logs on a broker's disk that should not be there, and missing ones."""
     held = {path.name for path in data.iterdir() if path.is_dir() and not path.name.endswith(_SET_ASIDE)}
     own = {
         f"{topic.name}-{index}"
@@ -84,9 +84,9 @@ def log_differences(broker: int, data: Path, image: MetadataImage) -> list[str]:
 
 
 def violations(output: str, data: Path, image: MetadataImage) -> list[str]:
-    """What a broker says when it has to give up, and logs that it set aside although nobody deleted their topic.
+    """Fatal errors in a broker's output, and logs that it set aside although their topic was not deleted.
 
-    The log of a deleted topic may be set aside: a leader that died before its StopReplica leaves it to that.
+    The log of a deleted topic may be set aside, when a leader died before its StopReplica.
     """
     fatal = [line for line in output.splitlines() if "] FATAL " in line]
     aside = [path for path in data.iterdir() if path.name.endswith(_STRAY) and topic_id_of(path) in image.topics.by_id]
@@ -94,7 +94,7 @@ def violations(output: str, data: Path, image: MetadataImage) -> list[str]:
 
 
 def topic_id_of(log: Path) -> Uuid | None:
-    """What a broker noted in a log's directory; None: nothing."""
+    """The topic id that a broker noted in a log's directory; None without one."""
     with contextlib.suppress(FileNotFoundError):
         found = _TOPIC_ID.search((log / PARTITION_METADATA_FILE).read_text())
         return None if found is None else uuid_from_text(found["id"])

@@ -20,7 +20,7 @@ def takes_over(release: str) -> bool:
 
 
 def names_of(kafka: KafkaCluster, shape: Shape | None) -> dict[int, str]:
-    """By id, what the inventory calls controllers and brokers."""
+    """The names of controllers and brokers in the inventory, by id."""
     if shape is not None:
         return {node.node_id: node.name for node in (*shape.controllers, *shape.brokers)}
     controllers = {controller.node_id: f"controller-{controller.node_id}" for controller in kafka.controllers}

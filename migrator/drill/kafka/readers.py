@@ -1,4 +1,4 @@
-"""A consumer group that follows a topic from start to end, and the reading of all that a topic holds."""
+"""A consumer group that follows a topic from start to end, and the reading of a whole topic."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PROMPT = {"fetch.error.backoff.ms": 50, "reconnect.backoff.max.ms": 200, **ASKS
 
 
 class GroupProgress:
-    """Where a group is in a topic. Without transactions there is a record at every offset, so a jump ahead lost
-    records, and a jump back behind an acknowledged commit lost that commit."""
+    """A group's position in a topic. Without transactions there is a record at every offset, so a jump ahead means lost
+    records, and a jump back before an acknowledged commit means that the commit was lost."""
 
     def __init__(self) -> None:
         self.next: dict[int, int] = {}
@@ -29,12 +29,12 @@ class GroupProgress:
         self.committed: dict[int, int] = {}
         """By partition: what was acknowledged."""
         self.faults: list[str] = []
-        """Commits that were forgotten, and records that were passed over."""
+        """Commits that were lost, and records that were skipped."""
         self.read_again = 0
         """Records that were read once more because their commit had not been acknowledged."""
 
     def take(self, partition: int, offset: int) -> None:
-        """A record was read."""
+        """Note a record that was read."""
         expected, safe = self.next.get(partition, 0), self.committed.get(partition, 0)
         if offset > expected:
             self.faults.append(f"partition {partition}: read offset {offset} after {expected - 1}")
@@ -45,12 +45,12 @@ class GroupProgress:
         self.next[partition] = max(expected, offset + 1)
 
     def acknowledge(self, partition: int, offset: int) -> None:
-        """A commit was; answers may come in any order."""
+        """Note an acknowledged commit; answers may come in any order."""
         self.committed[partition] = max(offset, self.committed.get(partition, 0))
 
 
 class GroupReader:
-    """The only member of a group: it reads every number of a topic, and commits what it has behind it."""
+    """The only member of a group: it reads every number of a topic, and commits its offsets."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, login: Login = ANONYMOUS) -> None:
         self.read: set[int] = set()
@@ -58,8 +58,8 @@ class GroupReader:
         self.activity = Activity()
         """Records."""
         self.assigned: set[int] = set()
-        """The partitions that it follows now. Its own thread keeps them: the client lets one thread in at a time, and a
-        thread that polls hardly lets another one in."""
+        """The partitions that it follows now. Its own thread stores them here: the client admits one thread at a time,
+        and a polling thread hardly lets another one in."""
         self._topic = topic
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -91,7 +91,7 @@ class GroupReader:
         return dict(self.progress.committed)
 
     def abandon(self) -> None:
-        """Read no more, and wait for nothing that brokers have to do; safe at any time."""
+        """Stop reading, without waiting for brokers; safe at any time."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -120,7 +120,7 @@ class GroupReader:
                 self._consumer.commit(offsets=behind)
             else:
                 self._on_commit(None, self._consumer.commit(offsets=behind, asynchronous=False))
-        except KafkaException:  # the coordinator moves; what was not acknowledged is read again, which is no loss
+        except KafkaException:  # the coordinator moves; unacknowledged records are read again, which is no loss
             return
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
@@ -138,9 +138,9 @@ class GroupReader:
 
 
 def read_to_end(bootstrap: str, topic: str, login: Login = ANONYMOUS, *, uncommitted: bool = False) -> list[str]:
-    """Every value that the topic holds, of committed transactions only.
+    """Every value in the topic, of committed transactions only.
 
-    :param uncommitted: of all others, too.
+    :param uncommitted: also of all other transactions.
     :raises OperatorError: its end was not reached in time.
     """
     consumer = Consumer(

@@ -48,7 +48,7 @@ from migrator.wire.schemas import build, request_type
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 20
 CLIENTS_QUOTA = {"producer_byte_rate": "1000000000", "consumer_byte_rate": "1000000000"}
-"""Of the drill's own clients, so that the strange quotas around them do not apply."""
+"""The quota of the drill's own clients, so that the workload's quotas do not slow them down."""
 BROKER_PROPERTIES = {
     "replica.lag.time.max.ms": "10000",  # a busy machine is no reason to leave an ISR
     "auto.leader.rebalance.enable": "false",  # it would race with the preferred elections of the workload
@@ -298,7 +298,7 @@ class RealCluster(Cluster):
         return ControllerChannel(addresses, client_id, self.security.at_brokers(OPERATOR))
 
     def _fill(self) -> None:
-        """All but topics: brokers want logs of their own for those."""
+        """Fill ZooKeeper except for topics, for which brokers have to create the logs."""
         users = self.security.users or {"ANONYMOUS": {}}
         options = FillOptions(
             CLUSTER_ID, self.broker_ids, 0, wall_ms(), ENCODER_SECRET,
@@ -309,7 +309,7 @@ class RealCluster(Cluster):
             fill(client, options)
 
     def _create_topics(self) -> int:
-        """In batches; gives their number."""
+        """Create topics in batches; return their number."""
         topics = list(_topics(self.options.partitions, min(len(self.broker_ids), 3)))
         for start in range(0, len(topics), TOPICS_PER_REQUEST):
             self._admin.wait(self._admin.client.create_topics(topics[start : start + TOPICS_PER_REQUEST]))
@@ -332,11 +332,12 @@ class RealCluster(Cluster):
             await self._in_sync(report)
 
     def _name(self, node_id: int) -> str:
-        """As the inventory calls a node."""
+        """The name of a node in the inventory."""
         return names_of(self._kafka, self.options.shape)[node_id]
 
     async def _mend(self) -> None:
-        """While the rollout waits for partitions: bring back what a defect of Kafka has ended (`KafkaCluster`)."""
+        """While the rollout waits for partitions, restart brokers with an ended thread, a defect of Kafka
+        (`KafkaCluster`)."""
         if not all(node.runs for node in self._kafka.brokers.values()):
             return
         for broker in await _blocking(self._kafka.without_alter_partition):
@@ -369,7 +370,7 @@ def _topics(partitions: int, replicas: int) -> Iterator[NewTopic]:
 
 
 async def _blocking(work: Callable[[], T]) -> T:
-    """In a thread, which is waited for also when this is cancelled: nothing goes on behind the back of what follows."""
+    """Run work in a thread. A cancellation also waits for the thread, so nothing still runs afterwards."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)
@@ -383,9 +384,9 @@ ANSWER_SECONDS = 30.0
 
 
 async def reassign(channel: ControllerChannel, topic: str, brokers: Sequence[int]) -> list[int]:
-    """Move partition 0 to the last brokers, the last one first; gives its replicas to be.
+    """Move partition 0 to the last brokers, the last one first; return its future replicas.
 
-    :raises OperatorError: it was refused.
+    :raises OperatorError: the request was refused.
     """
     replicas = list(reversed(brokers))[:2]
     wanted = [{"name": topic, "partitions": [{"partition_index": 0, "replicas": tuple(replicas)}]}]

@@ -1,4 +1,4 @@
-"""The clients of a drill's Kafka cluster, from its start to its end, and what must be true of their records then."""
+"""The clients of a drill's Kafka cluster, from start to end, and the audit of their records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClientTraffic:
         self._transactions = Transactions(bootstrap, PAYMENTS, TRANSACTIONAL_ID, security.login(PAYER))
 
     def start(self, admin: Admin, replicas: int) -> None:
-        """Create their topics, and begin; returns when all of them are at work."""
+        """Create the topics and start the clients; returns when all of them work."""
         for topic in (ORDERS, PAYMENTS):
             admin.create(topic, PARTITIONS, replicas, min_insync_replicas=str(max(replicas - 1, 1)))
         self._producer.start()
@@ -66,12 +66,12 @@ class ClientTraffic:
         until("transactions are committed", lambda: commits.count > before)
 
     def abandon(self) -> None:
-        """End what runs, whatever becomes of it; safe at any time, and more than once."""
+        """End all clients without an audit; safe at any time, and more than once."""
         for each in (self._transactions, self._producer, self._group):
             each.abandon()
 
     def audit(self, report: DrillReport) -> None:
-        """End the clients, read everything back, and note in the report whether it is what was acknowledged.
+        """End the clients, read everything back, and note in the report whether every acknowledged record is there.
 
         :raises OperatorError: it cannot be read.
         """

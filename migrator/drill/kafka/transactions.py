@@ -1,4 +1,4 @@
-"""A transactional producer that commits and aborts from start to end, and knows which records must be seen."""
+"""A transactional producer that commits and aborts from start to end, and knows which records consumers must see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrator.drill.kafka.clients import ANONYMOUS, ASKS_AGAIN, PATIENT, Login, 
 from migrator.drill.kafka.cluster import until
 
 RECORDS = 10
-"""Of one transaction."""
+"""The number of records of one transaction."""
 ABORT_EVERY = 5
 PAUSE_SECONDS = 0.3
 RETRY_SECONDS = 0.05
@@ -32,7 +32,7 @@ class Transactions:
         self.written: set[int] = set()
         """Brokers had acknowledged all of their records before these were aborted."""
         self.in_doubt: set[int] = set()
-        """Neither was acknowledged: all of their records may be there, or none."""
+        """Transactions whose end was not acknowledged: all of their records may be there, or none."""
         self.errors: list[str] = []
         self.activity = Activity()
         """Ends of transactions."""
@@ -65,7 +65,7 @@ class Transactions:
         until("the last transaction ends", lambda: not self._thread.is_alive(), seconds=TRIES * CALL_SECONDS)
 
     def abandon(self) -> None:
-        """Begin no more, and wait for nothing that brokers have to do; safe at any time."""
+        """Begin no further transaction, without waiting for brokers; safe at any time."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -84,7 +84,8 @@ class Transactions:
             self._producer.produce(self._topic, value=value, key=value)
         self._producer.poll(0)
         if number % ABORT_EVERY == ABORT_EVERY - 1:
-            # What has not left the client is dropped there: brokers then have nothing to undo, and may refuse an abort.
+            # Records that are still in the client are dropped there: then brokers have nothing to abort, and may refuse
+            # it.
             if self._producer.flush(CALL_SECONDS) == 0:
                 self.written.add(number)
             _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
@@ -95,7 +96,7 @@ class Transactions:
         self.activity.note()
 
     def _recover(self, number: int, failed: KafkaException) -> None:
-        """Abort where the protocol says so; otherwise a new producer, which fences the old one, ends what it left."""
+        """Abort when the protocol requires it; otherwise a new producer fences the old one and ends its transaction."""
         try:
             if _error(failed).txn_requires_abort() or is_unknown_topic(failed):
                 _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
@@ -133,13 +134,13 @@ def faults(
 
 
 def undone(seen: Iterable[str], written: Iterable[int]) -> set[int]:
-    """Of these transactions those whose records are all there for a reader who does not ask what was committed."""
+    """Those of the transactions whose records a reader of uncommitted records sees completely."""
     held = set(seen)
     return {number for number in written if held.issuperset(values_of(number))}
 
 
 def values_of(number: int) -> list[str]:
-    """Of a transaction's records."""
+    """The values of a transaction's records."""
     return [f"{number}.{index}" for index in range(RECORDS)]
 
 

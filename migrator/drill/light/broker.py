@@ -1,7 +1,7 @@
-"""A broker in ZooKeeper mode that migrates, without data: all that a controller sees of a real one.
+"""A migrating broker without data, which behaves like a real one towards controllers.
 
-It registers in ZooKeeper and with the quorum, sends heartbeats, leads and follows partitions as it is told, refuses
-what real brokers refuse, and keeps note of what they would suffer from (`violations`). Sources: ``KafkaServer``,
+It registers in ZooKeeper and with the quorum, sends heartbeats, leads and follows partitions as it is told, refuses the
+requests that real brokers refuse, and notes what would harm a real broker (`violations`). Sources: ``KafkaServer``,
 ``BrokerLifecycleManager``, ``KafkaApis``, ``AlterPartitionManager``.
 """
 
@@ -56,9 +56,9 @@ log = logging.getLogger(__name__)
 BUSY_HEARTBEAT_SECONDS = 0.05
 RETRY_SECONDS = 0.2
 CATCH_UP_SECONDS = 0.3
-"""How often a leader looks for followers that it can take into its ISR."""
+"""How often a leader looks for followers to add to its ISR."""
 FOLLOW_SECONDS = 0.5
-"""How often a broker in KRaft mode reads what is new in the log."""
+"""How often a broker in KRaft mode reads new records of the log."""
 SHUTDOWN_SECONDS = 30.0
 APIS = {
     API_VERSIONS: VersionRange(0, 4),
@@ -69,12 +69,12 @@ APIS = {
 
 
 def directory_of(broker_id: int) -> UUID:
-    """Of a broker's one log directory."""
+    """The id of a broker's only log directory."""
     return UUID(int=(broker_id << 64) + 1000)
 
 
 class LightBrokerMode(Enum):
-    """What a broker is configured as."""
+    """The mode of a broker's configuration."""
 
     ZOOKEEPER = "ZooKeeper"
     """Before a migration, or after a rollback: the quorum does not know it."""
@@ -147,7 +147,7 @@ class LightBroker:
 
     @property
     def elections(self) -> list[int]:
-        """Epochs of the ZooKeeper controller that this broker was elected as, since its last start."""
+        """Controller epochs in which this broker was elected ZooKeeper controller, since its last start."""
         return [] if self._session is None else self._session.elections
 
     async def start(self, mode: LightBrokerMode = LightBrokerMode.MIGRATING) -> None:
@@ -192,7 +192,7 @@ class LightBroker:
             self._session = None
 
     async def shrink_isr(self, key: Key) -> ErrorCode:
-        """As leader of a partition, put its last follower out of the ISR; it is taken in again soon."""
+        """As leader of a partition, remove the last follower from the ISR; it is added again soon."""
         replica = self.replicas.hosted.get(key)
         if replica is None or replica.leader != self.options.broker_id or len(replica.isr) < 2:
             return ErrorCode.not_leader_or_follower
@@ -291,7 +291,7 @@ class LightBroker:
     # --- life cycle ---
 
     def _connections(self) -> tuple[KafkaListener, ControllerChannel]:
-        """In and out, of the next life."""
+        """Make the connections of the next run, in both directions."""
         own, name = self.options, f"light-broker-{self.options.broker_id}"
         apis = APIS if own.file is None else APIS | CLIENT_APIS
         listener = KafkaListener(own.listener, self, apis=apis, security=own.security, raw_apis=self.raw_apis)
@@ -340,7 +340,7 @@ class LightBroker:
                 await self._shutdown_wanted.wait()
 
     async def _take_followers_in(self) -> None:
-        """Followers of a light broker are always caught up: whoever lives comes into the ISR."""
+        """Add living followers to the ISR: followers of a light broker are always caught up."""
         while True:
             await asyncio.sleep(CATCH_UP_SECONDS)
             if self.running.is_set() and not self._shutdown_wanted.is_set():
@@ -406,7 +406,7 @@ class LightBroker:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _heartbeat(self, *, want_fence: bool) -> Any:
-        """The answer, or None when there was none or it was a refusal."""
+        """Send a heartbeat; return the answer, None without one or after a refusal."""
         request = build(
             request_type(BROKER_HEARTBEAT, 1),
             broker_id=self.options.broker_id,

@@ -62,14 +62,14 @@ class LightBrokerSession:
         self._elect()
 
     def stop(self) -> None:
-        """Close the session: what is ephemeral goes at once."""
+        """Close the session, which removes its ephemeral znodes at once."""
         self._stopping.set()
         self._client.stop()
         self._client.close()
 
     def partitions(self) -> dict[str, dict[int, CachedPartition]]:
-        """By topic, as a ZooKeeper controller would have them now: who has left is out of sync and leads nothing. A
-        light broker that is elected changes no states itself.
+        """The partitions by topic, as a ZooKeeper controller would set them now: a broker that has left is out of sync
+        and leads nothing. An elected light broker changes no states itself.
 
         :raises KazooException: ZooKeeper does not answer.
         """
@@ -108,7 +108,7 @@ class LightBrokerSession:
                 raise
 
     def _on_state(self, state: str) -> bool | None:
-        """A new session after an expired one: everything ephemeral is made anew."""
+        """After an expired session, create everything ephemeral anew in the new one."""
         if state == KazooState.CONNECTED and not self._stopping.is_set():
             self._client.handler.spawn(self._again)
         return None
@@ -125,7 +125,7 @@ class LightBrokerSession:
             self._again()
 
     def _elect(self) -> None:
-        """Stand for election if nobody is the controller; give up until `/controller` changes if that fails."""
+        """Stand for election if there is no controller; after a failure wait until `/controller` changes."""
         if self._client.exists(paths.CONTROLLER, watch=self._on_controller) is not None:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a light broker answers to those who look at it: its settings, and the partitions that it knows.
+"""A light broker's answers to clients: its settings, and the partitions that it knows.
 
 Sources: ``KafkaApis``, ``ConfigHelper``.
 """
@@ -56,7 +56,7 @@ def _config(key: str, text: str) -> dict[str, Any]:
 
 
 def metadata(context: RequestContext, topics: Mapping[str, Mapping[int, CachedPartition]]) -> Any:
-    """Metadata of all topics, without brokers: whoever asks a light broker does not look for others."""
+    """Metadata of all topics, without brokers, because no client of a light broker needs others."""
     return build(
         response_type(METADATA, context.api_version),
         topics=tuple(
@@ -79,5 +79,5 @@ def _partition(number: int, it: CachedPartition) -> dict[str, Any]:
 
 
 def reassignments(context: RequestContext) -> Any:
-    """ListPartitionReassignments: a light broker is asked for none."""
+    """ListPartitionReassignments: a light broker has none."""
     return build(response_type(LIST_PARTITION_REASSIGNMENTS, context.api_version), error_code=ErrorCode.none)

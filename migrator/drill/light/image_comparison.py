@@ -1,4 +1,4 @@
-"""Whether light brokers, at rest, know and hold exactly what the metadata image says."""
+"""Compares idle light brokers with the metadata image."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _replica(
 
 
 def _lost(broker: LightBroker, image: MetadataImage) -> Iterator[str]:
-    """Topics that exist, but that the broker was told to forget, or to put its logs of aside, at some time."""
+    """Existing topics that the broker was told to drop, or whose logs it has set aside, at some time."""
     living = {UUID(bytes=topic_id) for topic_id in image.topics.by_id}
     for name, topic_id in sorted(broker.forgotten, key=str):
         if topic_id in living:

@@ -15,7 +15,7 @@ from migrator.wire.schemas import ALTER_PARTITION, build, request_type
 
 
 class IsrKeeper:
-    """Asks for new ISRs of one broker's partitions, one request at a time.
+    """Requests new ISRs of one broker's partitions, one request at a time.
 
     :param ask: sends a request to the active controller; gives None when there was no answer.
     """
@@ -27,7 +27,7 @@ class IsrKeeper:
         self._one_at_a_time = asyncio.Lock()
 
     async def alter(self, broker_epoch: int, wanted: Mapping[Key, Sequence[int]]) -> dict[Key, ErrorCode]:
-        """Ask for these ISRs and apply those that are granted; gives each partition's error."""
+        """Request these ISRs and apply the granted ones; return each partition's error."""
         async with self._one_at_a_time:
             asked: dict[UUID, dict[Key, Replica]] = defaultdict(dict)
             for key in wanted:
@@ -64,7 +64,7 @@ class IsrKeeper:
         return errors
 
     def _grant(self, key: Key, asked: Replica, state: Any) -> None:
-        """Unless a LeaderAndIsr has changed the partition meanwhile."""
+        """Apply a granted ISR, unless a LeaderAndIsr has changed the partition meanwhile."""
         known = self._replicas.hosted.get(key)
         if known is not None and known.leader_epoch == asked.leader_epoch and known.topic_id == asked.topic_id:
             self._replicas.hosted[key] = Replica(

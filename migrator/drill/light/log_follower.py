@@ -1,6 +1,7 @@
-"""What a broker in KRaft mode knows: it follows the metadata log, and so learns of partitions that it leads.
+"""Follows the metadata log for a broker in KRaft mode, which so learns its partitions.
 
-Source: ``BrokerMetadataPublisher``. A light broker reads the log as a client does; nobody counts it as a replica.
+Source: ``BrokerMetadataPublisher``. A light broker reads the log as a client does; no controller counts it as a
+replica.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PATIENCE_SECONDS = 2.0
 class LogFollower:
     """
     :param controllers: host and port of each listener.
-    :param security: how we come to them.
+    :param security: the security of the connections.
     """
 
     def __init__(self, controllers: Sequence[tuple[str, int]], security: ListenerSecurity) -> None:
@@ -40,9 +41,9 @@ class LogFollower:
         self._image = RemoteImage()
 
     async def advance(self) -> MetadataImage:
-        """All that is committed.
+        """Read everything that is committed.
 
-        :raises NoAnswerError: nobody leads, or nobody answers.
+        :raises NoAnswerError: there is no leader, or no controller answers.
         """
         return await self._image.advance(self._observer)
 
@@ -52,7 +53,7 @@ class LogFollower:
 
 
 def take_over(image: MetadataImage, broker_id: int, cache: MetadataCache, replicas: HostedReplicas) -> None:
-    """Into what a broker knows and has, from what is committed."""
+    """Bring a broker's cache and replicas to the committed image."""
     registered = image.cluster.brokers
     serving = {broker for broker, each in registered.items() if not each.fenced and not each.in_controlled_shutdown}
     cache.topics = {}

@@ -15,7 +15,7 @@ DONE, RUN = "done", "run"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask, and print what was answered. ``run`` runs the words here instead, as long as the drill is there."""
+    """Ask, and print the answer. ``run`` runs the words in this process instead, as long as the drill runs."""
     path, action, name, *words = arguments
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _end_with(connection: socket.socket) -> None:
-    """The drill says nothing here: what can be read is its end."""
+    """End with the drill: it never writes to this connection, so a read returns only at its end."""
     connection.recv(1)
     os.killpg(0, signal.SIGKILL)
 

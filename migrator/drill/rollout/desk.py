@@ -1,4 +1,4 @@
-"""Where the drill types `migrator rollout`: the inventory of its cluster, and the commands on it."""
+"""Runs `migrator rollout` for the drill: writes the inventory of its cluster, and runs the commands."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from migrator.values import value
 INVENTORY, ACCESS = "inventory.yaml", "access.properties"
 SOAK_SECONDS = 2
 COMMANDS_SECONDS = 900
-"""For each of preflight, rehearse, verify and rollback, on a machine that does much else."""
+"""The time-out of preflight, rehearse, verify and rollback, on a busy machine."""
 JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
 MEANWHILE_SECONDS = 1.0
 AT_ONCE_SECONDS, GRACE_SECONDS = 1.0, 10.0
-"""Between the two signals that end a command at once; from the second one to its end."""
+"""The time between the two signals that end a command at once; and from the second one to its end."""
 _TIME = re.compile(r"\d\d:\d\d:\d\dZ ")
 
 
 @value
 class DeskNode:
-    """One node of the inventory, and the service that it is here."""
+    """One node of the inventory, and its service in the drill."""
 
     node_id: int
     name: str
@@ -53,7 +53,7 @@ class DeskNode:
 
 @value
 class DeskNodes:
-    """All nodes, and what the brokers' files get for the migration.
+    """All nodes, and the additions to the brokers' files for the migration.
 
     ``stock``: Kafka's controllers that take over, in the order of the others; empty without a hand-over.
     """
@@ -70,7 +70,7 @@ class DeskNodes:
 class RolloutDesk:
     """The rollout of one drill's cluster. `close` ends what it runs, and no node.
 
-    :param meanwhile: done again and again while a command runs.
+    :param meanwhile: called again and again while a command runs.
     """
 
     def __init__(self, cluster: Cluster, nodes: DeskNodes, meanwhile: Callable[[], Awaitable[None]]) -> None:
@@ -100,13 +100,13 @@ class RolloutDesk:
         return read_journal(self.state)
 
     def verdict(self, phase: Phase) -> Mapping[str, Any]:
-        """What the command of a phase printed, as the rollout keeps it; nothing without one."""
+        """The output of a phase's command, as the rollout keeps it; nothing without one."""
         file = self.state / VERDICTS / f"{phase.value}.json"
         found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
         return found
 
     def check_archive(self, report: DrillReport) -> int:
-        """Note whether every file of the archive is as its list says; gives their number. Blocking."""
+        """Note whether every file of the archive matches its list; return their number. Blocks."""
         (archive,) = self.state.glob("archive-*")
         listed = dict(line.split("  ")[::-1] for line in (archive / SUMS).read_text("utf-8").splitlines())
         changed = [name for name, known in listed.items() if file_digest(archive / name) != known]
@@ -125,16 +125,16 @@ class RolloutDesk:
             report.figure(phase if count == 1 else f"{phase}, {count} steps", why[phase])
 
     async def go(self, report: DrillReport, *words: str) -> None:
-        """Run ``migrator rollout WORDS`` to its end; each thing that it does is what the drill waits for.
+        """Run ``migrator rollout WORDS`` to its end; each of its actions is shown as what the drill waits for.
 
-        :raises DrillFailedError: it failed; with the end of what it said.
+        :raises DrillFailedError: the command failed; with the end of its output.
         """
         code, tail = await self.type(report, *words)
         if code != ExitCode.OK:
             raise DrillFailedError(f"'migrator rollout {' '.join(words)}' ended with exit code {code}: {tail}")
 
     async def type(self, report: DrillReport, *words: str) -> tuple[int, str]:
-        """As `go`; gives its exit code, and the end of what it said."""
+        """As `go`; returns its exit code, and the end of its output."""
         argv = [MIGRATOR, "rollout", words[0], "-i", str(self.inventory), *words[1:]]
         output = self.directory / f"{next(self._numbers):02}-{words[0]}.log"
         options = " ".join(filter(None, (os.environ.get(JVM_OPTIONS), ONE_TIER)))  # of Spark, which lives for seconds
@@ -167,7 +167,7 @@ class RolloutDesk:
             await asyncio.sleep(MEANWHILE_SECONDS)
 
     def _content(self, socket: Path) -> dict[str, Any]:
-        """What the inventory says."""
+        """The content of the inventory."""
         nodes = self._nodes
         content: dict[str, Any] = {
             "cluster": "drill",
@@ -211,7 +211,7 @@ def _executor(socket: Path) -> dict[str, Any]:
 
 
 def _end(child: ChildProcess) -> None:
-    """As Ctrl-C twice: then the command ends what it has started."""
+    """End the command as Ctrl-C twice does: then it ends what it has started."""
     for seconds in (AT_ONCE_SECONDS, GRACE_SECONDS):
         if child.exit_code() is None:
             child.send(signal.SIGINT)

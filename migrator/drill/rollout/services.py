@@ -1,4 +1,4 @@
-"""The drill as the service manager of its nodes: what systemd is on a real machine.
+"""The drill as the service manager of its nodes, as systemd on a real machine.
 
 The executor of the drill's inventory asks here (`migrator.drill.rollout.ask`), so every node that a rollout starts is a
 child of the drill, and ends with it.
@@ -28,7 +28,7 @@ SOCKET = "services"
 FAILED = "failed"
 LINE_MAX = 1 << 12
 PATH_MAX = 103
-"""Bytes of the path of a socket: macOS takes no more, Linux 107."""
+"""The most bytes of the path of a socket: macOS allows 103, Linux 107."""
 
 
 class Service(Protocol):
@@ -40,7 +40,7 @@ class Service(Protocol):
     def end(self) -> None:
         """End its process in good order, and wait for its end. Blocking.
 
-        :raises OperatorError: it did not end well.
+        :raises OperatorError: it did not end cleanly.
         """
 
     def running(self) -> ChildProcess | None:
@@ -115,7 +115,7 @@ class Services:
         return place / SOCKET
 
     async def close(self) -> None:
-        """Answer no more, and start nothing more; safe at any time."""
+        """Stop answering and starting nodes; safe at any time."""
         self._closed = True
         if self._server is not None:
             self._server.close()
@@ -123,13 +123,13 @@ class Services:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     def lock(self, name: str) -> asyncio.Lock:
-        """Whoever has it stops and starts this node alone."""
+        """The lock under which one caller stops and starts this node."""
         return self._locks[name]
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             action, _, name = (await reader.readline()).decode().strip().partition(" ")
-            if action == RUN:  # whoever asks runs it, and looks at this connection for the end of the drill
+            if action == RUN:  # the caller runs it, and watches this connection for the end of the drill
                 await reader.read()
                 return
             try:

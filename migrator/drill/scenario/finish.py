@@ -36,8 +36,8 @@ async def finish(cluster: Cluster, report: DrillReport) -> None:
 
 
 async def refuse_rollback(cluster: Cluster, report: DrillReport) -> None:
-    """Turn the migration on again: it stays finished, and nothing goes to ZooKeeper or comes back from it. In the end
-    the controllers have their files as they were: whoever wrote them may go on.
+    """Turn the migration on again: it stays finished, and nothing is written to or read from ZooKeeper. At the end the
+    controllers have their files as before, so the rollout can go on.
 
     :raises DrillFailedError: it cannot go on.
     """
@@ -83,9 +83,9 @@ async def _too_early(cluster: Cluster, report: DrillReport) -> None:
     named = all(str(broker) in tail for broker in cluster.broker_ids)
     report.check("and names the brokers in ZooKeeper mode", named, tail)
     controller.set_migration(enabled=True)
-    controller.property_file.write_bytes(as_it_was)  # a rollout goes on with no file that it does not know
+    controller.property_file.write_bytes(as_it_was)  # a rollout refuses files that it does not know
     await asyncio.to_thread(controller.run)
-    back = partial(answers, cluster, controller.node_id)  # before that, a SIGTERM ends it before it could leave
+    back = partial(answers, cluster, controller.node_id)  # before that, a SIGTERM ends it without a clean stop
     await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
     await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
 

@@ -1,4 +1,5 @@
-"""Three controllers become three others while clients write: voters go into the log, others join, the first ones leave.
+"""Replaces three controllers by three others while clients write: the voters are written to the log, others join, the
+first ones leave.
 
 The steps are those of docs/quorum.md, as an operator takes them (KIP-853, KIP-642).
 """
@@ -21,13 +22,13 @@ from migrator.rpc.operator_client import OperatorClient
 
 LOOK_SECONDS = 0.1
 WORK_SECONDS = 2.0
-"""Clients write for so long before and after the change."""
+"""How long clients write before and after the change."""
 
 
 async def reassign(cluster: Cluster, report: DrillReport, earlier: Workload) -> Workload:
-    """Take the cluster from its controllers to as many others; its controllers are those from then on.
+    """Replace the cluster's controllers by as many others.
 
-    :param earlier: the changes so far: none of them may be lost.
+    :param earlier: the changes so far, none of which may be lost.
     :returns: the changes, with those that were made meanwhile.
     :raises DrillFailedError: it cannot go on.
     :raises OperatorError: a command is refused.
@@ -61,7 +62,7 @@ async def reassign(cluster: Cluster, report: DrillReport, earlier: Workload) -> 
 
 
 async def _move(cluster: Cluster, report: DrillReport, earlier: Workload, new: list[ControllerProcess]) -> Workload:
-    """One order; whoever leads goes on with it."""
+    """Give one order, which each new leader continues."""
     ids = [controller.node_id for controller in new]
     with report.step(f"The voters become {_text(ids)} while clients write"):
         workload = cluster.workload()
@@ -86,7 +87,8 @@ async def _move(cluster: Cluster, report: DrillReport, earlier: Workload, new: l
 
 
 async def _seen(cluster: Cluster, report: DrillReport, wanted: set[int], what: str) -> VotersDescription:
-    """What the leader says once these vote and nothing more is to be done; its words so far are shown live."""
+    """The leader's description, once these controllers are the voters and no step is left; the progress is shown
+    live."""
     last: VotersDescription | None = None
 
     async def there() -> bool:
@@ -110,7 +112,7 @@ def _sentence(found: VotersDescription, what: str) -> str:
 
 
 async def _described(cluster: Cluster) -> VotersDescription | None:
-    """By the leader; None while nobody leads."""
+    """The description of the leader; None while there is none."""
     leader = await cluster.leader()
     if leader is None:
         return None

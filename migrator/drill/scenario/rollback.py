@@ -1,4 +1,4 @@
-"""The way back, state by state, and what must hold afterwards. Source: Kafka's migration guide, KIP-866."""
+"""The rollback from each state, and the checks afterwards. Source: Kafka's migration guide, KIP-866."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UNSETTLED = frozenset({State.INACTIVE.value, State.EXAMINING.value})
 
 
 async def roll_back(cluster: Cluster, report: DrillReport, before: Mapping[str, bytes | None], state: str) -> None:
-    """Stop the quorum, roll the cluster back, and see a forgotten quorum keep away.
+    """Stop the quorum, roll the cluster back, and check that the old quorum does not claim the cluster again.
 
-    :param before: the metadata that ZooKeeper must hold in the end; empty when changes were dual-written.
+    :param before: the metadata that ZooKeeper must hold at the end; empty when changes were dual-written.
     :raises DrillFailedError: it cannot go on.
     """
     with report.step(f"Rollback at {state}"):
@@ -36,7 +36,8 @@ async def roll_back(cluster: Cluster, report: DrillReport, before: Mapping[str, 
 
 
 async def _wake_forgotten_quorum(cluster: Cluster, report: DrillReport) -> None:
-    """Its log says that it migrated this cluster; it must see that this was undone, and keep away."""
+    """Start the old quorum. Its log says that it migrated this cluster; it must detect the rollback, and claim
+    nothing."""
     with report.step("A forgotten quorum wakes up and keeps away"):
         cluster.remember_quorum()
         for controller in cluster.controllers:

@@ -1,7 +1,7 @@
-"""The steps of a drill and what must hold at each.
+"""The steps of a drill and their checks.
 
-A drill goes from a ZooKeeper cluster to a finished migration, or back from the state that it was told to roll back
-at. Each step notes its checks and figures in the report; what does not come in time ends the drill.
+A drill goes from a ZooKeeper cluster to a finished migration, or back from a given state. Each step notes its checks
+and figures in the report; a condition that does not come in time ends the drill.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WORK_SECONDS = 6.0
 class DrillOptions:
     """``kill_leader_at`` and ``rollback_at`` are public states of the migration, or None.
 
-    ``reassign``: after the migration, other controllers take the place of the first ones.
+    ``reassign``: after the migration, other controllers replace the first ones.
     """
 
     cluster: ClusterOptions
@@ -180,7 +180,7 @@ class _Drill:
             return None
 
     async def _join_last_broker(self, trap: StopAtClaim | None) -> None:
-        """It runs in migration mode in the end, unless all controllers were killed on the way."""
+        """Start the last broker in migration mode, unless all controllers were killed meanwhile."""
         joining = asyncio.create_task(self._cluster.migrate_last_broker(self._report))
         try:
             if trap is not None:
@@ -234,17 +234,17 @@ class _Drill:
             await self._verify(ExitCode.OK, "verify --repair mends it", repair=True)
 
     async def reassign(self) -> None:
-        """Other controllers take the place of the first ones, under the changes that go on."""
+        """Replace the controllers by others while changes go on."""
         if self._workload is not None:
             self._workload = await reassign(self._cluster, self._report, self._workload)
 
     def check_acknowledged(self) -> None:
-        """After the end: no change that was acknowledged is lost."""
+        """Check, after the end, that no acknowledged change is lost."""
         with self._report.step("No acknowledged change was lost"):
             self._check_acknowledged()
 
     async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
-        """``kill -9`` the leader, wait for the next one to be where this one was, start the killed one again."""
+        """``kill -9`` the leader, wait until the next one reaches the same state, start the killed one again."""
         leader = await leader_of(self._cluster)
         copied = self._options.kill_leader_at != INELIGIBLE
         async with besieged(self._cluster, self._report, "from the leader's death on", decided=copied):
@@ -252,7 +252,8 @@ class _Drill:
             await self._recover(leader, recovered)
 
     async def _recover(self, killed: ControllerProcess, recovered: Callable[[], Awaitable[bool]]) -> None:
-        """Fewer than three controllers have no majority without the killed one: then it comes back first."""
+        """Wait for the recovery. With fewer than three controllers there is no majority without the killed one, so it
+        starts first."""
         majority_left = len(self._cluster.controllers) >= 3
         if not majority_left:
             await asyncio.to_thread(killed.run)
@@ -286,7 +287,7 @@ class _Drill:
             await self._recover(leader, lambda: dual_writing(self._cluster))
 
     async def _brokers_agree(self) -> bool:
-        """Whether nothing moves any more, and every broker knows and holds what the leader's image says."""
+        """Whether nothing changes any more, and every broker equals the leader's image."""
         leader = await self._cluster.leader()
         if leader is None:
             return False
@@ -308,7 +309,7 @@ class _Drill:
         )
 
     async def _verify(self, expected_code: int, name: str, *, expected: str = "", repair: bool = False) -> None:
-        """Compare in Spark; every difference that is not about the ``expected`` entity counts in the report."""
+        """Compare in Spark; every difference except those of the ``expected`` entity counts in the report."""
         self._report.wait_for("verify --repair" if repair else "verify compares in Spark")
         code, verdict = await verify(self._cluster, repair=repair)
         examples = [json.dumps(example, ensure_ascii=False) for example in verdict["examples"]]
@@ -333,7 +334,7 @@ class _Drill:
             self._report.check("no producer id was given twice", len(set(blocks)) == len(blocks), blocks)
 
     def _corrupt_a_config(self) -> str:
-        """Write to a topic's config past the controllers; gives the topic's name."""
+        """Change a topic's config in ZooKeeper without the controllers; return the topic's name."""
         with self._cluster.zookeeper_client() as client:
             name = min(name for name in client.get_children(paths.TOPIC_CONFIGS) if name.startswith(PLAIN_TOPIC))
             client.set(paths.topic_config(name), b'{"version":1,"config":{"retention.ms":"1"}}')

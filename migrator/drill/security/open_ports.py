@@ -15,16 +15,16 @@ from migrator.values import value
 ANSWER_SECONDS = 2.0
 _HANDSHAKE, _ALERT = 0x16, 0x15
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-"""In a frame, as Kafka's clients send it first."""
+"""The first request of Kafka's clients, in a frame."""
 _FOUR_LETTERS = b"srvr"
 _HTTP = b"GET / HTTP/1.0\r\n\r\n"
 PLAIN_REQUESTS = (_API_VERSIONS, _FOUR_LETTERS, _HTTP)
-"""A server of Kafka's protocol, of ZooKeeper's and of HTTP answers one of these; one of gRPC speaks first."""
+"""A server of Kafka's protocol, ZooKeeper's or HTTP answers one of these; a gRPC server sends first."""
 
 
 @value
 class Ports:
-    """How many listen; a sentence for each in clear; the numbers of those that speak TLS."""
+    """The number of listening ports; a sentence for each in clear; the numbers of those with TLS."""
 
     count: int
     in_clear: tuple[str, ...]
@@ -34,9 +34,9 @@ class Ports:
 def listening_ports(top: int | None = None, *, as_bound: bool = False) -> Mapping[tuple[str, int], str]:
     """Address and port -> name of the process, of this process and all that it has started.
 
-    :param top: of the process with this number instead.
-    :param as_bound: the address that it is bound to, which may stand for all there are; otherwise where it is reached.
-    :raises psutil.AccessDenied: a process does not show its ports; nothing is then known of them.
+    :param top: the process to begin with, in place of this one.
+    :param as_bound: return the bound address, which may be a wildcard; otherwise an address to connect to.
+    :raises psutil.AccessDenied: a process does not show its ports.
     """
     found: dict[tuple[str, int], str] = {}
     for process in processes(top):
@@ -50,7 +50,7 @@ def listening_ports(top: int | None = None, *, as_bound: bool = False) -> Mappin
 
 
 def processes(top: int | None = None) -> Sequence[psutil.Process]:
-    """This process, or the one with that number, and all that it has started; none when it is gone."""
+    """This process, or the one with that id, and all its descendants; none when it has ended."""
     try:
         first = psutil.Process(top)
         return first, *first.children(recursive=True)
@@ -59,7 +59,7 @@ def processes(top: int | None = None) -> Sequence[psutil.Process]:
 
 
 async def ask_every_port() -> Ports:
-    """Ask each in clear and by TLS: what answers in clear, or does not begin TLS, is in clear."""
+    """Ask each port in clear and with TLS: a port that answers in clear, or does not begin TLS, is in clear."""
     ports = await asyncio.to_thread(listening_ports)
     verdicts = await asyncio.gather(*(why_in_clear(host, port) for host, port in ports))
     found = [(port, name, text) for ((_, port), name), text in zip(ports.items(), verdicts, strict=True)]
@@ -99,7 +99,7 @@ async def _answer(host: str, port: int, request: bytes) -> bytes:
 def _client_hello() -> bytes:
     context = ssl.create_default_context()
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # only whether it speaks TLS is asked here
+    context.verify_mode = ssl.CERT_NONE  # this only asks whether the port has TLS
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(incoming, outgoing).do_handshake()
@@ -107,5 +107,5 @@ def _client_hello() -> bytes:
 
 
 def _loopback(address: str) -> str:
-    """Where a wildcard address is reached on this machine."""
+    """The loopback address for a wildcard address."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - compared, not bound

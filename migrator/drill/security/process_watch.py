@@ -1,4 +1,4 @@
-"""What the processes of a secured drill show of themselves: their arguments, their environments, their ports."""
+"""Collects what the processes of a secured drill show: arguments, environments, ports."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LOOK_EVERY_SECONDS = 0.5
 
 
 class ProcessWatch:
-    """Of the drill's own processes and of the commands that it runs.
+    """Watches the drill's processes and the commands that it runs.
 
-    :param enabled: otherwise nobody looks.
+    :param enabled: False: nothing is collected.
     """
 
     def __init__(self, *, enabled: bool) -> None:
@@ -32,13 +32,13 @@ class ProcessWatch:
         return [f"{host}:{port} of {name}" for (host, port), name in self.ports.items() if not _is_loopback(host)]
 
     async def follow(self, pid: int) -> None:
-        """Look at a command and at all that it starts, until this is cancelled."""
+        """Watch a command and its descendants, until cancelled."""
         while self._enabled:
             await asyncio.to_thread(self._look_at_command, pid)
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     def look(self, top: int | None = None) -> None:
-        """At this process, or the one with that number, and all that it has started."""
+        """Look at this process, or the one with that id, and its descendants."""
         for process in processes(top):
             with contextlib.suppress(psutil.NoSuchProcess):
                 self.shown.update(process.cmdline())
@@ -50,5 +50,5 @@ class ProcessWatch:
 
 
 def _is_loopback(host: str) -> bool:
-    """Also as Java binds IPv4 addresses."""
+    """Whether it is a loopback address, also in the form in which Java binds IPv4 addresses."""
     return is_loopback(host.removeprefix("::ffff:"))

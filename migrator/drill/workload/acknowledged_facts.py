@@ -1,4 +1,4 @@
-"""What acknowledged changes have made true, to be looked for in an image afterwards."""
+"""Facts from acknowledged changes, which an image must have afterwards."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Fact = TopicFact | ConfigFact | QuotaFact | ScramFact | AclFact
 
 
 class Ledger:
-    """Facts with the values that were acknowledged last; those whose last change had no answer are in doubt."""
+    """Facts with their last acknowledged values; a fact is in doubt when its last change had no answer."""
 
     def __init__(self) -> None:
         self._known: dict[Fact, Any] = {}

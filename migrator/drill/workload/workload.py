@@ -1,7 +1,7 @@
-"""Keeps changing every kind of metadata through the controllers, and remembers what was acknowledged.
+"""Keeps changing every kind of metadata through the controllers, and keeps the acknowledged changes.
 
-One change at a time, in turn, so that what should be there is known exactly; only a change without an answer leaves
-its fact in doubt until the next change of it.
+It makes one change at a time, so the expected state is known exactly; only a change without an answer leaves its fact
+in doubt until the next change of it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NOTHING_TO_DO = frozenset({ErrorCode.election_not_needed, ErrorCode.preferred_l
 class Workload:
     """One client's changes. `run` until cancelled or `stop`.
 
-    :param forwarded: by brokers, which repeat by themselves what the controller did not answer.
+    :param forwarded: whether brokers forward the requests; they repeat unanswered ones themselves.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Workload:
         self._stopping = asyncio.Event()
 
     def continue_from(self, earlier: Workload) -> None:
-        """Go on with the changes of another one, which has ended: what it was told counts here, too."""
+        """Go on after another workload has ended: its acknowledged changes count here, too."""
         self.ledger, self.numbers, self.producer_ids = earlier.ledger, earlier.numbers, earlier.producer_ids
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What `run` does in turn."""
+        """The actions that `run` does in turn."""
         return [
             self._create_topic, self._set_topic_config, self._grow_topic, self._set_quota, self._set_scram,
             self._create_acl, self._set_broker_config, self._create_topic, self._elect_preferred, self._delete_topic,
@@ -149,7 +149,7 @@ class Workload:
     async def _delete(self, name: str) -> None:
         configs = [ConfigFact(ConfigResourceType.TOPIC, name, key) for key in ("retention.ms", "max.message.bytes")]
         for config in configs:
-            self.ledger.doubt(config)  # they go with the topic, answered or not
+            self.ledger.doubt(config)  # a deletion removes them, answered or not
         answer = await self._change(
             TopicFact(name), None, DELETE_TOPICS, repeated=ErrorCode.unknown_topic_or_partition,
             topics=[{"name": name, "topic_id": None}], timeout=TIMEOUT,
@@ -257,9 +257,9 @@ class Workload:
     async def _change(
         self, fact: Fact, expected: Any, api: tuple[int, int], *, repeated: ErrorCode = ErrorCode.none, **fields: Any
     ) -> Any:
-        """Send a change of a fact; gives the answer if it was acknowledged.
+        """Send a change of a fact; return the answer if it was acknowledged.
 
-        :param repeated: the error that says that an earlier try of the same, without an answer, was done after all.
+        :param repeated: the error that shows that an earlier, unanswered attempt was carried out.
         """
         tried_before = self._forwarded or self.ledger.is_in_doubt(fact)
         nothing_there = expected is None and self.ledger.get(fact) is None
@@ -275,7 +275,7 @@ class Workload:
         return answer
 
     async def _send(self, request: Any) -> Any:
-        """The answer, or None when there is none: then nobody knows whether it was done."""
+        """The answer, or None without one: then it is unknown whether the request was carried out."""
         loop = asyncio.get_running_loop()
         begin = loop.time()
         try:
