@@ -183,7 +183,7 @@ class RealCluster(Cluster):
         return found
 
     def violations(self, image: MetadataImage) -> Mapping[str, Sequence[str]]:
-        """By whom: what it saw that nobody may see, now that the metadata are these (see `Cluster`)."""
+        """The violations that each broker or client has seen (see `Cluster`)."""
         return {
             node.name: image_comparison.violations(node.process.output_text(), node.directory / "data", image)
             for node in self._kafka.brokers.values()

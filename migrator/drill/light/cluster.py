@@ -133,7 +133,7 @@ class LightCluster(Cluster):
             await self.brokers[-1].running.wait()
 
     def doors(self) -> Doors:
-        """Where clients come in: controllers only, as light brokers serve nobody else (see `Cluster`)."""
+        """The addresses of controllers only: light brokers serve no clients (see `Cluster`)."""
         run = any(controller.runs for controller in self.controllers)
         serving = {broker.options.broker_id: ("127.0.0.1", broker.port) for broker in self.brokers if broker.port}
         return Doors({}, serving, self.addresses if run else (), AWKWARD_TOPICS[-1])
@@ -147,7 +147,7 @@ class LightCluster(Cluster):
         return [found for broker in self.brokers for found in image_comparison.differences(broker, image)]
 
     def violations(self, _image: MetadataImage) -> Mapping[str, Sequence[str]]:
-        """By whom: what it saw that nobody may see, now that the metadata are these (see `Cluster`)."""
+        """The violations that each broker or client has seen (see `Cluster`)."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
 
     async def soak(self, _report: DrillReport) -> None:

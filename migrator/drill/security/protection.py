@@ -30,15 +30,15 @@ from migrator.zookeeper.znodes.scram import format_credential
 
 SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 REPLICATION, CLIENTS = "REPLICATION", "CLIENTS"
-"""Listeners of a secured broker: of brokers and controllers, and of everybody else."""
+"""Listeners of a secured broker: for brokers and controllers, and for clients."""
 ZOOKEEPER_CLIENT = "kafka"
 """Brokers and controllers share one certificate towards ZooKeeper: its access control lists name the certificate that
-created a znode, and nobody else may change it (Kafka's manual, "ZooKeeper Authentication")."""
+created a znode, and no other may change the znode (Kafka's manual, "ZooKeeper Authentication")."""
 METRICS_READER = "metrics-reader"
-"""Whom the controllers tell their metrics."""
+"""The user who may read the controllers' metrics."""
 SALT_BYTES = 16
 LIFE = dt.timedelta(days=365)
-"""Of certificates: long enough that nobody warns of their end."""
+"""The validity of certificates, long enough to cause no warning of their end."""
 WITH_NOTHING, OF_ANOTHER_AUTHORITY = "without a certificate", "with a certificate of another authority"
 """Strangers."""
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
@@ -52,29 +52,29 @@ _MODULES = {
 
 @value
 class BrokerPorts:
-    """Of one broker; in clear there is only the first."""
+    """The ports of one broker; in clear there is only the first."""
 
     clients: int
     replication: int
 
 
 class InClear:
-    """Everybody may do everything."""
+    """No protection: every client may do everything."""
 
     users: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-    """By name, what ZooKeeper has to hold of whoever logs in, before brokers start."""
+    """By name, the configuration that ZooKeeper must have of users who log in, before brokers start."""
     permissions: Mapping[ResourcePattern, tuple[AclEntry, ...]] = MappingProxyType({})
     light_listener = "PLAINTEXT"
     controller_listener = "CONTROLLER"
     owns_znodes = False
     """Whether znodes have access control lists."""
     authority: Authority | None = None
-    """Who signs all certificates; None where there are none but gRPC's own."""
+    """The authority of all certificates; None when only gRPC has certificates."""
     secured: tuple[str, ...] = ()
-    """What is, for people."""
+    """The protected parts, in words."""
 
     def zookeeper_options(self) -> ZooKeeperOptions:
-        """Of the server."""
+        """The options of the ZooKeeper server."""
         return ZooKeeperOptions()
 
     def session(self, hosts: str) -> SessionOptions:
@@ -82,13 +82,13 @@ class InClear:
         return SessionOptions(hosts)
 
     def of_controller(self, _node: int) -> dict[str, str]:
-        """What a controller's property file says in addition, or otherwise."""
+        """The properties that a controller's file has in addition, or with other values."""
         return {}
 
     def of_broker(self, _broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
-        """What a broker's property file says of its listeners and of who may do what.
+        """The properties of listeners and permissions in a broker's file.
 
-        :param in_zookeeper: whether that is in ZooKeeper, for this broker.
+        :param in_zookeeper: whether the access control entries of this broker are in ZooKeeper.
         """
         return {
             "listeners": f"PLAINTEXT://127.0.0.1:{ports.clients}",
@@ -98,15 +98,15 @@ class InClear:
         }
 
     def login(self, _user: str) -> dict[str, str]:
-        """What a librdkafka client of that user is told beside where the brokers are."""
+        """The settings of that user's librdkafka client, without the addresses of the brokers."""
         return {}
 
     def at_brokers(self, _user: str) -> ListenerSecurity:
-        """How that user comes to the brokers."""
+        """The security of that user's connections to the brokers."""
         return PLAINTEXT
 
     def at_controllers(self, _user: str) -> ListenerSecurity:
-        """How whoever has this name in the certificate comes to the controllers."""
+        """The security of connections to the controllers, for the owner of a certificate with this name."""
         return PLAINTEXT
 
     def of_light_broker(self, _broker: int) -> ListenerSecurity:
@@ -118,7 +118,7 @@ IN_CLEAR = InClear()
 
 
 class _Accounts(NoAccounts):
-    """Of a light broker."""
+    """The accounts of a light broker."""
 
     def __init__(self, credentials: Mapping[str, ScramCredential]) -> None:
         self._credentials = credentials
@@ -134,10 +134,10 @@ class _Accounts(NoAccounts):
 
 
 class ControllerDoor(Enum):
-    """How brokers and controllers come to the controllers.
+    """The login of brokers and controllers at the controllers.
 
-    SCRAM is for brokers in KRaft mode alone: before the copy the quorum knows no credentials, and controllers cannot
-    elect a leader with those that only a leader knows. For these it is PLAIN on the same listener (docs/logins.md).
+    Only brokers in KRaft mode use SCRAM: before the copy the quorum knows no credentials, and controllers cannot elect
+    a leader with credentials that only a leader knows. Other nodes use PLAIN on the same listener (docs/logins.md).
     """
 
     TLS = "SSL, and everybody is anonymous"
@@ -148,7 +148,7 @@ class ControllerDoor(Enum):
 
     @property
     def mechanism(self) -> str | None:
-        """Of SASL; None without."""
+        """The SASL mechanism; None without SASL."""
         return self.value if self.value in _MODULES else None
 
     @property
@@ -159,8 +159,8 @@ class ControllerDoor(Enum):
 class Secured(InClear):
     """TLS on every port, certificates or passwords from everybody, and access control lists in Kafka and ZooKeeper.
 
-    :param directory: where its certificates and keys go; they are made when they are asked for.
-    :param door: how one comes to the controllers.
+    :param directory: the directory of its certificates and keys, which are made when they are needed.
+    :param door: the login at the controllers.
     """
 
     permissions = PERMISSIONS  # type: ignore[assignment]
@@ -201,7 +201,7 @@ class Secured(InClear):
         return options_from(typed_settings(self._zookeeper(certificate), "drill"), hosts)
 
     def of_controller(self, node: int) -> dict[str, str]:
-        """What a controller's property file says in addition, or otherwise (see `InClear`)."""
+        """The properties that a controller's file has in addition, or with other values (see `InClear`)."""
         return {
             "listener.security.protocol.map": self._protocols(),
             "inter.broker.listener.name": REPLICATION,
@@ -213,7 +213,7 @@ class Secured(InClear):
         }
 
     def of_broker(self, broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
-        """What a broker's property file says of its listeners and of who may do what (see `InClear`)."""
+        """The properties of listeners and permissions in a broker's file (see `InClear`)."""
         return {
             **super().of_broker(broker, ports, in_zookeeper=in_zookeeper),
             "listeners": f"{REPLICATION}://127.0.0.1:{ports.replication},{CLIENTS}://127.0.0.1:{ports.clients}",
@@ -227,7 +227,7 @@ class Secured(InClear):
         }
 
     def login(self, user: str) -> dict[str, str]:
-        """What a librdkafka client of that user is told beside where the brokers are (see `InClear`)."""
+        """The settings of that user's librdkafka client (see `InClear`)."""
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": SCRAM_512,
@@ -242,7 +242,7 @@ class Secured(InClear):
         return listener_security(keys, CLIENTS, "SASL_SSL", client_mechanism=SCRAM_512)
 
     def at_controllers(self, user: str) -> ListenerSecurity:
-        """How whoever has this name in the certificate comes to the controllers (see `InClear`)."""
+        """The security of connections to the controllers, for the owner of a certificate (see `InClear`)."""
         keys = self._common(user) | self._door_keys(user)
         mechanism = keys.get(_MECHANISM_KEY)
         return listener_security(keys, "CONTROLLER", self._door.protocol, client_mechanism=mechanism)
@@ -261,7 +261,7 @@ class Secured(InClear):
         return file
 
     def strangers(self) -> Mapping[str, ListenerSecurity]:
-        """By what they have to show: how those come who trust us, and whom nobody may trust."""
+        """Connections of strangers, who trust us and must not be trusted, by their credentials."""
         nothing = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self._trust)}
         something = nothing | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self._foreign())}
         return {
@@ -270,7 +270,7 @@ class Secured(InClear):
         }
 
     def strangers_at_brokers(self) -> Mapping[str, ListenerSecurity]:
-        """As `strangers`: at a listener that wants a login."""
+        """As `strangers`, at a listener with a login."""
         return {
             "without a login": self.strangers()[WITH_NOTHING],
             "with a wrong password": self.at_brokers(BROKER, password="a guess"),  # noqa: S106 - it is none
@@ -278,7 +278,7 @@ class Secured(InClear):
         }
 
     def grpc_credentials(self, name: str) -> grpc.ChannelCredentials:
-        """Of whoever has this name in a certificate of ours."""
+        """The credentials of the owner of a certificate of ours with this name."""
         return self._credentials_of(self.store(name))
 
     def grpc_strangers(self) -> Mapping[str, grpc.ChannelCredentials]:
@@ -287,7 +287,7 @@ class Secured(InClear):
         return {WITH_NOTHING: nothing, OF_ANOTHER_AUTHORITY: self._credentials_of(self._foreign())}
 
     def at_metrics(self, store: Path | None = None) -> ssl.SSLContext:
-        """How an operator's machine comes to the metrics of controllers, before the password."""
+        """The TLS context of an operator's machine at the metrics of controllers, without the password."""
         context = ssl.create_default_context(cafile=self._trust)
         context.load_cert_chain(store or self.store(OPERATOR))
         return context
@@ -314,7 +314,7 @@ class Secured(InClear):
         return f"CONTROLLER:{self._door.protocol},{REPLICATION}:SASL_SSL,{CLIENTS}:SASL_SSL"
 
     def _common(self, name: str) -> dict[str, str]:
-        """Keys of every node: its certificate ``CN=name``, whom it trusts, and who everybody is."""
+        """Properties of every node: its certificate ``CN=name``, the trusted authority, and the super users."""
         anonymous = ["ANONYMOUS"] if self._door is ControllerDoor.TLS else []
         return {
             "ssl.keystore.type": "PEM",
@@ -327,7 +327,7 @@ class Secured(InClear):
         }
 
     def _door_keys(self, user: str, *, by_scram: bool = False) -> dict[str, str]:
-        """Of the controllers' listener: how one comes in, and how ``user`` does."""
+        """Properties of the controllers' listener: the accepted login, and that of ``user``."""
         mechanism = self._door.mechanism
         if mechanism is None:
             wanted = "required" if self._door is ControllerDoor.MUTUAL_TLS else "none"
@@ -338,7 +338,8 @@ class Secured(InClear):
         return keys | {_MECHANISM_KEY: mechanism if by_scram else "PLAIN"}
 
     def _login_keys(self, listener: str, mechanism: str, user: str, password: str | None = None) -> dict[str, str]:
-        """Of a listener with SASL: its only mechanism, and how ``user``, if any, logs in at its like elsewhere."""
+        """Properties of a listener with SASL: its only mechanism, and the login of ``user``, if any, at the same
+        listener of other nodes."""
         prefix = f"listener.name.{listener.lower()}."
         line = f"{_MODULES[mechanism]} required"
         if user:

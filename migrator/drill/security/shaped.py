@@ -22,12 +22,12 @@ from migrator.zookeeper.session import SessionOptions
 
 SASL, TLS = "SASL", "SSL"
 PLAIN = "PLAIN"
-"""At the controllers: they cannot know SCRAM credentials before the copy (docs/logins.md)."""
+"""The mechanism at the controllers, which do not know SCRAM credentials before the copy (docs/logins.md)."""
 
 
 class Shaped(Secured):
-    """Names and protocols are those of the shape. Whoever gets in may do everything: an inventory does not say who may
-    do what, and nobody tries to get in without permission (see `Secured`)."""
+    """Names and protocols are those of the shape. Every user who logs in may do everything: an inventory has no
+    permissions, and no intruder tries to get in (unlike `Secured`)."""
 
     permissions = MappingProxyType({})
 
@@ -51,7 +51,7 @@ class Shaped(Secured):
         return SessionOptions(hosts)
 
     def of_controller(self, node: int) -> dict[str, str]:
-        """What a controller's property file says in addition, or otherwise (see `InClear`)."""
+        """The properties that a controller's file has in addition, or with other values (see `InClear`)."""
         return {**self._node(f"{CONTROLLER}-{node}", CONTROLLER), **self._zookeeper()}
 
     def of_broker(self, broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
@@ -66,7 +66,7 @@ class Shaped(Secured):
         }
 
     def login(self, user: str) -> dict[str, str]:
-        """What a librdkafka client of that user is told beside where the brokers are (see `InClear`)."""
+        """The settings of that user's librdkafka client (see `InClear`)."""
         protocol = self._shape.for_clients.protocol
         if protocol == InClear.light_listener:
             return {}
@@ -82,11 +82,11 @@ class Shaped(Secured):
         }
 
     def at_brokers(self, user: str, *, password: str | None = None) -> ListenerSecurity:
-        """How that user comes to the brokers (see `InClear`)."""
+        """The security of that user's connections to the brokers (see `InClear`)."""
         return self._at(self._shape.for_clients, SCRAM_512, user, password)
 
     def at_controllers(self, user: str) -> ListenerSecurity:
-        """How that user comes to the controllers (see `InClear`)."""
+        """The security of that user's connections to the controllers (see `InClear`)."""
         return self._at(self._shape.for_controllers, PLAIN, user)
 
     def _at(self, at: ListenerShape, mechanism: str, user: str, password: str | None = None) -> ListenerSecurity:
@@ -97,7 +97,7 @@ class Shaped(Secured):
         return listener_security(keys, at.name, at.protocol, client_mechanism=mechanism if with_login else None)
 
     def _node(self, certificate: str, user: str) -> dict[str, str]:
-        """Keys of every node: listeners' protocols, its certificate, how one logs in there and how ``user`` does."""
+        """Keys of every node: listeners' protocols, its certificate, the accepted logins, and that of ``user``."""
         shape = self._shape
         keys = {
             "listener.security.protocol.map": ",".join(":".join(each) for each in shape.listeners.items()),
@@ -123,5 +123,5 @@ class Shaped(Secured):
 
 
 def _only(shape: Shape) -> str:
-    """The listener of clients, if brokers have another one for themselves."""
+    """The listener for clients, if brokers have a separate one."""
     return shape.for_clients.name if shape.for_clients != shape.between_brokers else ""

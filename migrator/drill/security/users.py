@@ -1,4 +1,4 @@
-"""Who uses a drill's secured cluster, and what each of them may do: as little as it can do with.
+"""The users of a drill's secured cluster, each with the fewest permissions that it needs.
 
 Brokers and controllers are super users. The intruder has a password and a certificate as others, and no permission.
 """
@@ -19,8 +19,8 @@ USERS = (BROKER, CONTROLLER, OPERATOR, WRITER, READER, PAYER, INTRUDER)
 ORDERS, PAYMENTS = "drill.orders", "drill.payments"
 """Topics of the idempotent and of the transactional producer."""
 READERS, RESTING, AUDITORS = "drill-readers", "drill-resting", "drill-auditors"
-"""The group that reads all the time, one that read a little before the migration and committed, and one that reads all
-in the end."""
+"""The group that reads all the time, one that read a little before the migration and committed, and one that reads
+everything at the end."""
 GROUPS = "drill-"
 TRANSACTIONAL_ID = "drill"
 

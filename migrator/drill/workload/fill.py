@@ -1,7 +1,7 @@
 """Fills ZooKeeper with the metadata of a Kafka cluster in ZooKeeper mode: every family, with awkward names.
 
-What is written follows from the options alone (`znodes` is a pure function of them), so a failing drill can be
-repeated. The forms are those of the brokers; the codecs are checked against dumps that stock brokers made.
+The options alone decide what is written (`znodes` is a pure function of them), so a failing drill can be repeated. The
+formats are those of the brokers; the codecs are tested with dumps of Kafka's brokers.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ TOKEN_LIFE_MS = 86_400_000
 
 TOKEN_OWNERS = ("User:alice", "User:c@@l dude*")
 AWKWARD_NAMES = ("c@@l dude*", "CN=wéird,O=x y", "a+b/c", "<default>-not", "100%", "名前", "~tilde", "semi;colon,comma")
-"""Of users and clients: everything that the sanitizer has to change, and some that it must not."""
+"""Names of users and clients: with every character that the sanitizer has to change, and some that it must not."""
 
 AWKWARD_TOPICS = ("l" * 249, "dotted.name_under-score", "-", "__consumer_offsets", "UPPER.lower")
 VAULT_PASSWORD = "pässword: with, both"  # noqa: S105 - of a listener that there is not
-"""It is encrypted in ZooKeeper, and as it is in the metadata log, as with stock; nowhere else."""
+"""A password that is encrypted in ZooKeeper and in clear in the metadata log, as in Kafka, and nowhere else."""
 DOOMED_TOPIC = "drill-doomed"
 """Its deletion is pending: it must not be migrated."""
 MOVING_TOPIC = "drill-moving"
 """Its first partition is being reassigned."""
 
 PLAIN_TOPIC = "drill.topic-"
-"""How the names of all other topics begin."""
+"""The beginning of the names of all other topics."""
 
 ZkOp = Create | SetData
 
 
 @value
 class FillOptions:
-    """What the cluster is like. ``now_ms`` is the time of the delegation tokens; ``encoder_secret`` that of
-    ``password.encoder.secret``, None for no encrypted values."""
+    """The options of the cluster's metadata. ``now_ms`` is the time of the delegation tokens; ``encoder_secret`` the
+    value of ``password.encoder.secret``, None for no encrypted values."""
 
     cluster_id: str
     brokers: tuple[int, ...]
@@ -76,14 +76,14 @@ class FillOptions:
     permissions: Mapping[ResourcePattern, Sequence[AclEntry]] = field(default_factory=dict)
     """More access control entries."""
     set_acl: bool = False
-    """As ``zookeeper.set.acl``: who may read and write the znodes."""
+    """Whether znodes get access control lists, as with ``zookeeper.set.acl``."""
 
 
 def fill(client: KazooClient, options: FillOptions) -> int:
     """Write all of it below the client's chroot.
 
     :returns: how many znodes were created.
-    :raises OperatorError: when something is there already, or ZooKeeper refuses.
+    :raises OperatorError: znodes exist already, or ZooKeeper refuses.
     """
     return write(client, znodes(options), set_acl=options.set_acl)
 
@@ -99,7 +99,7 @@ def write(client: KazooClient, operations: Iterable[ZkOp], *, set_acl: bool = Fa
             if isinstance(operation, Create):
                 acl = default_acl(operation.path, set_acl=set_acl)
                 transaction.create(operation.path, operation.data or b"", acl=acl)
-                if operation.data is None:  # null, as brokers write it; the client's own method knows only b""
+                if operation.data is None:  # null, as brokers write it; the client's own method has only b""
                     transaction.operations[-1] = transaction.operations[-1]._replace(data=None)
                 created += 1
             else:
@@ -182,7 +182,8 @@ def _ring(brokers: tuple[int, ...], start: int) -> tuple[int, ...]:
 
 
 def _partition(generator: random.Random, topic: str, partition: int, replicas: tuple[int, ...]) -> Iterator[ZkOp]:
-    """One in eight has moved: another leader, a smaller ISR, and the znode version that goes with its changes."""
+    """The state of a partition. One in eight has moved: it has another leader, a smaller ISR, and the znode version of
+    its changes."""
     yield Create(paths.partition(topic, partition), None)
     path = paths.partition_state(topic, partition)
     state = PartitionState(replicas[0], 0, CONTROLLER_EPOCH, replicas)
@@ -195,7 +196,7 @@ def _partition(generator: random.Random, topic: str, partition: int, replicas: t
 
 
 def topic_config(number: int) -> dict[str, str]:
-    """Every second topic has one."""
+    """The config of a topic; every second topic has one."""
     if number % 2:
         return {}
     return {"retention.ms": str(3_600_000 * (1 + number % 24)), "cleanup.policy": "compact,delete"}
@@ -231,7 +232,7 @@ def _quotas_and_credentials(generator: random.Random) -> Iterator[ZkOp]:
     yield Create(f"{paths.CLIENT_CONFIGS}/{default}", encode_config({"request_percentage": "200.0"}))
     yield Create(f"{paths.IP_CONFIGS}/{default}", encode_config({"connection_creation_rate": "100"}))
     yield Create(f"{paths.IP_CONFIGS}/10.0.0.1", encode_config({"connection_creation_rate": "5000"}))
-    # A user without a config of its own, whose quotas are per client.
+    # A user without its own config, with quotas per client.
     path = f"{paths.USER_CONFIGS}/parent-only/clients/{default}"
     yield Create(path, encode_config({"producer_byte_rate": "10"}))
 
@@ -284,7 +285,7 @@ def _tokens(options: FillOptions) -> Iterator[ZkOp]:
 
 
 def token_ids(seed: int = 0) -> list[str]:
-    """Of the delegation tokens that a fill with this seed makes."""
+    """The ids of the delegation tokens that a fill with this seed makes."""
     raw = [hashlib.sha256(f"{seed}-{number}".encode()).digest()[:16] for number in range(len(TOKEN_OWNERS))]
     return [base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in raw]
 
