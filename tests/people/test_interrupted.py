@@ -54,6 +54,7 @@ WAIT_FOR_A_CONTROLLER = {
     "top": ("-c", C),
     "pause": ("-c", C, "--reason", "test"),
     "resume": ("-c", C),
+    "reopen": ("--reason", "CHG-44", "-c", C),
     "force": ("reconcile", "-c", C, "--reason", "test"),
     "gates": ("finish", "-c", C),
     "quorum": ("describe", "-c", C),
