@@ -256,6 +256,10 @@ def test_nobody_who_knows_no_migration() -> None:
     assert migration_seen(HAS_ZNODE, NO_QUORUM, None, None) is None
 
 
+def in_order(some: Some) -> Some:
+    return Some(some.count, tuple(sorted(some.names)))
+
+
 def test_partitions_of_the_log() -> None:
     def partition(leader: int, isr: tuple[int, ...], adding: tuple[int, ...] = ()) -> PartitionRegistration:
         return PartitionRegistration(
@@ -276,8 +280,9 @@ def test_partitions_of_the_log() -> None:
     for least, below in ((2, ("a-2", "b-0")), (1, ("b-0",))):
         seen = of_image(image, least)
         assert seen.offline == Some(1, ("a-2",))
-        assert seen.under_replicated == Some(3, ("a-1", "a-2", "b-0"))
-        assert seen.under_min_isr == Some(len(below), below)
+        # topics come in the order of the hashes of their ids, which is another one in each process
+        assert in_order(seen.under_replicated) == Some(3, ("a-1", "a-2", "b-0"))
+        assert in_order(seen.under_min_isr) == Some(len(below), below)
         assert seen.reassigning == Some(1, ("b-0",))
         assert sum(each.count for each in seen.placements) == 3
         assert sum(each.count for each in of_image(image, least, placed=True).placements) == 4
