@@ -135,6 +135,8 @@ class DrillReport:
         self.secured: Sequence[str] = ()
         """What is protected, and how; nothing on a cluster in clear."""
         self.refused: dict[str, int] = {}
+        self.let_in: list[str] = []
+        self.unproved: list[str] = []
         """``attempts`` of those who may not get in, and how many were ``denied``; empty on a cluster in clear."""
         self.meter: Meter | None = None
         """Asked at the end of each step for its `DrillStep.traffic`."""
@@ -224,13 +226,18 @@ class DrillReport:
         self.totals[name] = self.totals.get(name, 0) + count
         self.check(f"no {name}", count == 0, f"{count} {detail}")
 
-    def attempts(self, count: int, not_refused: Sequence[str]) -> None:
-        """Note the number of forbidden attempts, with a sentence for each that was not refused."""
-        denied = count - len(not_refused)
+    def attempts(self, count: int, let_in: Sequence[str], unproved: Sequence[str] = ()) -> None:
+        """Note the number of forbidden attempts, with a sentence for each that was let in, and for each that proves
+        nothing. Each sentence names the door, the attempt and the answer; the report begins with them."""
+        denied = count - len(let_in) - len(unproved)
         for name, more in (("attempts", count), ("denied", denied)):
             self.refused[name] = self.refused.get(name, 0) + more
+        at = f'In the step "{self.steps[-1].name}": '
+        self.let_in += [at + text for text in let_in]
+        self.unproved += [at + text for text in unproved]
         self.figure("attempts that were denied", f"{denied} of {count}")
-        self.none_of("intrusions", len(not_refused), not_refused)
+        self.none_of("intrusions", len(let_in), let_in)
+        self.check("every attempt was answered, and every door opens to the right login", not unproved, unproved)
 
     def wait_for(self, what: str) -> None:
         """Say what the drill waits for now."""
@@ -242,6 +249,7 @@ class DrillReport:
         return {
             "held": self.held,
             "outcome": self.outcome,
+            "refused": {**self.refused, "let in": self.let_in, "unproved": self.unproved} if self.refused else {},
             "brokers": None if self.brokers is None else self.brokers.to_json(),
             "seconds": round(self.seconds, 2),
             "failure": self.failure,
@@ -249,7 +257,6 @@ class DrillReport:
             "options": self.options,
             "totals": self.totals,
             "secured": list(self.secured),
-            "refused": self.refused,
             "phases": [phase.to_json() for phase in self.phases],
             "steps": [
                 {
@@ -282,6 +289,8 @@ class DrillReport:
     def summary(self) -> str:
         """The report as text."""
         lines = [f"{self.outcome.upper()} in {self.seconds:.0f} s{self.totals_text(': ')}"]
+        lines += [f"     LET IN: {text}" for text in self.let_in]
+        lines += [f"     UNPROVED: {text}" for text in self.unproved]
         lines += [] if self.brokers is None else [f"     brokers: {self.brokers.text}"]
         lines += [f"     secured: {text}" for text in self.secured]
         for step in self.steps:

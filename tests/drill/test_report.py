@@ -97,18 +97,26 @@ def test_who_reads_that_it_did_not_hold_reads_what_to_do() -> None:
     with report.step("first"):
         report.attempts(3, [])
     assert report.remedy == ""
-    assert report.to_json()["refused"] == {"attempts": 3, "denied": 3}
+    assert report.to_json()["refused"] == {"attempts": 3, "denied": 3, "let in": [], "unproved": []}
     report.failure = "nobody leads"
     assert "What to do: look at" in report.summary()
     assert "--secure" not in report.remedy
     report.secured = ("everything",)
     report.failure = ""
     with report.step("second"):
-        report.attempts(2, ["broker 1: CreateTopicsRequest was not refused"])
+        report.attempts(3, ["broker 1: CreateTopicsRequest was not refused"], ["broker 2: no answer"])
     assert "run it once without --secure" in report.summary()
     assert report.to_json()["remedy"] == report.remedy
-    assert "broker 1: CreateTopicsRequest was not refused" in report.summary()
-    assert "denied 4 of 5" in report.summary()
+    first, let_in, unproved, *_ = report.summary().splitlines()
+    assert "1 intrusions; denied 4 of 6" in first
+    assert let_in.endswith('LET IN: In the step "second": broker 1: CreateTopicsRequest was not refused')
+    assert unproved.endswith('UNPROVED: In the step "second": broker 2: no answer')
+    told = report.to_json()
+    assert list(told)[:3] == ["held", "outcome", "refused"]
+    assert [text[-11:] for text in told["refused"]["let in"] + told["refused"]["unproved"]] == [
+        "not refused",
+        ": no answer",
+    ]
 
 
 def test_the_picture_of_a_secured_drill_says_what_is_protected(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def drilled(directory: Path, *options: str) -> dict[str, Any]:
     assert report["secured"]
     assert all(report["totals"][name] == 0 for name in WITHOUT_ACCESS)
     assert report["refused"]["denied"] == report["refused"]["attempts"] > 0
+    assert report["refused"]["let in"] == report["refused"]["unproved"] == []
     assert "denied" in (directory / "summary.txt").read_text().splitlines()[0]
     return report
 

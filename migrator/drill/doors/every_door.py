@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 
 from migrator.drill.cluster import Cluster, ControllerProcess, Doors, zookeeper_client
 from migrator.drill.doors import intruder
 from migrator.drill.doors.grpc_and_metrics import LISTENER, METRICS, try_grpc, try_metrics
-from migrator.drill.doors.intruder import NONE, Attempts
+from migrator.drill.doors.intruder import DENIED, NONE, Attempts, shut_to_all
 from migrator.drill.probes import command
 from migrator.drill.report import DrillReport
 from migrator.drill.security.open_ports import ask_every_port
@@ -56,7 +57,7 @@ async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
         attempts = await _at_brokers(doors, security) + await _at_controllers(doors, security)
         attempts += await try_grpc(ours, security) + await try_metrics(ours, security)
         attempts += await asyncio.to_thread(_at_zookeeper, cluster, security)
-        report.attempts(attempts.count, attempts.not_refused)
+        report.attempts(attempts.count, attempts.let_in, attempts.unproved)
         report.wait_for("ports are asked in clear")
         await asyncio.to_thread(cluster.watch.look)
         ports = await ask_every_port()
@@ -98,7 +99,7 @@ async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided:
             as_himself = security.at_controllers(INTRUDER)
             attempts += await intruder.ask_for_changes(where, cluster.addresses, as_himself, topic, controllers=True)
         report.figure("answers to the intruder: not now, or not here", siege.put_off)
-        report.attempts(attempts.count, attempts.not_refused)
+        report.attempts(attempts.count, attempts.let_in, attempts.unproved)
     finally:
         await siege.abandon()
 
@@ -142,23 +143,47 @@ def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
     server = cluster.zookeeper
     strangers = security.strangers()
     known = security.zookeeper_options().tls
-    if known is None or not four_letter_word(server.port, "srvr", context=known.context()):
-        return Attempts(1, ("ZooKeeper: even the right login is refused, so the refusal of strangers proves nothing",))
-    found = [
-        f"ZooKeeper answers somebody {what}"
-        for what, stranger in strangers.items()
-        if four_letter_word(server.port, "srvr", context=stranger.client_context)
-    ]
-    count = len(strangers)
+    if known is None or not _until(lambda: four_letter_word(server.port, "srvr", context=known.context())):
+        return shut_to_all("ZooKeeper", "no answer")
+    result = Attempts(len(strangers))
+    for what, stranger in strangers.items():
+        if four_letter_word(server.port, "srvr", context=stranger.client_context):
+            result += Attempts(0, (f"ZooKeeper answers somebody {what}",))
     with zookeeper_client(security.session(cluster.zookeeper_hosts, certificate=INTRUDER)) as client:
         for what, forbidden in _FORBIDDEN:
-            count += 1
-            try:
-                forbidden(client)
-            except NoAuthError:
-                continue
-            found.append(f"ZooKeeper lets an intruder {what}")
-    return Attempts(count, tuple(found))
+            result += _forbidden(client, what, forbidden)
+    return result
+
+
+def _forbidden(client: KazooClient, what: str, deed: _Deed) -> Attempts:
+    """One attempt of the intruder; tried again while ZooKeeper neither refuses nor does it."""
+    seen: list[str] = []
+
+    def is_decided() -> bool:
+        try:
+            deed(client)
+        except KazooException as error:
+            seen.append(f"{type(error).__name__} {error}".strip())
+            return isinstance(error, NoAuthError)
+        seen.append("")
+        return True
+
+    decided = _until(is_decided)
+    if decided and seen[-1]:
+        return DENIED
+    if decided:
+        return Attempts(1, (f"ZooKeeper lets an intruder {what}",))
+    return Attempts(1, unproved=(f"ZooKeeper does not refuse an intruder who tries to {what}: {seen[-1]}",))
+
+
+def _until(holds: Callable[[], object]) -> bool:
+    """Whether it holds within `intruder.PATIENCE_SECONDS`."""
+    deadline = time.monotonic() + intruder.PATIENCE_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(intruder.RETRY_SECONDS)
+    return True
 
 
 def _open_znodes(cluster: Cluster) -> tuple[int, list[str]]:

@@ -7,13 +7,14 @@ import base64
 import contextlib
 import http.client
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from http import HTTPStatus
 
 import grpc
 import grpc.aio
 
 from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
-from migrator.drill.doors.intruder import NONE, PATIENCE_SECONDS, RETRY_SECONDS, Address, Attempts
+from migrator.drill.doors.intruder import DENIED, NONE, PATIENCE_SECONDS, RETRY_SECONDS, Address, Attempts, shut_to_all
 from migrator.drill.security.protection import METRICS_READER, Secured
 from migrator.drill.security.users import INTRUDER
 from migrator.rpc.channel import CLIENT_OPTIONS, CLUSTER_KEY, host_port
@@ -24,9 +25,10 @@ LISTENER, METRICS = "migrator.grpc.listener", "migrator.metrics.listener"
 """The keys with these addresses."""
 _LOOK, _VOTE = f"{OPERATOR}Watch", f"{QUORUM}Vote"
 _SHUT, _DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
-_SILENCE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, _SHUT})
-"""The codes of no answer; the last one is also that of a failed TLS handshake."""
+_ANSWERS = frozenset(grpc.StatusCode) - {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, _SHUT}
+"""The codes of an answer. `_SHUT` is the code of a failed TLS handshake, and of no answer."""
 OK, UNAUTHORIZED = 200, 401
+_CLOSED = "a closed connection"
 
 
 async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) -> Attempts:
@@ -39,10 +41,8 @@ async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) 
             continue
         where = f"gRPC of controller {controller.node_id}"
         own = security.grpc_credentials(f"controller-{controller.node_id}")
-        if await _answer(address, own, _LOOK, _SILENCE) is not grpc.StatusCode.OK:
-            found += Attempts(
-                1, (f"{where}: even the right login is refused, so the refusal of strangers proves nothing",)
-            )
+        if (seen := await _answer(address, own, _LOOK, frozenset({grpc.StatusCode.OK}))) is not grpc.StatusCode.OK:
+            found += shut_to_all(where, seen.name)
             continue
         for what, credentials in security.grpc_strangers().items():
             found += await _refused(f"{where}, {what}", address, credentials, (_LOOK, _VOTE), _SHUT)
@@ -60,19 +60,24 @@ async def try_metrics(controllers: Sequence[ControllerProcess], security: Secure
         if address is None:
             continue
         where = f"metrics of controller {controller.node_id}"
-        known, strangers = security.at_metrics(), security.strangers_at_metrics()
-        if (seen := await _scraped(address, known, security.passwords[METRICS_READER])) != OK:
-            found += Attempts(
-                1, (f"{where}: even the right login is refused, so the refusal of strangers proves nothing: {seen}",)
-            )
+        known, secret = security.at_metrics(), security.passwords[METRICS_READER]
+        if (seen := await _scraped(address, known, secret, {OK})) != OK:
+            found += shut_to_all(where, seen)
             continue
-        for what, context in strangers.items():
-            seen = await _scraped(address, context, security.passwords[METRICS_READER])
-            found += Attempts(1, () if seen is None else (f"{where}: somebody {what} gets {seen}",))
+        for what, context in security.strangers_at_metrics().items():
+            seen = await _scraped(address, context, secret, {_CLOSED, *HTTPStatus})
+            found += _judged(f"{where}: somebody {what}", seen, _CLOSED)
         for what, password in (("no password", None), ("a guess", "guess")):
-            seen = await _scraped(address, known, password)
-            found += Attempts(1, () if seen == UNAUTHORIZED else (f"{where}: somebody with {what} gets {seen}",))
+            seen = await _scraped(address, known, password, frozenset(HTTPStatus))
+            found += _judged(f"{where}: somebody with {what}", seen, UNAUTHORIZED)
     return found
+
+
+def _judged(who: str, seen: int | str, refusal: int | str) -> Attempts:
+    if seen == refusal:
+        return DENIED
+    text = (f"{who} gets {seen}",)
+    return Attempts(1, text) if isinstance(seen, int) else Attempts(1, unproved=text)
 
 
 async def _refused(
@@ -84,21 +89,23 @@ async def _refused(
 ) -> Attempts:
     found = NONE
     for method in methods:
-        code = await _answer(address, credentials, method, _SILENCE - {expected})
-        found += Attempts(1, () if code is expected else (f"{where}: {method} was answered {code.name}",))
+        code = await _answer(address, credentials, method, _ANSWERS | {expected})
+        text = (f"{where}: {method} was answered {code.name}",)
+        is_answer = code in _ANSWERS
+        found += DENIED if code is expected else Attempts(1, text) if is_answer else Attempts(1, unproved=text)
     return found
 
 
 async def _answer(
-    address: Address, credentials: grpc.ChannelCredentials, method: str, silence: frozenset[grpc.StatusCode]
+    address: Address, credentials: grpc.ChannelCredentials, method: str, final: frozenset[grpc.StatusCode]
 ) -> grpc.StatusCode:
-    """The answer to an empty request; tried again while there is only ``silence``."""
+    """The answer to an empty request; tried again until it is a ``final`` one."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
         channel = grpc.aio.secure_channel(host_port(*address), credentials, options=CLIENT_OPTIONS)
         async with channel:
             code = await _call(channel, method)
-        if code not in silence or asyncio.get_running_loop().time() > deadline:
+        if code in final or asyncio.get_running_loop().time() > deadline:
             return code
         await asyncio.sleep(RETRY_SECONDS)
 
@@ -115,18 +122,29 @@ async def _call(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-async def _scraped(address: Address, context: ssl.SSLContext, password: str | None) -> int | None:
-    """The HTTP status; None when the connection failed."""
-    return await asyncio.to_thread(_scrape, address, context, password)
+async def _scraped(
+    address: Address, context: ssl.SSLContext, password: str | None, final: Collection[int | str]
+) -> int | str:
+    """The HTTP status, or why there is none; tried again until it is a ``final`` one."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while True:
+        seen = await asyncio.to_thread(_scrape, address, context, password)
+        if seen in final or asyncio.get_running_loop().time() > deadline:
+            return seen
+        await asyncio.sleep(RETRY_SECONDS)
 
 
-def _scrape(address: Address, context: ssl.SSLContext, password: str | None) -> int | None:
+def _scrape(address: Address, context: ssl.SSLContext, password: str | None) -> int | str:
     connection = http.client.HTTPSConnection(*address, timeout=CALL_SECONDS, context=context)
     headers = {}
     if password is not None:
         pair = base64.b64encode(f"{METRICS_READER}:{password}".encode()).decode()
         headers["Authorization"] = f"Basic {pair}"
-    with contextlib.closing(connection), contextlib.suppress(ssl.SSLError, ConnectionError, http.client.HTTPException):
-        connection.request("GET", "/metrics", headers=headers)
-        return connection.getresponse().status
-    return None
+    try:
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics", headers=headers)
+            return connection.getresponse().status
+    except TimeoutError:
+        return f"no answer within {CALL_SECONDS:.0f} s"
+    except (OSError, http.client.HTTPException):
+        return _CLOSED

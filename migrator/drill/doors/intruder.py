@@ -1,6 +1,7 @@
 """A user with a password and a certificate, and no permission at all: every request of his must be refused.
 
-So must everybody who cannot prove who he is. An attempt that is not answered proves nothing, and is made again.
+So must everybody who cannot prove who he is. An attempt that is not answered proves nothing, and is made again. If no
+answer comes for long, the drill does not hold; but that is no intrusion.
 """
 
 from __future__ import annotations
@@ -92,16 +93,25 @@ def changes_of(topic: str) -> tuple[tuple[Api, Mapping[str, Any]], ...]:
 
 @value
 class Attempts:
-    """The number of attempts, and a sentence for each that was not refused."""
+    """The number of attempts; a sentence for each that was let in; and one for each that proves nothing, because no
+    answer came in time, or because the door refuses everybody."""
 
     count: int
-    not_refused: tuple[str, ...]
+    let_in: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
 
     def __add__(self, other: Attempts) -> Attempts:
-        return Attempts(self.count + other.count, self.not_refused + other.not_refused)
+        return Attempts(self.count + other.count, self.let_in + other.let_in, self.unproved + other.unproved)
 
 
-NONE = Attempts(0, ())
+NONE = Attempts(0)
+DENIED = Attempts(1)
+
+
+def shut_to_all(where: str, why: object) -> Attempts:
+    """The attempt at a door that has refused the right login, too, for as long as `PATIENCE_SECONDS`."""
+    text = f"{where}: even the right login is refused, so the refusal of strangers proves nothing: {why}"
+    return Attempts(1, unproved=(text,))
 
 
 async def ask_for_changes(
@@ -159,24 +169,24 @@ class Siege:
 async def _besiege(
     siege: Siege, where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str
 ) -> None:
-    clients = [KafkaClient(*address, "intruder", security=security) for address in addresses]
-    wanted = itertools.cycle(itertools.product(changes_of(topic) + OF_BROKERS, clients))
+    clients = {address: KafkaClient(*address, "intruder", security=security) for address in addresses}
+    wanted = itertools.cycle(itertools.product(changes_of(topic) + OF_BROKERS, clients.items()))
     try:
         while not siege.ends:
-            (api, fields), client = next(wanted)
+            (api, fields), (address, client) = next(wanted)
             request = build(request_type(*api), **fields)
             with contextlib.suppress(TransportError):
                 answer = await client.request(request, SIEGE_SECONDS)
                 match verdict_on(answer):
                     case AccessVerdict.DENIED:
-                        siege.attempts += Attempts(1, ())
+                        siege.attempts += DENIED
                     case AccessVerdict.LATER:
                         siege.put_off += 1
                     case AccessVerdict.LET_IN:
-                        siege.attempts += Attempts(1, (f"{where}: {_not_refused(request, answer)}",))
+                        siege.attempts += Attempts(1, (_not_refused(where, address, request, answer),))
             await asyncio.sleep(SIEGE_PAUSE_SECONDS)
     finally:
-        for client in clients:
+        for client in clients.values():
             await client.close()
 
 
@@ -211,17 +221,15 @@ async def come_in(
     :param known: an identity that must get in: a door that is closed for everybody proves nothing.
     """
     if why := await _shut_out(address, known, is_wanted=True):
-        return Attempts(
-            1, (f"{where}: even the right login is refused, so the refusal of strangers proves nothing: {why}",)
-        )
+        return shut_to_all(where, why)
     result = NONE
     for what, stranger in strangers.items():
         try:
-            let_in = not await _shut_out(address, stranger)
+            refused = await _shut_out(address, stranger)
         except PeerTimeoutError as error:
-            result += Attempts(1, (f"{where}: somebody {what} was not refused: {error}",))
+            result += Attempts(1, unproved=(f"{where}: somebody {what} got no answer: {error}",))
         else:
-            result += Attempts(1, (f"{where}: somebody {what} was let in",) if let_in else ())
+            result += DENIED if refused else Attempts(1, (f"{where}: somebody {what} was let in",))
     return result
 
 
@@ -278,15 +286,17 @@ async def attempt(where: str, request: Any, ask: Callable[[Any], Awaitable[Any]]
             answered = error
         else:
             if verdict is AccessVerdict.DENIED:
-                return Attempts(1, ())
+                return DENIED
             if verdict is AccessVerdict.LET_IN:
-                break
+                return Attempts(1, (_not_refused(where, None, request, answered),))
         await asyncio.sleep(RETRY_SECONDS)
-    return Attempts(1, (f"{where}: {_not_refused(request, answered)}",))
+    return Attempts(1, unproved=(_not_refused(where, None, request, answered),))
 
 
-def _not_refused(request: Any, answered: object) -> str:
-    return f"{type(request).__name__} was not refused: {answered}"
+def _not_refused(where: str, address: Address | None, request: Any, answered: object) -> str:
+    """One sentence: at which door, which attempt, which answer."""
+    at = "" if address is None else f" (port {address[1]})"
+    return f"{where}{at}: {type(request).__name__} was not refused: {answered}"
 
 
 def _produce(topic: str) -> Any:
