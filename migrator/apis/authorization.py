@@ -1,7 +1,8 @@
 """Decides rights by the image's access control entries, as Kafka's `StandardAuthorizer`. Pure.
 
 Deny beats allow; super users may do everything; without an entry for the resource ``allow.everyone.if.no.acl.found``
-decides. Reading and writing imply describing. Source: ``StandardAuthorizerData``.
+decides, but not while entries are still taken in. Reading and writing imply describing. Source:
+``StandardAuthorizerData``.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
+from kio.schema.errors import ErrorCode
+
 from migrator.controller.acl_index import AclIndex
 from migrator.controller.acls import CLUSTER_NAME
+from migrator.controller.decision import RefusedError
 from migrator.image.model import Acl
 from migrator.records.acl_codes import AclOperation, AclPermission, ResourceType
 
 ANY_HOST: Final = "*"
 ANY_USER: Final = "User:*"
+NOT_READY: Final = "The access control entries are not loaded yet; try again."
 
 _IMPLIED: Final[Mapping[int, frozenset[int]]] = {
     AclOperation.DESCRIBE: frozenset(
@@ -108,15 +113,22 @@ def tell(access: Access, question: Question, *, allowed: bool) -> None:
         access.trail.hear(question, allowed=allowed)
 
 
+def not_ready() -> RefusedError:
+    """The decision is unknown yet: clients try again, as after Kafka's AuthorizerNotReadyException."""
+    return RefusedError(ErrorCode.unknown_server_error, NOT_READY)
+
+
 class Authorizer:
     """The rights by the entries of one image.
 
     :param super_users: principals in text, ``User:admin``.
+    :param allow_if_no_acl: the answer about a resource without an entry; None while entries are still taken in, of
+        which one may be about that resource.
     """
 
     __slots__ = ("_acls", "_default", "_super_users")
 
-    def __init__(self, acls: AclIndex, super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
+    def __init__(self, acls: AclIndex, super_users: Iterable[str], *, allow_if_no_acl: bool | None) -> None:
         self._acls = acls
         self._super_users = frozenset(super_users)
         self._default = allow_if_no_acl
@@ -126,9 +138,14 @@ class Authorizer:
         return Unlimited() if principal in self._super_users else _Caller(self, principal, host)
 
     def allows(self, caller: tuple[str, str], operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the caller, principal and host, may do that."""
+        """Whether the caller, principal and host, may do that.
+
+        :raises RefusedError: UNKNOWN_SERVER_ERROR, see `not_ready`.
+        """
         found = tuple(self._acls.applying_to(resource_type, name))
         if not found:
+            if self._default is None:
+                raise not_ready()
             return self._default
         principal, host = caller
         entries = (by_principal.get(who) for by_principal in found for who in (principal, ANY_USER))

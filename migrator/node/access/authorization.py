@@ -6,12 +6,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
-from migrator.apis.authorization import Access, Authorizer, Unlimited
+from migrator.apis.authorization import Access, Authorizer, Unlimited, not_ready
 from migrator.config.settings import Settings
 from migrator.controller.acl_index import AclIndex
-from migrator.controller.decision import RefusedError
 from migrator.image.model import ImageDelta
 from migrator.node.metadata import MetadataRuntime
 from migrator.records.acl_codes import AclOperation, ResourceType
@@ -20,25 +17,26 @@ from migrator.wire.principal import Principal
 
 ENTRIES = TaskKind("access-control-entries", OnError.STOP)
 _DONE: Final = object()
-NOT_READY: Final = "The access control entries are not loaded yet; try again."
 
 
 class _NotReady:
     """The access of everybody except super users, until the entries are known."""
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """The decision is unknown yet: clients try again, as after Kafka's AuthorizerNotReadyException.
+        """Nothing is decided.
 
         :raises RefusedError: UNKNOWN_SERVER_ERROR.
         """
         del operation, resource_type, name
-        raise RefusedError(ErrorCode.unknown_server_error, NOT_READY)
+        raise not_ready()
 
 
 class Authorization:
     """Follows the published image of ``metadata``, whose log on disk is loaded.
 
-    Many changes at once (a snapshot) are applied over several turns of the event loop; until then the old entries hold.
+    Many changes at once (a snapshot) are applied over several turns of the event loop; until then the old entries hold,
+    and a resource without one is closed: after the copy from ZooKeeper none is known yet, and
+    ``allow.everyone.if.no.acl.found`` would open every resource to everybody.
     Only super users have access until this node knows what the quorum has committed: deny entries could be missing.
     Source: ``AclPublisher``, ``StandardAuthorizerData``.
     """
@@ -50,10 +48,10 @@ class Authorization:
         self._allow_if_no_acl = settings.allow_everyone_if_no_acl_found
         self._metadata = metadata
         self._ready = False
-        self._index = AclIndex()
-        self._authorizer = self._arranged()
         self._waiting: deque[ImageDelta] = deque()
         self._work: Iterator[None] | None = None
+        self._index = AclIndex()
+        self._authorizer = self._arranged()
         if self._enabled:
             self._index = AclIndex.of(metadata.published.acls)
             self._authorizer = self._arranged()
@@ -76,13 +74,16 @@ class Authorization:
         return self._authorizer if self._ready else None
 
     def _arranged(self) -> Authorizer:
-        return Authorizer(self._index, self._super_users, allow_if_no_acl=self._allow_if_no_acl)
+        is_taking_in = self._allow_if_no_acl and self._work is not None
+        default = None if is_taking_in else self._allow_if_no_acl
+        return Authorizer(self._index, self._super_users, allow_if_no_acl=default)
 
     def _published(self, delta: ImageDelta) -> None:
         if delta.changes.acls:
             self._waiting.append(delta)
             if self._work is None:
                 self._work = self._take_in()
+                self._authorizer = self._arranged()
                 self._go_on()
 
     def _go_on(self) -> None:
@@ -91,9 +92,10 @@ class Authorization:
             self._supervisor.call_soon(ENTRIES, self._go_on)
         else:
             self._work = None
+            self._authorizer = self._arranged()
 
     def _take_in(self) -> Iterator[None]:
         while self._waiting:
             delta = self._waiting.popleft()
             self._index = yield from self._index.follow(delta.before.acls, delta.after.acls, delta.changes.acls)
-            self._authorizer = self._arranged()
+            self._authorizer = self._arranged()  # these entries hold, also while more wait
