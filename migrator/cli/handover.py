@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from migrator.cli.options import Command, Seconds
 from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
-from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
+from migrator.handover.execute import PATIENCE_SECONDS, POLL_SECONDS, HandoverRun, Picture
 from migrator.handover.members import ObservedMembers, refusals
 from migrator.handover.members_run import MembersRun
 from migrator.handover.node_control import OperatorCommands
@@ -20,7 +21,7 @@ from migrator.raft.planner import ClearTarget, Wait, described, outlook, plan
 from migrator.rollout.target_release import parse_target
 
 CHECK_SECONDS = 10.0
-"""How long 'check' waits for a leader."""
+"""How long 'check' waits for a leader, and for what a step waits for: an election or a late record ends sooner."""
 
 
 @click.group("handover")
@@ -78,7 +79,7 @@ def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None)
         _check_members(MembersRun(configs[0], wanted, tell=say, patience_seconds=CHECK_SECONDS))
         return
     run = HandoverRun(configs, _wanted(way, release), OperatorCommands(None, None, say), tell=say)
-    picture = asyncio.run(_look(run, ahead=True))
+    picture = asyncio.run(_look_ahead(run))
     for line in _described(run, picture, Way(way)):
         say(line)
     blocked = [step for step in picture.steps if step.action in (Action.REFUSE, Action.WAIT)]
@@ -169,7 +170,7 @@ def _voters(way: str, voters: str | None) -> tuple[int, ...]:
 
 
 def _check_members(run: MembersRun) -> None:
-    seen = asyncio.run(_look_at_members(run))
+    seen = asyncio.run(_look_until_members_may_change(run))
     for line in _members_described(seen):
         say(line)
     refused = list(refusals(seen))
@@ -187,6 +188,16 @@ async def _look_at_members(run: MembersRun) -> ObservedMembers:
     return await run.look()
 
 
+async def _look_until_members_may_change(run: MembersRun) -> ObservedMembers:
+    """Look until no step waits, or for `CHECK_SECONDS`."""
+    deadline = time.monotonic() + CHECK_SECONDS
+    seen = await _look_at_members(run)
+    while isinstance(plan(seen.planner), Wait) and not any(refusals(seen)) and time.monotonic() < deadline:
+        await asyncio.sleep(POLL_SECONDS)
+        seen = await run.look()
+    return seen
+
+
 def _members_described(seen: ObservedMembers) -> list[str]:
     voters = ", ".join(map(str, sorted(seen.planner.voters.ids)))
     steps = "; ".join(described(step) for step in outlook(seen.planner) if not isinstance(step, ClearTarget))
@@ -201,6 +212,16 @@ async def _look(run: HandoverRun, *, ahead: bool = False) -> Picture:
     """Look twice: only the second look tells a controller that is behind from one that lacks just a record."""
     await run.look()
     return await run.look(ahead=ahead)
+
+
+async def _look_ahead(run: HandoverRun) -> Picture:
+    """Look at the steps after the writing of files, until none of them waits, or for `CHECK_SECONDS`."""
+    deadline = time.monotonic() + CHECK_SECONDS
+    picture = await _look(run, ahead=True)
+    while picture.only_waits and time.monotonic() < deadline:
+        await asyncio.sleep(POLL_SECONDS)
+        picture = await run.look(ahead=True)
+    return picture
 
 
 def _wanted(way: str, release: str) -> Handover:

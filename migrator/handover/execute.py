@@ -28,6 +28,7 @@ from migrator.handover.plan import (
     choose,
     migration_seen,
     next_step,
+    shows,
 )
 from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
@@ -60,15 +61,22 @@ class Site:
 
 @value
 class Picture:
-    """The cluster at one time, and the next step of each voter of this machine."""
+    """The cluster at one time, and the voters of this machine, each with its next step."""
 
     seen: Observation
+    nodes: tuple[LocalNode, ...]
     steps: tuple[HandoverStep, ...]
 
     @property
     def leader_id(self) -> int | None:
         """The voter that leads; None while none does."""
         return None if self.seen.quorum is None else self.seen.quorum.leader_id
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether a voter has to wait, and none is refused."""
+        actions = {step.action for step in self.steps}
+        return Action.WAIT in actions and Action.REFUSE not in actions
 
 
 class HandoverRun:
@@ -132,7 +140,7 @@ class HandoverRun:
             if not found.in_use:
                 self._known[site.node_id] = found
             nodes.append(LocalNode(site.node_id, found, ahead or site.file.is_written))
-        return Picture(seen, tuple(next_step(node, seen, self._wanted) for node in nodes))
+        return Picture(seen, tuple(nodes), tuple(next_step(node, seen, self._wanted) for node in nodes))
 
     async def run(self) -> None:
         """Hand over to the end. May be called again, also by another process, after any failure.
@@ -152,7 +160,7 @@ class HandoverRun:
             if all(step.action is Action.DONE for step in picture.steps):
                 self._tell(f"Kafka {self._wanted.target.version} runs {self._names()}")
                 return
-            step = choose(picture.steps, self._taken, picture.leader_id, self._wanted.way, first)
+            step = choose(picture.steps, self._taken.keys(), picture.leader_id, self._wanted.way, first)
             if step is not None and step.action is Action.REFUSE:
                 raise OperatorError(step.why, where=f"controller {step.node_id}", remedy=step.remedy)
             if step is not None and step.action not in (Action.WAIT, Action.DONE):
@@ -173,9 +181,9 @@ class HandoverRun:
 
     def _note(self, journal: Journal, picture: Picture) -> None:
         """Tell each reason to wait once, and write to the journal which steps have become visible as done."""
-        for step in picture.steps:
+        for node, step in zip(picture.nodes, picture.steps, strict=True):
             taken = self._taken.get(step.node_id)
-            if taken is not None and taken is not step.action:
+            if taken is not None and shows(taken, node, picture.seen):
                 del self._taken[step.node_id]
                 text = f"controller {step.node_id}: {taken.value}: done"
                 journal.append(wall_ms(), SEEN, text, node=str(step.node_id))
@@ -201,13 +209,17 @@ class HandoverRun:
         elif step.action is Action.WRITE_FILE:
             site.file.write()
         elif step.action is Action.FORMAT:
-            format_empty(site.settings, await self._survey.cluster_id(), seen.metadata_version)
+            cluster_id = await self._survey.cluster_id(self._patience_seconds)
+            format_empty(site.settings, cluster_id, seen.metadata_version)
         self._taken[step.node_id] = step.action
 
     def _impatience(self, picture: Picture) -> OperatorError:
-        waits = [step for step in picture.steps if step.action is not Action.DONE]
-        step = waits[0]
-        done = f"{step.action.value} was started, but did not complete" if step.action is not Action.WAIT else step.why
+        step = min(
+            (step for step in picture.steps if step.action is not Action.DONE),
+            key=lambda step: (step.node_id not in self._taken, step.action is not Action.WAIT),
+        )
+        taken = self._taken.get(step.node_id)
+        done = step.why if taken is None else f"{taken.value!r} was begun, but its effect does not show"
         return OperatorError(
             f"the hand-over made no progress for {self._patience_seconds:.0f} s: {done}",
             where=f"controller {step.node_id}",
@@ -257,9 +269,12 @@ class Survey:
         seen = look.seen or QuorumSeen(None, {})
         return replace(self._seen, quorum=replace(seen, voters=nobody | dict(seen.voters)), unknown=look.unknown)
 
-    async def cluster_id(self) -> str:
-        """:raises OperatorError: no controller answers with it."""
-        found = await self._eyes.cluster_id()
+    async def cluster_id(self, patience_seconds: float) -> str:
+        """:raises OperatorError: no controller answers with it within ``patience_seconds``."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_seconds
+        while (found := await self._eyes.cluster_id()) is None and loop.time() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
         if found is None:
             raise OperatorError(
                 "no controller answers with the cluster id",

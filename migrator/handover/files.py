@@ -24,7 +24,7 @@ from migrator.migration.machine.states import PublicState
 from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.rollout.target_release import TargetRelease
 from migrator.rpc.operator_client import OperatorClient
-from migrator.verify.kraft.files import read_image
+from migrator.verify.kraft.files import EmptyLogError, read_image
 
 STATUS_SECONDS = 2.0
 OLD_SECRET, SECRET = "delegation.token.master.key", "delegation.token.secret.key"
@@ -90,10 +90,24 @@ async def look_into(settings: Settings, known: MetadataDirectory | None) -> Meta
     :raises OperatorError: the directory belongs to another node, or is damaged.
     """
     directory = settings.metadata_directory
-    if is_in_use(directory):
-        return MetadataDirectory(in_use=True, finished=await _says_finished(directory))
-    if known is not None and known.holds_log and known.finished:
-        return known
+    if not is_in_use(directory):
+        if known is not None and known.holds_log and known.finished:
+            return known
+        try:
+            found = await _at_rest(settings)
+        except OperatorError:
+            if not is_in_use(directory):
+                raise
+        else:
+            if not is_in_use(directory):
+                return found
+    # A process that has started during the look may have changed the files while they were read.
+    return MetadataDirectory(in_use=True, finished=await _says_finished(directory))
+
+
+async def _at_rest(settings: Settings) -> MetadataDirectory:
+    """What the directory holds while no process uses it; errors as in `look_into`."""
+    directory = settings.metadata_directory
     identity = read_meta_properties(directory) if directory.is_dir() else None
     if identity is None:
         return MetadataDirectory()
@@ -108,8 +122,9 @@ async def look_into(settings: Settings, known: MetadataDirectory | None) -> Meta
     if EmptyMark(directory / DIRECTORY_NAME).read() is Beginning.UNKNOWN:
         # The log is only a part, but a stock controller would vote with it: so it counts as no log.
         return MetadataDirectory(formatted=True)
-    image = await asyncio.to_thread(read_image, directory)
-    if image.provenance.offset < 0:
+    try:
+        image = await asyncio.to_thread(read_image, directory)
+    except EmptyLogError:
         return MetadataDirectory(formatted=True)
     return MetadataDirectory(
         formatted=True,

@@ -7,6 +7,7 @@ import datetime as dt
 import socket
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -32,6 +33,8 @@ from migrator.wire.listener_settings import broker_security
 from migrator.wire.schemas import ADD_RAFT_VOTER, DESCRIBE_CONFIGS, REMOVE_RAFT_VOTER, build, request_type
 
 ASK_SECONDS = 5.0
+ATTEMPTS, AGAIN_SECONDS = 3, 1.0
+"""How often a broker without an answer is asked, and the pause after each attempt."""
 CHANGE_SECONDS = 10.0
 """Time for a change of voters: the leader answers after the change is committed."""
 FINAL = frozenset(
@@ -174,10 +177,13 @@ class MembersSurvey:
         return ObservedBroker(registration.broker_id, reads, await _addresses(_configured(texts)))
 
     async def _ask_broker(self, at: HostPort, request: Any) -> Any:
+        """The answer; None after `ATTEMPTS` without one. A broker that is asked in vain once may just be starting."""
         client = KafkaClient(*at, "handover", security=broker_security(self._settings))
         try:
-            return await client.request(request, ASK_SECONDS)
-        except (TransportError, PeerError):
+            for _ in range(ATTEMPTS):
+                with suppress(TransportError, PeerError):
+                    return await client.request(request, ASK_SECONDS)
+                await asyncio.sleep(AGAIN_SECONDS)
             return None
         finally:
             await client.close()

@@ -7,7 +7,7 @@ because the operator sits in front of the command.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -113,6 +113,22 @@ def next_step(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverS
     return _start(node, seen, wanted)
 
 
+def shows(taken: Action, node: LocalNode, seen: Observation) -> bool:
+    """Whether the effect of a step that was taken is visible. The next step does not say it: a voter that is about to
+    stop may have to wait again, for another voter that is a record behind."""
+    voter, in_use = seen.voter(node.node), node.directory.in_use
+    program = None if voter is None else voter.program
+    match taken:
+        case Action.WRITE_FILE:
+            return node.file_written
+        case Action.FORMAT:
+            return node.directory.formatted or in_use
+        case Action.STOP:
+            return program is ControllerProgram.STOCK or (program is None and not in_use)
+        case _:
+            return program is ControllerProgram.STOCK or in_use
+
+
 def migration_seen(*, is_over: bool) -> MigrationSeen:
     """The state of the migration as gates read it. A quorum that never migrated counts as finished."""
     return MigrationSeen((PublicState.FINISHED if is_over else PublicState.DUAL_WRITE).label)
@@ -193,10 +209,10 @@ def _start(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep
                 f"{_said(waiting)}",
                 "Start these voters first, or restore this directory from a copy",
             )
-        if not node.directory.formatted:
-            return HandoverStep(node.node_id, Action.FORMAT)
-    elif seen.migration is None:
+    if seen.migration is None:
         return _wait(node, "neither the quorum nor its own log says whether the migration is finished")
+    if not node.directory.formatted:
+        return HandoverStep(node.node_id, Action.FORMAT)
     return HandoverStep(node.node_id, Action.START)
 
 
@@ -213,24 +229,27 @@ def _said(waiting: Sequence[Shut]) -> str:
 
 def choose(
     steps: Sequence[HandoverStep],
-    taken: Mapping[int, Action],
+    pending: Collection[int],
     leader_id: int | None,
     way: Way,
     first: int | None = None,
 ) -> HandoverStep | None:
     """The step that comes next: a refusal first, then the steps of stopped voters. The leader is stopped last.
 
-    :param taken: by voter, the last step that was taken. While it is still the voter's next step, its effect is not
-        visible yet; in a rolling hand-over no other step is taken meanwhile.
-    :param first: the voter that an interrupted hand-over was busy with.
+    :param pending: the voters with a step that was taken and does not show yet (`shows`). In a rolling hand-over no
+        other step is taken meanwhile.
+    :param first: the voter that an interrupted hand-over was busy with. In a rolling hand-over it may be about to stop,
+        so no other voter is stopped before it is handed over.
     :returns: None while taken steps have to become visible first.
     """
     refused = [step for step in steps if step.action is Action.REFUSE]
     if refused:
         return refused[0]
-    fresh = [step for step in steps if taken.get(step.node_id) is not step.action]
-    if not fresh or (way is Way.ROLLING and len(fresh) < len(steps)):
+    fresh = [step for step in steps if step.node_id not in pending]
+    if not fresh or (way is Way.ROLLING and pending):
         return None
+    if way is Way.ROLLING and any(step.node_id == first and step.action is not Action.DONE for step in steps):
+        fresh = [step for step in fresh if step.action is not Action.STOP or step.node_id == first]
     order = list(Action)
     return min(
         fresh,
