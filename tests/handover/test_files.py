@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -14,6 +16,7 @@ from migrator.errors import OperatorError
 from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import MetadataDirectory
+from migrator.image.model import MetadataImage
 from migrator.log.empty_mark import Beginning, EmptyMark
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
@@ -26,6 +29,7 @@ from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.records.versions import parse_version
 from migrator.rollout.target_release import TOWARDS_BROKERS, parse_target
+from migrator.verify.kraft.files import read_image
 from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
@@ -174,12 +178,44 @@ async def test_a_part_of_a_log_is_no_log(tmp_path: Path) -> None:
     assert await look_into(settings(tmp_path), None) == MetadataDirectory(formatted=True)
 
 
+async def test_a_log_without_metadata_is_no_log(tmp_path: Path) -> None:
+    """A stock controller that was stopped before its first fetch leaves it."""
+    format_empty(settings(tmp_path), CLUSTER_ID, "3.9-IV0")
+    MetadataLog.open(tmp_path).close()
+    assert await look_into(settings(tmp_path), None) == MetadataDirectory(formatted=True)
+
+
+@contextmanager
+def in_use(directory: Path) -> Iterator[ChildProcess]:
+    """Another process holds the directory's lock."""
+    hold = "from migrator.log.lock import DirectoryLock as L; from pathlib import Path; import sys, time"
+    script = f"{hold}; lock = L(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    with ChildProcess("holder", [sys.executable, "-c", script, str(directory)], output=directory / "out") as holder:
+        holder.wait_for_output("held", timeout_seconds=PATIENCE_SECONDS)
+        yield holder
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_what_was_read_while_a_process_started_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    """The process takes the directory during the look, and changes the files that are being read."""
+    written(tmp_path, m.ZkMigrationState.POST_MIGRATION)
+    with ExitStack() as holders:
+
+        def read_late(directory: Path) -> MetadataImage:
+            holders.enter_context(in_use(directory))
+            if is_damaged:
+                next((directory / DIRECTORY_NAME).glob("*.log")).write_bytes(bytes(100))
+            return read_image(directory)
+
+        monkeypatch.setattr("migrator.handover.files.read_image", read_late)
+        assert await look_into(settings(tmp_path), None) == MetadataDirectory(in_use=True)
+
+
 async def test_a_directory_in_use_is_not_disturbed(tmp_path: Path) -> None:
     written(tmp_path, m.ZkMigrationState.POST_MIGRATION)
-    hold = "from migrator.log.lock import DirectoryLock as L; from pathlib import Path; import sys, time"
-    script = f"{hold}; lock = L(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
-    with ChildProcess("holder", [sys.executable, "-c", script, str(tmp_path)], output=tmp_path / "out") as holder:
-        holder.wait_for_output("held", timeout_seconds=PATIENCE_SECONDS)
+    with in_use(tmp_path) as holder:
         assert (await look_into(settings(tmp_path), None)).in_use
         holder.kill()
     assert not (await look_into(settings(tmp_path), None)).in_use

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -17,7 +19,7 @@ from migrator.drill.cluster import MIGRATOR, ClusterOptions, ControllerProcess
 from migrator.drill.light.broker import LightBrokerMode
 from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import all_report, dual_writing
-from migrator.errors import OperatorError
+from migrator.errors import ExitCode, OperatorError
 from migrator.handover.execute import HandoverRun
 from migrator.handover.plan import Handover, Way
 from migrator.parts.java import Jvm
@@ -31,6 +33,10 @@ from tests.patience import PATIENCE_SECONDS
 
 OPTIONS = ClusterOptions(partitions=30, brokers=2, controllers=3, transport="grpc")
 CREATE_TOPICS = request_type(19, 7)
+PAUSE_SECONDS = 0.02
+SHOWN = 3
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a Java process after SIGTERM."""
 
 
 async def until(what: str, condition: Callable[[], Awaitable[bool]]) -> None:
@@ -55,7 +61,8 @@ class Services:
 
     async def stop(self, node_id: int) -> None:
         """See `NodeControl`."""
-        await asyncio.to_thread(self._cluster.controller(node_id).stop)
+        code = await asyncio.to_thread(self._cluster.controller(node_id).stop)
+        assert code == ExitCode.OK, f"controller {node_id} ended with {code}"
 
     async def start(self, node_id: int, property_file: Path) -> None:
         """See `NodeControl`."""
@@ -74,23 +81,36 @@ class Services:
         while True:
             for request in sorted(self.inbox.iterdir()):
                 what, node_id = request.name.split("-")
+                request.unlink()  # a request that comes while this one is carried out is another one
                 if what == "stop":
                     await self.stop(int(node_id))
                 else:
                     controller = self._cluster.controller(int(node_id))
                     await self.start(int(node_id), controller.property_file.with_name("controller.stock.properties"))
-                request.unlink()
             await asyncio.sleep(0.05)
 
+    async def stop_stock(self, *nodes: int) -> None:
+        """Stop these controllers of Kafka's in good order: one that is killed may leave half a batch in its log."""
+        for node in nodes:
+            code = await asyncio.to_thread(self.stock[node].stop, grace_seconds=PATIENCE_SECONDS)
+            assert code == TERMINATED, f"Kafka's controller {node} ended with {code}: {self.stock[node].tail()}"
+
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        """Kill what runs; an error of the manager itself is the test's."""
         for process in self.stock.values():
             await asyncio.to_thread(process.kill)
+        await ended(self._task)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """End a task; raises what had ended it before."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 class Creator:
-    """Creates topic after topic at whoever leads."""
+    """Creates topic after topic at the controller that leads."""
 
     def __init__(self, cluster: LightCluster) -> None:
         self.created: list[str] = []
@@ -105,18 +125,26 @@ class Creator:
         topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
         request = build(CREATE_TOPICS, topics=(topic,), timeout_ms=10_000, validate_only=False)
         begin = time.monotonic()
-        code = None
-        while code is not ErrorCode.none and code is not ErrorCode.topic_already_exists:
-            assert time.monotonic() - begin < PATIENCE_SECONDS, f"{name}: {code}"
-            with contextlib.suppress(TransportError):  # it may be done: then it exists at the next attempt
-                code = (await self._channel.request(request, timeout_seconds=PATIENCE_SECONDS)).topics[0].error_code
+        while why := await self._refusal(request):
+            assert time.monotonic() - begin < PATIENCE_SECONDS, f"{name} after {PATIENCE_SECONDS:.0f} s: {why}"
+            await asyncio.sleep(PAUSE_SECONDS)
         self.created.append(name)
         self.longest_wait_seconds = max(self.longest_wait_seconds, time.monotonic() - begin)
+
+    async def _refusal(self, request: Any) -> str:
+        """Why the topic was not created, or "". A request without an answer may be carried out: then the topic exists
+        at the next attempt."""
+        try:
+            (topic,) = (await self._channel.request(request, timeout_seconds=PATIENCE_SECONDS)).topics
+        except TransportError as error:
+            return str(error)
+        exists = topic.error_code in (ErrorCode.none, ErrorCode.topic_already_exists)
+        return "" if exists else f"{topic.error_code.name}: {topic.error_message}"
 
     async def run(self) -> None:
         while True:
             await self.create()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def close(self) -> None:
         await self._channel.close()
@@ -210,9 +238,10 @@ def assert_nothing_is_lost(finished: Path, cluster: LightCluster, created: list[
     for controller in cluster.controllers:
         image = controller.image()
         assert image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION
-        assert set(before.topics.ids) | set(created) <= set(image.topics.ids)
-        for name, topic_id in before.topics.ids.items():
-            assert image.topics.ids[name] == topic_id
+        lost = sorted((set(before.topics.ids) | set(created)) - set(image.topics.ids))
+        assert not lost, f"controller {controller.node_id} lacks {len(lost)} topics, such as {lost[:SHOWN]}"
+        changed = sorted(name for name, topic_id in before.topics.ids.items() if image.topics.ids[name] != topic_id)
+        assert not changed, f"controller {controller.node_id} has other ids of {changed[:SHOWN]}"
 
 
 async def test_one_by_one_with_topics_created_all_the_time(
@@ -240,26 +269,24 @@ async def test_one_by_one_with_topics_created_all_the_time(
         finally:
             run.kill()
         said_last = run.output_text()
-        assert code == 0, said_last
+        assert code == 0, f"exit code {code}: {said_last}"
         print(said_last)  # noqa: T201 - shown with -rP
         count = len(creator.created)
-        await until("topics are created at the stock quorum", lambda: _has_grown(creator, count))
-        creating.cancel()
-        await asyncio.gather(creating, return_exceptions=True)
+        await until("topics are created at the stock quorum", lambda: _has_grown(creator, count, creating))
+        await ended(creating)
         await creator.close()
         print(f"longest wait for an answer: {creator.longest_wait_seconds:.1f} s")  # noqa: T201
         await hand_over(cluster, "3.9.1", Way.ROLLING, None)  # again: nothing is left to do
         await gets_a_new_disk(cluster, services)
         await goes_back(cluster, services)
-        for process in services.stock.values():
-            await asyncio.to_thread(process.stop)
+        await services.stop_stock(*(controller.node_id for controller in cluster.controllers[1:]))
         assert_nothing_is_lost(finished, cluster, creator.created)
 
 
 async def gets_a_new_disk(cluster: LightCluster, services: Services) -> None:
     """A stock voter whose directory is empty is formatted and started, as the others have everything."""
     lost = cluster.controllers[-1]
-    await asyncio.to_thread(services.stock[lost.node_id].stop)
+    await services.stop_stock(lost.node_id)
     shutil.rmtree(lost.metadata_directory)
     await hand_over(cluster, "3.9.1", Way.ROLLING, services)
 
@@ -267,9 +294,9 @@ async def gets_a_new_disk(cluster: LightCluster, services: Services) -> None:
 async def goes_back(cluster: LightCluster, services: Services) -> None:
     """Ours runs on the directory of a stock controller, beside stock ones."""
     first = cluster.controllers[0]
-    await asyncio.to_thread(services.stock[first.node_id].stop)
+    await services.stop_stock(first.node_id)
     await asyncio.to_thread(first.start)
-    await until("ours has caught up", lambda: _follows(first))
+    await until("ours knows leader and migration", lambda: _follows(first))
     assert await asyncio.to_thread(first.stop) == 0
 
 
@@ -278,7 +305,9 @@ async def _follows(controller: ControllerProcess) -> bool:
     return status is not None and status.quorum.leader_id >= 0 and status.migration.public_state == "Finished"
 
 
-async def _has_grown(creator: Creator, count: int) -> bool:
+async def _has_grown(creator: Creator, count: int, creating: asyncio.Task[None]) -> bool:
+    if creating.done():
+        creating.result()
     return len(creator.created) > count
 
 
@@ -291,6 +320,5 @@ async def test_by_directory(finished: Path, tmp_path: Path, release: str) -> Non
         await hand_over(cluster, release, Way.DIRECTORY, services)
         await creator.create()
         await creator.close()
-        for process in services.stock.values():
-            await asyncio.to_thread(process.stop)
+        await services.stop_stock(*services.stock)
         assert_nothing_is_lost(finished, cluster, creator.created)
