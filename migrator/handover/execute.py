@@ -74,9 +74,9 @@ class Picture:
 
     @property
     def only_waits(self) -> bool:
-        """Whether a voter has to wait, and none is refused."""
+        """Whether a voter has to wait, or the metadata are not read yet, and no step is refused."""
         actions = {step.action for step in self.steps}
-        return Action.WAIT in actions and Action.REFUSE not in actions
+        return Action.REFUSE not in actions and (Action.WAIT in actions or self.seen.migration is None)
 
 
 class HandoverRun:

@@ -16,7 +16,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.cluster import MIGRATOR, ClusterOptions, ControllerProcess
-from migrator.drill.light.broker import LightBrokerMode
+from migrator.drill.light.broker import LightBroker, LightBrokerMode
 from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import all_report, dual_writing
 from migrator.errors import ExitCode, OperatorError
@@ -35,8 +35,6 @@ OPTIONS = ClusterOptions(partitions=30, brokers=2, controllers=3, transport="grp
 CREATE_TOPICS = request_type(19, 7)
 PAUSE_SECONDS = 0.02
 SHOWN = 3
-TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a Java process after SIGTERM."""
 
 
 async def until(what: str, condition: Callable[[], Awaitable[bool]]) -> None:
@@ -46,6 +44,12 @@ async def until(what: str, condition: Callable[[], Awaitable[bool]]) -> None:
                 await asyncio.sleep(0.1)
     except TimeoutError:
         raise AssertionError(f"not within {PATIENCE_SECONDS:.0f} s: {what}") from None
+
+
+async def stop_ours(controller: ControllerProcess) -> None:
+    code = await asyncio.to_thread(controller.stop)
+    said = "" if controller.process is None else controller.process.tail()
+    assert code == ExitCode.OK, f"controller {controller.node_id} ended with {code}: {said}"
 
 
 class Services:
@@ -61,8 +65,7 @@ class Services:
 
     async def stop(self, node_id: int) -> None:
         """See `NodeControl`."""
-        code = await asyncio.to_thread(self._cluster.controller(node_id).stop)
-        assert code == ExitCode.OK, f"controller {node_id} ended with {code}"
+        await stop_ours(self._cluster.controller(node_id))
 
     async def start(self, node_id: int, property_file: Path) -> None:
         """See `NodeControl`."""
@@ -90,10 +93,11 @@ class Services:
             await asyncio.sleep(0.05)
 
     async def stop_stock(self, *nodes: int) -> None:
-        """Stop these controllers of Kafka's in good order: one that is killed may leave half a batch in its log."""
+        """Stop these controllers of Kafka's, with time to end: one that is killed may leave half a batch in its log.
+        Kafka's exit code varies: its shutdown closes the log while it may still be loading."""
         for node in nodes:
             code = await asyncio.to_thread(self.stock[node].stop, grace_seconds=PATIENCE_SECONDS)
-            assert code == TERMINATED, f"Kafka's controller {node} ended with {code}: {self.stock[node].tail()}"
+            assert code != -signal.SIGKILL, f"Kafka's controller {node} does not end: {self.stock[node].tail()}"
 
     async def close(self) -> None:
         """Kill what runs; an error of the manager itself is the test's."""
@@ -163,21 +167,29 @@ async def migrated(directory: Path) -> None:
         await until("dual-write", lambda: dual_writing(cluster))
         for broker in cluster.brokers:
             await broker.stop()
-            await broker.start(LightBrokerMode.KRAFT)
-            await asyncio.wait_for(broker.running.wait(), PATIENCE_SECONDS)
+            await start_in_kraft_mode(broker)
         await until("dual-write goes on", lambda: dual_writing(cluster))
         await refused(cluster, "3.9.1", Way.ROLLING, "not finished")
         await refused(cluster, "4.1.0", Way.ROLLING, "cannot join")
         for controller in cluster.controllers:
             controller.set_migration(enabled=False)
-            assert await asyncio.to_thread(controller.stop) == 0
+            await stop_ours(controller)
             await asyncio.to_thread(controller.start)
             await until("somebody leads", lambda: _is_led(cluster))
         await until("the migration is finished", lambda: all_report(cluster, "Finished"))
         for controller in cluster.controllers:
-            assert await asyncio.to_thread(controller.stop) == 0
+            await stop_ours(controller)
     finally:
         await cluster.close()
+
+
+async def start_in_kraft_mode(broker: LightBroker) -> None:
+    await broker.start(LightBrokerMode.KRAFT)
+
+    async def runs() -> bool:
+        return broker.running.is_set()
+
+    await until(f"broker {broker.options.broker_id} runs in KRaft mode", runs)
 
 
 async def _is_led(cluster: LightCluster) -> bool:
@@ -225,8 +237,7 @@ async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIte
             shutil.copytree(finished / controller.directory.name / "metadata", controller.metadata_directory)
             await asyncio.to_thread(controller.start)
         await until("somebody leads", lambda: _is_led(cluster))
-        await cluster.brokers[0].start(LightBrokerMode.KRAFT)
-        await asyncio.wait_for(cluster.brokers[0].running.wait(), PATIENCE_SECONDS)
+        await start_in_kraft_mode(cluster.brokers[0])
         yield cluster, services
     finally:
         await cluster.close()
@@ -297,7 +308,7 @@ async def goes_back(cluster: LightCluster, services: Services) -> None:
     await services.stop_stock(first.node_id)
     await asyncio.to_thread(first.start)
     await until("ours knows leader and migration", lambda: _follows(first))
-    assert await asyncio.to_thread(first.stop) == 0
+    await stop_ours(first)
 
 
 async def _follows(controller: ControllerProcess) -> bool:
