@@ -79,7 +79,7 @@ def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None)
         _check_members(MembersRun(configs[0], wanted, tell=say, patience_seconds=CHECK_SECONDS))
         return
     run = HandoverRun(configs, _wanted(way, release), OperatorCommands(None, None, say), tell=say)
-    picture = asyncio.run(_look_ahead(run))
+    picture = asyncio.run(run.look_ahead(CHECK_SECONDS))
     for line in _described(run, picture, Way(way)):
         say(line)
     blocked = [step for step in picture.steps if step.action in (Action.REFUSE, Action.WAIT)]
@@ -208,20 +208,10 @@ def _members_described(seen: ObservedMembers) -> list[str]:
     ]
 
 
-async def _look(run: HandoverRun, *, ahead: bool = False) -> Picture:
+async def _look(run: HandoverRun) -> Picture:
     """Look twice: only the second look tells a controller that is behind from one that lacks just a record."""
     await run.look()
-    return await run.look(ahead=ahead)
-
-
-async def _look_ahead(run: HandoverRun) -> Picture:
-    """Look at the steps after the writing of files, until none of them waits, or for `CHECK_SECONDS`."""
-    deadline = time.monotonic() + CHECK_SECONDS
-    picture = await _look(run, ahead=True)
-    while picture.only_waits and time.monotonic() < deadline:
-        await asyncio.sleep(POLL_SECONDS)
-        picture = await run.look(ahead=True)
-    return picture
+    return await run.look()
 
 
 def _wanted(way: str, release: str) -> Handover:

@@ -142,6 +142,16 @@ class HandoverRun:
             nodes.append(LocalNode(site.node_id, found, ahead or site.file.is_written))
         return Picture(seen, tuple(nodes), tuple(next_step(node, seen, self._wanted) for node in nodes))
 
+    async def look_ahead(self, seconds: float) -> Picture:
+        """The picture as if the property files were written. Looks again while a step has to wait, for ``seconds`` at
+        most: an election, or a record that a voter lacks for a moment, prevents nothing. Errors as in `look`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        await self.look()  # only a second look tells a voter that is behind from one that lacks just a record
+        while (picture := await self.look(ahead=True)).only_waits and loop.time() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+        return picture
+
     async def run(self) -> None:
         """Hand over to the end. May be called again, also by another process, after any failure.
 

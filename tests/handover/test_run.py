@@ -11,6 +11,7 @@ from migrator.handover.execute import BEGUN, HandoverRun, Picture, journal_besid
 from migrator.handover.plan import LocalNode, MetadataDirectory, next_step
 from migrator.rollout.ports import Observation
 from tests.handover.test_plan import AWAY, HELD, OURS, ROLLING, STOCK, quorum
+from tests.patience import PATIENCE_SECONDS
 
 NODES = (1, 2, 3)
 
@@ -88,3 +89,10 @@ async def test_after_an_interruption_the_voter_that_may_be_stopping_is_waited_fo
         journal.append(0, BEGUN, "controller 2: stop this program", node="2", to="3.9.1")
     await run.run()
     assert control.calls == [f"{what} {node}" for node in (2, 3, 1) for what in ("stop", "start")]
+
+
+@pytest.mark.parametrize("seconds", [0.0, PATIENCE_SECONDS])
+async def test_a_check_looks_again_while_a_step_has_to_wait(seconds: float, tmp_path: Path) -> None:
+    unread = (quorum(OURS, OURS, OURS, finished=None), ())
+    run = Run(tmp_path, (ALL, ONE_IS_BEHIND, unread, ALL), Control())
+    assert (await run.look_ahead(seconds)).only_waits is (not seconds)
