@@ -41,7 +41,10 @@ def read_standing(zookeeper: ReadPort) -> Standing:
 
 
 def read_brokers(
-    zookeeper: ReadPort, image: MetadataImage, alive: Callable[[Working], None] = lambda _: None
+    zookeeper: ReadPort,
+    image: MetadataImage,
+    alive: Callable[[Working], None] = lambda _: None,
+    replicas: frozenset[int] | None = None,
 ) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
     """Read the brokers that ZooKeeper knows, and who holds /controller; both not older than the call.
 
@@ -50,12 +53,14 @@ def read_brokers(
     so no broker is named only because it has a dynamic configuration.
 
     :param alive: called as the reading goes on.
+    :param replicas: the broker ids in assignments, if they are known; they are not read then.
     :raises MigratorError: when ZooKeeper cannot be read.
     """
     holder = zookeeper.view().controller
     brokers = read_registered(zookeeper.reader)
     if brokers.listeners.keys() <= set(image.cluster.brokers):
-        replicas = read_replicas(MeteredSource(zookeeper.reader, Meter(alive, time.monotonic)))
+        if replicas is None:
+            replicas = read_replicas(MeteredSource(zookeeper.reader, Meter(alive, time.monotonic)))
         return replace(brokers, replicas=replicas), holder
     return replace(brokers, configured=frozenset()), holder
 

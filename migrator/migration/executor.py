@@ -233,7 +233,9 @@ class MigrationExecutor:
             level = image.features.levels.get(FEATURE_NAME, 0)
             signals = await self._controller.signals()
             try:
-                brokers, holder = await self._background.blocking(lambda: read_brokers(self._zookeeper, image, alive))
+                brokers, holder = await self._background.blocking(
+                    lambda: read_brokers(self._zookeeper, image, alive, effect.replicas)
+                )
             except MigratorError as error:
                 return ev.ReadinessInputs(effect.ticket, None, signals, image.cluster, level, str(error))
             return ev.ReadinessInputs(effect.ticket, brokers, signals, image.cluster, level, holder=holder)

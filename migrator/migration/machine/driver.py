@@ -169,7 +169,7 @@ class MigrationDriver:
         return [ef.Examine(self._ask())]
 
     def _read_readiness(self) -> list[ef.Effect]:
-        return [ef.ReadReadiness(self._ask())]
+        return [ef.ReadReadiness(self._ask(), self._memory.term.replicas)]
 
     def _decode(self) -> list[ef.Effect]:
         return [ef.DecodeAll(self._ask())]

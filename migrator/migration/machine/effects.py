@@ -26,9 +26,11 @@ class Examine:
 
 @value
 class ReadReadiness:
-    """Read what `readiness` judges: `ReadinessInputs`."""
+    """Read what `readiness` judges: `ReadinessInputs`. ``replicas``: the broker ids that an earlier reading found in
+    the assignments, which then are not read again."""
 
     ticket: Ticket
+    replicas: frozenset[int] | None = None
 
 
 @value

@@ -161,10 +161,12 @@ def test_the_last_broker_has_a_moment_to_hear_of_the_topics_from_the_zookeeper_c
     assert run.state() is State.WAITING_FOR_CONTROLLERS
     run.wait_for(ef.ReadReadiness)
     assert run.registered().state() is State.WAITING_FOR_BROKERS, "it has left again"
+    assert run.wait_for(ef.ReadReadiness).replicas is None
     back = run.now
     run.registered(0)
     while run.state() is not State.DECODING:
-        run.wait_for(ef.ReadReadiness)
+        known = run.wait_for(ef.ReadReadiness).replicas
+        assert known == surroundings(0).brokers.replicas, "all assignments were read already"
         run.registered(0)
     assert run.now - back >= SETTLE_MS
 
@@ -217,6 +219,7 @@ def test_a_failed_copy_is_aborted_then_released_then_an_election_is_seen() -> No
     assert (release.epoch_version, release.controller_version) == (8, 1)
     run(ev.ReleaseResult(release.ticket, released=True))
     run.examined(standing(controller=ControllerClaim(0, 0)))
+    assert run.asked(ef.ReadReadiness).replicas is None, "the assignments are read again"
     run.ready()
     assert run.state() is State.WAITING_FOR_CONTROLLERS, "the next attempt backs off"
     run.now += 2000

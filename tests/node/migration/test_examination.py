@@ -36,9 +36,11 @@ def test_assignments_are_read_while_nobody_runs_and_not_while_somebody_has_not_r
     zookeeper_client.ensure_path(paths.BROKER_IDS)
     with ZooKeeperSession(SessionOptions(zookeeper.hosts)) as session:
         nobody, _ = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
+        known, _ = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE, replicas=frozenset({9}))
         zookeeper_client.create(paths.broker(3), encode_broker(BrokerRegistrationZnode(5, (), None, -1, -1, 0)))
         somebody, _ = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
     assert (nobody.replicas, nobody.configured) == (frozenset({3, 7}), frozenset({8}))
+    assert known.replicas == frozenset({9}), "what is known is not read again"
     assert (somebody.replicas, somebody.configured) == (frozenset(), frozenset())
 
 
