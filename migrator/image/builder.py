@@ -75,6 +75,10 @@ class ImageBuilder:
         handler(record)
         self.records += 1
 
+    def remove_some(self, record: rec.RemoveTopicRecord, at_most: int) -> int:
+        """See `TopicsBuilder.remove_some`; `replay` has to follow when this returns 0."""
+        return self._topics.remove_some(record, at_most)
+
     def build(self, provenance: Provenance) -> tuple[MetadataImage, Changes]:
         """The resulting image, and the changes from the base. Nothing may be replayed afterwards."""
         return self.image(provenance), self._changes()

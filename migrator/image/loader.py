@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from itertools import accumulate
+from sys import maxsize
 
 from migrator.errors import InvariantViolation, require
 from migrator.image.builder import ImageBuilder
@@ -31,6 +32,7 @@ from migrator.records.metadata import (
     EndTransactionRecord,
     MetadataRecord,
     NoOpRecord,
+    RemoveTopicRecord,
 )
 from migrator.turns import TURN_RECORDS
 from migrator.values import value
@@ -194,19 +196,19 @@ class ImageLoader:
     def apply(self, max_records: int | None = None) -> int:
         """Apply at most ``max_records`` appended records; returns the number that remains. It takes some 5 µs a record.
 
+        A partition that is removed with its topic counts as a record here.
+
         :raises InvariantViolation: a record does not fit; the message names its offset and type. The loader is then
             unusable.
         """
-        budget = self._backlog if max_records is None else max_records
+        budget = maxsize if max_records is None else max_records
         while self._batches and budget > 0:
             batch = self._batches[0]
-            stop = min(len(batch.records), self._next + budget)
-            count = stop - self._next
-            self._replay(batch, self._next, stop)
-            self._next = stop
-            budget -= count
+            count, removed = self._replay(batch, budget)
+            self._next += count
             self._backlog -= count
-            if stop == len(batch.records):
+            budget -= count + removed
+            if self._next == len(batch.records):
                 self._close_batch(batch)
         return self._backlog
 
@@ -298,8 +300,11 @@ class ImageLoader:
             self._builder = ImageBuilder(self._image, self._intern)
         return self._builder
 
-    def _replay(self, batch: _Batch, start: int, stop: int) -> None:
-        builder = self._open_builder()
+    def _replay(self, batch: _Batch, budget: int) -> tuple[int, int]:
+        """Replay the next records of a batch. Returns how many, and how many partitions were removed after them: the
+        record that removes these is replayed when none of them is left."""
+        builder, start = self._open_builder(), self._next
+        stop = min(len(batch.records), start + budget)
         for index in range(start, stop):
             record = batch.records[index]
             try:
@@ -307,11 +312,16 @@ class ImageLoader:
                     self._mark(record, batch, batch.base_offset + index)
                     builder = self._open_builder()
                     builder.replay(_NO_OP)
-                else:
-                    builder.replay(record)
+                    continue
+                if type(record) is RemoveTopicRecord:
+                    removed = builder.remove_some(record, start + budget - index)
+                    if removed:
+                        return index - start, removed
+                builder.replay(record)
             except InvariantViolation as error:
                 offset, kind = batch.base_offset + index, type(record).__name__
                 raise InvariantViolation(f"the {kind} at offset {offset} does not fit: {error}") from error
+        return stop - start, 0
 
     def _mark(self, record: MetadataRecord, batch: _Batch, offset: int) -> None:
         is_begin = isinstance(record, BeginTransactionRecord)
@@ -333,7 +343,11 @@ class ImageLoader:
             self._step_back(before, undone)
 
     def _step_back(self, before: MetadataImage, undone: Sequence[Changes]) -> None:
-        so_far = accumulate(part.records for part in undone)
+        topics = self._image.topics.by_id
+        so_far = accumulate(
+            part.records + sum(len(topics[topic_id].partitions) for topic_id in part.topics if topic_id in topics)
+            for part in undone
+        )
         if self._on_leap is not None and any(records > TURN_RECORDS for records in so_far):
             self._on_leap(before, self._image)
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from migrator.errors import InvariantViolation
 from migrator.image.model import PartitionCounts, PartitionRegistration, TopicImage, TopicsImage
@@ -13,6 +14,7 @@ from migrator.records.metadata import (
     NO_RECOVERY_CHANGE,
     ClearElrRecord,
     LeaderRecoveryState,
+    MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -26,7 +28,7 @@ _RECOVERING = int(LeaderRecoveryState.RECOVERING)
 class TopicsBuilder:
     """Replays topic and partition records. A topic's partitions are copied once, at their first change."""
 
-    __slots__ = ("_all", "_by_id", "_ids", "_intern", "_offline", "_open", "_topics", "_without_preferred")
+    __slots__ = ("_all", "_by_id", "_ids", "_intern", "_leaving", "_offline", "_open", "_topics", "_without_preferred")
 
     def __init__(self, base: TopicsImage, intern: Interner) -> None:
         self._by_id = TrackedMap(base.by_id)
@@ -34,6 +36,8 @@ class TopicsBuilder:
         self._intern = intern
         self._open: dict[Uuid, tuple[dict[int, PartitionRegistration], set[int]]] = {}
         self._topics: set[Uuid] = set()
+        self._leaving: Iterator[PartitionRegistration] | None = None
+        """The partitions that are still counted of the topic that is removed next."""
         self._all = base.counts.all
         self._offline = base.counts.offline
         self._without_preferred = base.counts.without_preferred_leader
@@ -49,13 +53,26 @@ class TopicsBuilder:
         self._open[topic_id] = (partitions, set())
         self._topics.add(topic_id)
 
+    def remove_some(self, record: RemoveTopicRecord, at_most: int) -> int:
+        """Begin or continue to remove a topic of any size. `remove` has to follow when this returns 0.
+
+        :param at_most: how many partitions to do now.
+        :return: how many partitions were done.
+        """
+        if self._leaving is None:
+            self._leaving = iter(self._partitions(record.topic_id).values())
+        some = tuple(islice(self._leaving, at_most))
+        for partition in some:
+            self._count(partition, -1)
+        return len(some)
+
     def remove(self, record: RemoveTopicRecord) -> str:
         """Remove a topic with all partitions, and return its name."""
         topic = self._by_id.get(record.topic_id)
         if topic is None:
             raise InvariantViolation(_no_topic(record.topic_id))
-        for partition in self._partitions(record.topic_id).values():
-            self._count(partition, -1)
+        self.remove_some(record, len(self._partitions(record.topic_id)))
+        self._leaving = None
         self._by_id.remove(record.topic_id)
         self._ids.remove(topic.name)
         self._open.pop(record.topic_id, None)
@@ -182,6 +199,12 @@ class TopicsBuilder:
         if len(directories) != len(replicas):
             raise InvariantViolation(f"{len(directories)} directories for {len(replicas)} replicas")
         return self._intern(directories)
+
+
+def removed_partitions(topics: TopicsImage, records: Iterable[MetadataRecord]) -> int:
+    """How many partitions the records remove together with their topics."""
+    gone = (topics.by_id.get(record.topic_id) for record in records if type(record) is RemoveTopicRecord)
+    return sum(len(topic.partitions) for topic in gone if topic is not None)
 
 
 def _no_topic(topic_id: Uuid) -> str:

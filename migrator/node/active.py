@@ -27,6 +27,7 @@ from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
 from migrator.image.model import Changes, MetadataImage
+from migrator.image.topics import removed_partitions
 from migrator.machine import machine
 from migrator.migration.machine.voters import NOBODY_ASKED, VoterKinds, why_not_in_migration
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
@@ -415,10 +416,11 @@ class ActiveController:
             self.has_errands.set()
 
     async def _append_whole(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """Append one batch. A big one is encoded on a thread and applied over several turns of the event loop."""
+        """Append one batch. A big one, or one that removes many partitions, is encoded on a thread and applied over
+        several turns of the event loop."""
         if not records:
             return
-        if len(records) <= TURN_RECORDS:
+        if len(records) + removed_partitions(self._metadata.image.topics, records) <= TURN_RECORDS:
             self._append(epoch, records)
             return
         batch = await lanes().decisions.run(partial(_batch, self._metadata.image, records))

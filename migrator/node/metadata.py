@@ -387,7 +387,7 @@ class MetadataRuntime:
         if backlog:
             applied = backlog - self._loader.apply(turn.records_left)
             self._gauge.count(Work.RECORDS, applied)
-            return turn.is_over(applied)
+            return turn.is_over(applied) or self._loader.backlog > 0
         return self._decode_on(turn)
 
     def _make_known(self) -> Iterator[None]:

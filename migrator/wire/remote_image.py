@@ -11,7 +11,7 @@ from migrator.image.replay import append_records, replay_snapshot
 from migrator.raft.messages import EpochOffset, FetchResponse
 from migrator.records.batch import Batch, iter_batches
 from migrator.records.metadata import MetadataRecord
-from migrator.turns import Turn, give_back, in_turns
+from migrator.turns import TURN_RECORDS, Turn, give_back, in_turns
 from migrator.wire.observer import UNKNOWN_SIZE, NoAnswerError, Observer, SnapshotGoneError
 
 BEGINNINGS_MAX = 5
@@ -91,10 +91,8 @@ class RemoteImage:
     async def _apply(self) -> None:
         """Apply the loaded records to the image, in turns of the event loop. They are committed, so no older image is
         kept."""
-        turn = Turn()
-        while backlog := self._loader.backlog:
-            if turn.is_over(backlog - self._loader.apply(turn.records_left)):
-                await give_back()
+        while self._loader.apply(TURN_RECORDS):
+            await give_back()
         self._loader.committed(self._offset)
         async for _ in in_turns(self._loader.publish()):
             pass

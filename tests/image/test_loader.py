@@ -404,6 +404,27 @@ def test_much_is_published_in_parts_and_a_long_way_back_is_a_leap() -> None:
     assert leaps == [(before, loader.speculative)]
 
 
+def test_a_topic_is_removed_over_several_turns_if_it_has_many_partitions() -> None:
+    leaps: list[MetadataImage] = []
+    loader = ImageLoader(on_leap=lambda _before, after: leaps.append(after))
+    partitions = [
+        rec.PartitionRecord(number, small_uuid(0), (1,), (1,), (), (), 1, 0, 0, 0) for number in range(TURN_RECORDS + 1)
+    ]
+    loader.append(0, 1, 0, [topic(0), *partitions])
+    loader.apply()
+    loader.committed(loader.end_offset)
+    whole, end = loader.speculative, loader.end_offset
+    loader.append(end, 1, 0, [topic(1), rec.RemoveTopicRecord(small_uuid(0)), topic(2)])
+    assert [loader.apply(TURN_RECORDS // 2) for _ in range(3)] == [2, 2, 0]
+    assert (names(loader.speculative), loader.speculative.topics.counts.all) == ({"t1", "t2"}, 0)
+    loader.truncate(end)
+    assert leaps == [whole], "all its partitions are there again"
+    loader.append(end, 2, 0, [rec.RemoveTopicRecord(small_uuid(0))])
+    assert loader.apply(TURN_RECORDS) == 1
+    loader.truncate(end)
+    assert loader.speculative is whole, "half of a removal is forgotten"
+
+
 def test_merging_nothing_is_nothing() -> None:
     assert merge_changes([]).records == 0
 

@@ -55,18 +55,23 @@ PLANTED = ("planted: a loop in Python", "planted: a loop in C")
 def contents(topics: int) -> Iterator[rec.MetadataRecord]:
     """As many entries of each kind as topics."""
     for number in range(topics):
-        name, topic_id = f"t{number}", some_uuid(number)
-        yield rec.TopicRecord(name, topic_id)
+        name = f"t{number}"
+        yield from topic(number, name, PARTITIONS)
         yield rec.ConfigRecord(rec.ConfigResourceType.TOPIC, name, "retention.ms", "5")
-        for partition in range(PARTITIONS):
-            first = (number + partition) % len(BROKERS)
-            replicas = BROKERS[first:] + BROKERS[:first]
-            yield rec.PartitionRecord(partition, topic_id, replicas, replicas, (), (), replicas[0], 0, 0, 0)
         yield acl_record(some_uuid(10**6 + number), Acl(2, name, 3, f"User:u{number}", "*", 3, 3))
         entity = (rec.QuotaEntity("user", f"u{number}"),)
         yield rec.ClientQuotaRecord(entity, "producer_byte_rate", 5.0, remove=False)
         yield rec.UserScramCredentialRecord(f"u{number}", 1, b"salt", b"stored", b"server", 4096)
         yield rec.DelegationTokenRecord("User:o", "User:o", RENEWERS, 0, 2**60, 2**60, f"token-{number}")
+
+
+def topic(number: int, name: str, partitions: int) -> Iterator[rec.MetadataRecord]:
+    topic_id = some_uuid(number)
+    yield rec.TopicRecord(name, topic_id)
+    for partition in range(partitions):
+        first = (number + partition) % len(BROKERS)
+        replicas = BROKERS[first:] + BROKERS[:first]
+        yield rec.PartitionRecord(partition, topic_id, replicas, replicas, (), (), replicas[0], 0, 0, 0)
 
 
 async def write(node: NodeCore, records: Iterator[rec.MetadataRecord]) -> None:
@@ -175,6 +180,11 @@ async def _followers(leader: NodeCore) -> AsyncIterator[str]:
     (one_more,) = deltas[marks[0] : marks[1]]
     async for name in followers.told(deltas[: marks[0]], one_more, deltas[marks[1] :]):
         yield name
+    large = Decision(None, (rec.RemoveTopicRecord(some_uuid(10**8)),))
+    await write(leader, topic(10**8, "large", len(topics)))
+    yield ""
+    await leader.controller.write(Operation.DELETE_TOPICS, lambda _image, _context: large)
+    yield "a topic with many partitions is deleted"
 
 
 def leader_settings(cluster: Cluster, leader: NodeCore) -> Any:
