@@ -315,7 +315,8 @@ class MetadataLog:
         return oldest_may_go(self.store, self.size(), retention, now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the files that `clean` renamed a minute ago or earlier. Any thread may call this, one at a time.
+        """Remove the files that were dropped from the end of the log, and those that `clean` renamed a minute ago or
+        earlier. Any thread may call this, one at a time.
 
         :raises StorageError: the disk refused.
         """
@@ -382,10 +383,10 @@ class MetadataLog:
         self._start_offset = offset
 
     def _drop_last_segment(self) -> None:
+        """The file only gets another name: to free a gigabyte takes long, and `remove_deleted` does it elsewhere."""
         segment = self._segments.pop()
         segment.close()
-        remove_file(segment.path)
-        sync_directory(self.directory)
+        self._mark(segment.mark_deleted(), now_ms=0)
 
     def _forget_before(self, snapshot_id: EpochOffset, now_ms: int) -> None:
         """Let the log begin at a snapshot: drop older snapshots, and segments that end before it."""

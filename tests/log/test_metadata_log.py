@@ -167,7 +167,11 @@ def test_truncation_at_every_offset(tmp_path: Path, offset: int) -> None:
     log = MetadataLog.open(tmp_path, SMALL)
     for base in range(0, 20, 2):
         log.append(batch(base, epoch=1 + base // 6, count=2))
+    files = len(log_files(tmp_path))
     log.truncate_to(offset)
+    assert len(log_files(tmp_path)) == files, "no file is removed in this turn"
+    log.remove_deleted(now_ms=60_000)
+    assert not any(name.endswith(".deleted") for name in log_files(tmp_path))
     kept = offset // 2 * 2
     assert log.end_offset() == kept
     assert log.last_epoch() == (1 + (kept - 2) // 6 if kept else 0)
