@@ -43,7 +43,11 @@ class PartitionSet:
 
     def discard(self, topic_id: Uuid, partitions: int) -> None:
         """Remove partitions of a topic; missing ones are ignored."""
-        bits = self._bits.get(topic_id, 0) & ~partitions
+        self.replace(topic_id, partitions, 0)
+
+    def replace(self, topic_id: Uuid, partitions: int, by: int) -> None:
+        """Remove partitions of a topic, and add others."""
+        bits = self._bits.get(topic_id, 0) & ~partitions | by
         if bits:
             self._bits[topic_id] = bits
         else:
@@ -96,7 +100,10 @@ class PartitionSet:
 
 EMPTY: Final = PartitionSet()
 _Partitions = Mapping[int, PartitionRegistration]
-_NOTHING: Final[_Partitions] = {}
+_Bits = defaultdict[int, int]
+NOBODY: Final = -2
+"""Leads a partition that is not there."""
+_MISSING: Final = PartitionRegistration((NOBODY,), (), (), (), NOBODY, False, 0, 0)
 
 
 class ControllerIndex:
@@ -174,26 +181,18 @@ class ControllerIndex:
             self._forget(gone)
         for topic_id, partitions in changes.partitions.items():
             if topic_id in old and topic_id in new:
-                self._change(old[topic_id], new[topic_id], partitions)
+                self._follow(topic_id, partitions, old[topic_id].partitions, new[topic_id].partitions)
         self.acls = at_once(self.acls.follow(before.acls, after.acls, changes.acls))
         for acl_id in changes.acls:
             self._count_bytes(before.acls.get(acl_id), -1)
             self._count_bytes(after.acls.get(acl_id), 1)
         self.tokens.follow(after.tokens, changes.tokens)
 
-    def _change(self, before: TopicImage, after: TopicImage, partitions: frozenset[int]) -> None:
-        old, new = before.partitions, after.partitions
-        changed = [number for number in partitions if old.get(number) is not new.get(number)]
-        was = {number: old[number] for number in changed if number in old}
-        now = {number: new[number] for number in changed if number in new}
-        self._remove(before.topic_id, was, now)
-        self._add(after.topic_id, now, was)
-
     def _add_topic(self, topic: TopicImage) -> None:
         normalized = metric_name(topic.name)
         if normalized is not None:
             self.similar_names.setdefault(normalized, set()).add(topic.name)
-        self._add(topic.topic_id, topic.partitions)
+        self._follow(topic.topic_id, topic.partitions, {}, topic.partitions)
 
     def _remove_name(self, topic: str) -> None:
         normalized = metric_name(topic)
@@ -213,29 +212,33 @@ class ControllerIndex:
         self.imbalanced.forget(topic_ids)
         self.reassigning.forget(topic_ids)
 
-    def _add(self, topic_id: Uuid, partitions: _Partitions, before: _Partitions = _NOTHING) -> None:
-        """Add partitions to the sets that they belong to and did not belong to before."""
-        found = _Tally(partitions, before)
-        for broker_id, bits in found.in_sync.items():
-            self._in_sync[broker_id].add(topic_id, bits)
-        for broker_id, bits in found.led.items():
-            self._led[broker_id].add(topic_id, bits)
-        if found.imbalanced:
-            self.imbalanced.add(topic_id, found.imbalanced)
-        if found.reassigning:
-            self.reassigning.add(topic_id, found.reassigning)
-
-    def _remove(self, topic_id: Uuid, partitions: _Partitions, after: _Partitions = _NOTHING) -> None:
-        """Remove partitions from the sets that they belong to and will not belong to afterwards."""
-        found = _Tally(partitions, after)
-        for broker_id, bits in found.in_sync.items():
-            _discard(self._in_sync, broker_id, topic_id, bits)
-        for broker_id, bits in found.led.items():
-            _discard(self._led, broker_id, topic_id, bits)
-        if found.imbalanced:
-            self.imbalanced.discard(topic_id, found.imbalanced)
-        if found.reassigning:
-            self.reassigning.discard(topic_id, found.reassigning)
+    def _follow(self, topic_id: Uuid, numbers: Iterable[int], old: _Partitions, new: _Partitions) -> None:
+        """Follow some partitions of a topic. Usually one broker of an ISR changes, and all others stay."""
+        left: _Bits = defaultdict(int)
+        joined: _Bits = defaultdict(int)
+        lost: _Bits = defaultdict(int)
+        won: _Bits = defaultdict(int)
+        changed = imbalanced = reassigning = 0
+        for number in numbers:
+            was, now = old.get(number, _MISSING), new.get(number, _MISSING)
+            if was is now:
+                continue
+            bit = 1 << number
+            changed |= bit
+            if was.isr is not now.isr:
+                _note(left, was.isr, now.isr, bit)
+                _note(joined, now.isr, was.isr, bit)
+            if was.leader != now.leader:
+                lost[was.leader] |= bit
+                won[now.leader] |= bit
+            if not has_preferred_leader(now):
+                imbalanced |= bit
+            if is_reassigning(now):
+                reassigning |= bit
+        _move(self._in_sync, topic_id, left, joined)
+        _move(self._led, topic_id, lost, won)
+        self.imbalanced.replace(topic_id, changed, imbalanced)
+        self.reassigning.replace(topic_id, changed, reassigning)
 
     def _count_bytes(self, acl: Acl | None, sign: int) -> None:
         if acl is None:
@@ -253,36 +256,27 @@ class ControllerIndex:
     __hash__ = None  # type: ignore[assignment]
 
 
-class _Tally:
-    """The sets to which partitions of one topic belong, as bits. Sets to which ``others``, the same partitions at
-    another time, belong as well are left out: usually one broker of an ISR changes, and all others stay."""
-
-    __slots__ = ("imbalanced", "in_sync", "led", "reassigning")
-
-    def __init__(self, partitions: _Partitions, others: _Partitions) -> None:
-        in_sync: defaultdict[int, int] = defaultdict(int)
-        led: defaultdict[int, int] = defaultdict(int)
-        self.imbalanced = self.reassigning = 0
-        for number, partition in partitions.items():
-            bit, other = 1 << number, others.get(number)
-            isr = () if other is None else other.isr
-            for broker_id in partition.isr:
-                if broker_id not in isr:
-                    in_sync[broker_id] |= bit
-            if other is None or other.leader != partition.leader:
-                led[partition.leader] |= bit
-            if not has_preferred_leader(partition) and (other is None or has_preferred_leader(other)):
-                self.imbalanced |= bit
-            if is_reassigning(partition) and not (other is not None and is_reassigning(other)):
-                self.reassigning |= bit
-        self.in_sync, self.led = in_sync, led
+def _note(found: _Bits, brokers: tuple[int, ...], others: tuple[int, ...], bit: int) -> None:
+    """Note a partition under each of the brokers that is not among the others."""
+    for broker_id in brokers:
+        if broker_id not in others:
+            found[broker_id] |= bit
 
 
-def _discard(sets: dict[int, PartitionSet], broker_id: int, topic_id: Uuid, partitions: int) -> None:
-    known = sets[broker_id]
-    known.discard(topic_id, partitions)
-    if not known:
-        del sets[broker_id]
+def _move(
+    sets: defaultdict[int, PartitionSet], topic_id: Uuid, left: Mapping[int, int], joined: Mapping[int, int]
+) -> None:
+    """Move partitions of a topic between the sets of brokers."""
+    for broker_id, bits in joined.items():
+        if broker_id != NOBODY:
+            sets[broker_id].add(topic_id, bits)
+    for broker_id, bits in left.items():
+        if broker_id == NOBODY:
+            continue
+        known = sets[broker_id]
+        known.discard(topic_id, bits)
+        if not known:
+            del sets[broker_id]
 
 
 def has_preferred_leader(partition: PartitionRegistration) -> bool:
