@@ -106,6 +106,8 @@ def _check_known(status: Status, without: tuple[int, ...]) -> None:
 def _found(status: Status) -> Iterator[str]:
     """The status of the active controller."""
     yield f"controller {status.node_id}: {State(status.migration.internal_state).properties.sentence}"
+    if status.migration.reopened:
+        yield f"the migration was reopened after its end: {status.migration.reopened}"
     for problem in status.problems:
         yield f"  {problem.who}: {problem.what}"
 

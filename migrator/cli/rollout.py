@@ -14,7 +14,14 @@ from typing import Any
 import click
 
 from migrator.cli.interrupted import asked_to_stop, at_a_question
-from migrator.cli.rollout_options import Named, inventory_option, named_site, nodes_options, not_empty, stop_options
+from migrator.cli.rollout_options import (
+    Named,
+    inventory_option,
+    named_site,
+    nodes_options,
+    not_empty,
+    stop_options,
+)
 from migrator.cli.rollout_text import (
     ending_lines,
     finish_question,
@@ -159,7 +166,10 @@ async def _previews(
     callback=not_empty,
     help="This broker goes first in every roll; then the rollout waits.",
 )
-def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Named, yes: bool) -> None:
+@click.option(
+    "--end-again", is_flag=True, help="The migration was reopened after its end: go forward to its end again."
+)
+def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Named, end_again: bool, yes: bool) -> None:
     """Begin the rollout, or go on with the one that is under way.
 
     Before the end of the migration, the command says what leads back after it, and asks.
@@ -183,7 +193,7 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
         await open_rollout(parts, journal, canary)
         return None
 
-    _run(site, begin, stop, check, yes=yes, reason=named.reason)
+    _run(site, begin, stop, check, yes=yes, reason=named.reason, ends_again=end_again)
 
 
 @command.command("resume")
@@ -256,6 +266,7 @@ def _run(
     *,
     yes: bool,
     reason: str,
+    ends_again: bool = False,
 ) -> None:
     """Begin, and do the wanted part of the plan. ``begin`` may say that there is nothing to do.
 
@@ -268,7 +279,8 @@ def _run(
             return yes or ask(*finish_question(site.inventory, left, verdict, wall_ms()))
 
     async def work(journal: RolloutJournal) -> Ending:
-        async with parts_at(site, _say_with_time) as (parts, zookeeper):
+        async with parts_at(site, _say_with_time) as (found, zookeeper):
+            parts = replace(found, ends_again=ends_again)
             async with Meanwhile(_say_with_time, _LOOKS):
                 await check_address(zookeeper, await parts.observer.observe(partitions=False))
                 await refuse_without(parts, journal)

@@ -10,6 +10,7 @@ from migrator.rollout.engine.job_acts import VERDICT_MS
 from migrator.rollout.engine.preview import StepPreview, StepState, asked
 from migrator.rollout.engine.standing import Standing, seen_lines
 from migrator.rollout.gates.gates import ONLY_REOPEN
+from migrator.rollout.gates.reopened import HOME_OR_FORWARD
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of
@@ -206,6 +207,8 @@ def status_lines(standing: Standing) -> Iterator[str]:
 def _what_to_do(standing: Standing) -> Iterator[str]:
     if standing.is_locked_out:
         yield f"do: 'migrator rollout resume' is refused: another rollout holds the lock. {BREAK_REMEDY}"
+    elif standing.is_reopened:
+        yield f"do: the migration was reopened after its end. {HOME_OR_FORWARD}"
     elif standing.state == "stopped":
         yield "do: 'migrator rollout resume' goes on"
     if standing.failure is not None:

@@ -12,6 +12,7 @@ from dataclasses import field
 
 from immutables import Map
 
+from migrator.observe.printable import utc
 from migrator.records.metadata import (
     Endpoint,
     FeatureRange,
@@ -39,21 +40,37 @@ class Provenance:
 @value
 class FeaturesImage:
     """The finalized level of each feature, including ``metadata.version``; the state of the migration, the operator's
-    hold if there is one, the order to reopen as long as ZooKeeper does not hold everything again, and the name of the
-    copy."""
+    hold if there is one, the order to reopen as long as ZooKeeper does not hold everything again, the name of the copy,
+    and the order to reopen from then on (`ZkMigrationStateRecord`)."""
 
     levels: Map[str, int]
     zk_migration_state: ZkMigrationState
     migration_hold: MigrationHold | None = None
     migration_reopening: MigrationReopening | None = None
     migration_copied_as: str | None = None
+    migration_reopened: MigrationReopening | None = None
 
     @property
     def migration(self) -> ZkMigrationStateRecord:
         """The record that says all that is known of the migration."""
         return ZkMigrationStateRecord(
-            int(self.zk_migration_state), self.migration_hold, self.migration_reopening, self.migration_copied_as
+            int(self.zk_migration_state),
+            self.migration_hold,
+            self.migration_reopening,
+            self.migration_copied_as,
+            self.migration_reopened,
         )
+
+    @property
+    def order_to_reopen(self) -> MigrationReopening | None:
+        """The order that has reopened the migration; None for a migration that was never finished, or is finished."""
+        return self.migration_reopening or self.migration_reopened
+
+    @property
+    def reopened(self) -> str:
+        """When the migration was reopened, and why; "" if it was not."""
+        order = self.order_to_reopen
+        return "" if order is None else f"{utc(order.time_ms)}: {order.reason}"
 
     @property
     def metadata_version(self) -> int:

@@ -71,4 +71,4 @@ class SettingsBuilder:
         """The resulting features."""
         said = self.migration
         state = ZkMigrationState(said.zk_migration_state)
-        return FeaturesImage(self.levels.snapshot(), state, said.hold, said.reopening, said.copied_as)
+        return FeaturesImage(self.levels.snapshot(), state, said.hold, said.reopening, said.copied_as, said.reopened)

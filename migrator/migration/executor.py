@@ -349,11 +349,13 @@ class MigrationExecutor:
         self._background.spawn(self._commit(effect.ticket, aborting))
 
     def _say(self, effect: ef.AppendFinished | ef.AppendReopened | ef.AppendAdmitted) -> None:
-        """Append the state of the migration to the log. The name of the copy stays."""
+        """Append the state of the migration to the log. The name of the copy stays, and the order to reopen does until
+        the next end."""
         state = ZkMigrationState.POST_MIGRATION if isinstance(effect, ef.AppendFinished) else ZkMigrationState.MIGRATION
+        features = self._controller.image.features
         order = effect.order if isinstance(effect, ef.AppendReopened) else None
-        copied_as = self._controller.image.features.migration_copied_as
-        record = ZkMigrationStateRecord(state, reopening=order, copied_as=copied_as)
+        done = features.order_to_reopen if isinstance(effect, ef.AppendAdmitted) else None
+        record = ZkMigrationStateRecord(state, reopening=order, copied_as=features.migration_copied_as, reopened=done)
         self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
 
     async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:

@@ -318,6 +318,7 @@ class NodeStatusSource:
             internal_state_age_ms=-1,
             active=False,
             paused=features.migration_hold is not None,
+            reopened=features.reopened,
         )
 
     def _brokers(self) -> tuple[BrokerStatus, ...]:

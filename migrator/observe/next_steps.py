@@ -17,7 +17,7 @@ UNTIL_DUAL_WRITE = "nothing to do: the controller goes on by itself, up to dual-
 class Facts:
     """The facts that decide between the rows of one state. Ids of brokers by mode, of voters by migration flag.
     ``down``: brokers in KRaft mode that do not serve. ``blocked``: the migration waits for a person. ``troubled``:
-    there is at least one problem."""
+    there is at least one problem. ``reopened``: the migration was finished before, and reopened."""
 
     zookeeper_brokers: tuple[int, ...]
     kraft_brokers: tuple[int, ...]
@@ -26,6 +26,7 @@ class Facts:
     down: tuple[int, ...] = ()
     blocked: bool = False
     troubled: bool = False
+    reopened: bool = False
 
     @property
     def words(self) -> dict[str, str]:
@@ -98,6 +99,22 @@ ROWS = (
         lambda facts: bool(facts.down),
         needs_calm=True,
         case="a broker in KRaft mode does not serve",
+    ),
+    Row(
+        ("dual-writing",),
+        "the migration was reopened. To go home, run 'migrator verify', then restart the brokers in migration mode, "
+        "one after the other: {kraft} (docs/way-back.md). To end the migration again, turn it off on every controller",
+        lambda facts: facts.reopened and bool(facts.kraft_brokers),
+        needs_calm=True,
+        case="reopened, and brokers are in KRaft mode",
+    ),
+    Row(
+        ("dual-writing",),
+        "the migration was reopened. To go home, wait until 'migrator gates rollback' has no NO, stop the controllers, "
+        "and run 'migrator rollback'",
+        lambda facts: facts.reopened,
+        needs_calm=True,
+        case="reopened",
     ),
     Row(
         ("dual-writing",),
@@ -180,4 +197,5 @@ def facts_of(status: Status, problems: Sequence[Problem]) -> Facts:
         tuple(broker.broker_id for broker in brokers if not broker.in_zookeeper_mode and broker.state in DOWN),
         blocked=any(not problem.warning for problem in problems),
         troubled=bool(problems),
+        reopened=bool(status.migration.reopened),
     )

@@ -88,7 +88,8 @@ class MigrationStatus:
     """States of the migration's state table: ``public_state`` is MigrationIneligible, MigrateZkData, DualWrite or
     Finished, ``internal_state`` the row of the table. ``active``: whether this node acts. Other nodes report from their
     image, and do not know the age (-1); the same holds for a view from outside. ``overridable``: the facts that
-    'migrator force' would override now."""
+    'migrator force' would override now. ``reopened``: when and why the migration was reopened after its end; "" if it
+    was not."""
 
     public_state: str
     internal_state: str
@@ -96,6 +97,7 @@ class MigrationStatus:
     active: bool
     paused: bool = False
     overridable: tuple[str, ...] = ()
+    reopened: str = ""
 
 
 @value

@@ -152,6 +152,8 @@ def _headline(answers: Answers) -> Iterable[str]:
             f"controller {leader} leads and knows more about the migration, but was not reached: run this command"
             f"{on} with the property file of controller {leader}, or give its migrator.grpc.listener with --server"
         )
+    if status.migration.reopened:
+        yield f"reopened after its end: {status.migration.reopened}"
     yield f"next: {next_step(status, problems_of(answers))}"
     version = f", metadata.version {status.metadata_version}" if status.metadata_version else ""
     yield f"cluster {status.cluster_id or 'with an id that is not known here'}{version}, this program {status.version}"

@@ -311,17 +311,19 @@ class MigrationReopening:
 
 @value
 class ZkMigrationStateRecord:
-    """``hold``, ``reopening`` and ``copied_as``: tagged fields of this program, which Kafka skips (KIP-482).
+    """All fields but the state: tagged fields of this program, which Kafka skips (KIP-482).
 
     ``hold`` belongs to PRE_MIGRATION. ``reopening`` belongs to MIGRATION: the migration was finished before, and
     ZooKeeper does not hold everything yet that has changed since. ``copied_as``: the random name of the copy, from its
-    end on; ``/migration`` has it, too.
+    end on; ``/migration`` has it, too. ``reopened``: the order of ``reopening``, from the moment in which ZooKeeper
+    holds everything, up to the next end of the migration.
     """
 
     zk_migration_state: int
     hold: MigrationHold | None = None
     reopening: MigrationReopening | None = None
     copied_as: str | None = None
+    reopened: MigrationReopening | None = None
 
 
 @value

@@ -50,8 +50,8 @@ class RecordSpec:
 
 HOLD_TAG = 10_000
 """The tag of ``hold``, which Kafka does not have. Kafka numbers its tags from 0 on."""
-REOPENING_TAG, COPIED_AS_TAG = 10_001, 10_002
-"""The tags of ``reopening`` and ``copied_as``, likewise."""
+REOPENING_TAG, COPIED_AS_TAG, REOPENED_TAG = 10_001, 10_002, 10_003
+"""The tags of ``reopening``, ``copied_as`` and ``reopened``, likewise."""
 _ORDER = (Field("node_id", INT32), Field("time_ms", INT64), Field("reason", STRING))
 MIGRATION_HOLD = Struct(m.MigrationHold, _ORDER)
 MIGRATION_REOPENING = Struct(m.MigrationReopening, _ORDER)
@@ -226,6 +226,7 @@ SPECS = (
             Field("hold", MIGRATION_HOLD, tag=HOLD_TAG),
             Field("reopening", MIGRATION_REOPENING, tag=REOPENING_TAG),
             Field("copied_as", STRING, tag=COPIED_AS_TAG, nullable=True),
+            Field("reopened", MIGRATION_REOPENING, tag=REOPENED_TAG),
         ),
     ),
     RecordSpec(22, m.RemoveUserScramCredentialRecord, 0, (Field("name", STRING), Field("mechanism", INT8))),

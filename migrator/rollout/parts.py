@@ -16,7 +16,8 @@ from migrator.values import value
 class RolloutParts:
     """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``show`` shows a sentence to the
     operator. ``keep_zookeeper`` writes Kafka's znodes to a file, ``unregister`` removes a broker's registration from
-    the quorum; both return why that failed, or ""."""
+    the quorum; both return why that failed, or "". ``ends_again``: the operator wants to end a reopened migration
+    again."""
 
     inventory: Inventory
     executor: Executor
@@ -27,6 +28,7 @@ class RolloutParts:
     keep_zookeeper: Callable[[Path], Awaitable[str]]
     unregister: Callable[[int], Awaitable[str]]
     zookeeper_connect: str = ""
+    ends_again: bool = False
 
     def tell(self, sentence: str) -> None:
         """Show a sentence. A terminal or pipe that is closed stops nothing: the journal has the facts."""

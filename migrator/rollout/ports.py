@@ -199,7 +199,8 @@ class MigrationSeen:
     the migration is off at the leader, and the leader asks every other controller whether it is off there, too.
     ``keeps_up``: the leader was seen to write committed changes to ZooKeeper and to the brokers in ZooKeeper mode; a
     leader of Kafka's may be some seconds late. ``images``: which controllers have the same metadata as the leader, by
-    its own status. ``behind_ms``: how long the oldest record that is not in ZooKeeper has waited; -1 unknown."""
+    its own status. ``behind_ms``: how long the oldest record that is not in ZooKeeper has waited; -1 unknown.
+    ``reopened``: when and why the migration was reopened after its end; "" if it was not."""
 
     state: str = ""
     write_behind_lag: int = -1
@@ -209,6 +210,7 @@ class MigrationSeen:
     keeps_up: bool = False
     images: ImagesStatus | None = None
     behind_ms: int = -1
+    reopened: str = ""
 
 
 @value

@@ -134,8 +134,9 @@ def _voters(look: QuorumLook, known_ms: int) -> Iterator[VoterStatus]:
 def _migration(image: MetadataImage | None, *, leads: bool) -> MigrationStatus:
     if image is None:
         return MigrationStatus(PublicState.MIGRATION_INELIGIBLE.label, State.INACTIVE.value, -1, active=False)
-    record = image.features.zk_migration_state
-    return MigrationStatus(public_state(record).label, INTERNAL[record].value, -1, active=leads)
+    features, record = image.features, image.features.zk_migration_state
+    state, doing = public_state(record).label, INTERNAL[record].value
+    return MigrationStatus(state, doing, -1, active=leads, reopened=features.reopened)
 
 
 def _broker(registration: BrokerRegistration) -> BrokerStatus:

@@ -99,6 +99,7 @@ def test_the_name_of_a_copy_makes_no_other_metadata() -> None:
     reopened = replace(named, reopening=rec.MigrationReopening(3001, 1, "CHG-44"))
     unnamed = rec.ZkMigrationStateRecord(rec.ZkMigrationState.MIGRATION)
     assert digest(image_of([named])) == digest(image_of([unnamed])) == digest(image_of([reopened]))
+    assert digest(image_of([replace(named, reopened=reopened.reopening)])) == digest(image_of([named]))
 
 
 def test_no_step_grows_with_the_cluster_and_what_is_shared_is_not_hashed() -> None:

@@ -64,6 +64,9 @@ async def test_a_cluster_is_copied_claimed_and_dual_written(rig: Rig) -> None:
         State.INFORMING_BROKERS,
         State.DUAL_WRITING,
     ]
+    rig.executor.lead(ev.BecameLeader(EPOCH + 3, ZkMigrationState.MIGRATION, enabled=False))
+    await rig.until_state(State.FINISHED)
+    assert rig.controller.image.features.order_to_reopen is None
 
 
 async def test_a_copy_waits_for_the_heartbeats_of_a_broker_whose_session_expired_meanwhile(rig: Rig) -> None:
@@ -246,6 +249,7 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
     assert rig.equal()
     features, mark = rig.controller.image.features, rig.zookeeper.view().migration
     assert (features.zk_migration_state, features.migration_reopening) == (ZkMigrationState.MIGRATION, None)
+    assert features.reopened == "1970-01-01 00:00:00 UTC: the auditors want it"
     assert mark is not None
     assert (mark.copied_as, features.migration_copied_as) == (name, name)
     assert [transition.after for transition in rig.transitions][-9 + 2 * is_named :] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def test_zookeeper_is_not_to_be_stopped_by_whoever_is_about_to_reopen_the_migrat
     on = next_step(a_status(State.FINISHED, off=(3001,)))
     assert on.startswith("'migrator gates reopen' says")
     assert on.endswith("off on controllers 3002, 3003")
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "kraft", "said"),
+    [((1,), (2,), "brokers in migration mode, one after the other: broker 2 "), ((1, 2), (), "'migrator rollback'")],
+)
+def test_a_reopened_migration_is_on_its_way_home(zookeeper: tuple[int, ...], kraft: tuple[int, ...], said: str) -> None:
+    calm = a_status(State.DUAL_WRITING, brokers=zookeeper_brokers(zookeeper, kraft))
+    step = next_step(replace(calm, migration=replace(calm.migration, reopened="2026-11-27: CHG-44")))
+    assert step.startswith("the migration was reopened. To go home")
+    assert said in step
 
 
 @pytest.mark.parametrize("state", [BrokerState.OFFLINE, BrokerState.FENCED])

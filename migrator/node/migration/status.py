@@ -123,6 +123,7 @@ class MigrationInsight:
             active=True,
             paused=status.paused,
             overridable=status.situation.overridable,
+            reopened=self._core.metadata.published.features.reopened,
         )
 
     def problems(self) -> tuple[Problem, ...]:

@@ -25,6 +25,7 @@ from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError
 from migrator.rollout.gates.excuses import BackAgainError
 from migrator.rollout.gates.gatekeeper import AbortedError, GateShutError, GateTimeoutError, ProcessEndedError
+from migrator.rollout.gates.reopened import refuse_reopened
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
@@ -141,6 +142,7 @@ class RolloutRun:
                 self._run.note(Event.PAUSED, canary)
                 return Ending.PAUSED
             seen = await self._parts.observer.observe()
+            refuse_reopened(seen, self._run.progress)
             step = next_step(self._run.steps, self._run.progress, seen)
             if step is None:
                 await self._parts.lock.release(self._run.progress.rollout)

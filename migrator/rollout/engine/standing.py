@@ -55,6 +55,12 @@ class Standing:
         holder = self.holder
         return self.state in ("stopped", "failed") and holder is not None and holder.rollout != self.rollout
 
+    @property
+    def is_reopened(self) -> bool:
+        """Whether the rollout does not go forward unasked, because the migration was reopened after its end."""
+        seen = None if self.seen is None else self.seen.migration
+        return seen is not None and bool(seen.reopened) and self.direction is Direction.FORWARD
+
     def as_json(self) -> dict[str, Any]:
         holder, step = self.holder, self.step
         return {
@@ -130,6 +136,8 @@ def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
     lines = []
     migration, quorum, partitions = seen.migration, seen.quorum, seen.partitions
     lines.append(f"migration: {migration.state if migration is not None and migration.state else 'unknown'}")
+    if migration is not None and migration.reopened:
+        lines.append(f"reopened after its end: {migration.reopened}")
     if quorum is not None:
         leader = "nobody leads" if quorum.leader_id is None else f"controller {quorum.leader_id} leads"
         silent = [str(voter.node_id) for voter in quorum.voters.values() if voter.program is None]

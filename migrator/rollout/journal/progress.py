@@ -50,13 +50,14 @@ class Progress:
     journal does not say. ``baseline``: by partition, the brokers whose replicas were out of sync before, and have been
     so since. ``release_version``: the metadata.version of the controllers; "" unknown. ``rolled_back``: by node that
     was left out when a rollback was complete, the id of that rollback, until its directory with the log of that quorum
-    is moved away.
+    is moved away. ``ends_again``: the reopening of the migration in which the operator lets the rollout go forward.
     """
 
     rollout: str = ""
     cluster: str = ""
     cluster_id: str = ""
     release_version: str = ""
+    ends_again: str = ""
     direction: Direction = Direction.FORWARD
     canary: str = ""
     steps: dict[str, StepProgress] = field(default_factory=dict)
@@ -114,6 +115,7 @@ def _after(progress: Progress, entry: Entry) -> Progress:
             direction=Direction(str(details["direction"])),
             canary=str(details.get("canary", "")),
             release_version=str(details.get("release_version", "")),
+            ends_again=str(details.get("ends_again", "")),
             left_out=progress.left_out,
             rolled_back=progress.rolled_back,
         )

@@ -12,6 +12,7 @@ from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.gates.gates import FINISHED
+from migrator.rollout.gates.reopened import refuse_reopened, reopened
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import FORMAT, Entry, Event
 from migrator.rollout.journal.progress import Progress
@@ -46,15 +47,20 @@ AFTER_THE_WAY_BACK = {
 
 async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
     """Begin a rollout, or continue the one that is under way. One that goes back, although the migration is over, goes
-    forward again. One that has changed nothing yet begins anew with another canary.
+    forward again. One that has changed nothing yet begins anew with another canary. One that is to end a reopened
+    migration again begins anew, too: it has to look at every step.
 
     From then on the journal knows every property file, so a change by somebody else is seen.
 
-    :raises OperatorError: as `refuse_canary_of`; or the rollout under way goes back, or a file cannot be read.
+    :raises OperatorError: as `refuse_canary_of` and `refuse_reopened`; or the rollout under way goes back, or a file
+        cannot be read.
     """
     progress = journal.progress
     refuse_canary_of(parts.inventory, journal.entries, progress, canary)
     seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
+    anew = parts.ends_again and progress.ends_again != reopened(seen)
+    if not anew:
+        refuse_reopened(seen, progress)
     if progress.rollout and not progress.closed:
         await parts.lock.acquire(progress.rollout)
         if progress.direction is Direction.BACK and seen.is_finished:
@@ -67,10 +73,10 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
                 where=str(journal.path),
                 remedy="Bring it to its end with 'migrator rollout resume'; then a new rollout can begin",
             )
-        if not canary or is_same_canary(parts.inventory, canary, progress.canary):
+        if not anew and (not canary or is_same_canary(parts.inventory, canary, progress.canary)):
             return
         await remove_left_copies(parts, progress)
-        rollout = progress.rollout
+        rollout, canary = progress.rollout, canary or progress.canary
     else:
         await _refuse_held(parts)
         rollout = token_hex(ID_BYTES)
@@ -91,6 +97,7 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
     direction = Direction.FORWARD.value
     more: dict[str, str | int] = {"canary": canary, "release_version": level, "format": FORMAT}
     more |= {"cluster": parts.inventory.cluster, "cluster_id": seen.cluster_id}
+    more |= {"ends_again": reopened(seen)} if parts.ends_again else {}
     journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, **more)
     await _note_baseline(parts, journal)
     for name, text in texts.items():
@@ -129,13 +136,16 @@ def _has_changed_something(entries: Sequence[Entry]) -> bool:
 async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
     """Takes the lock, so that no line is written for a rollout that another process works on.
 
-    :raises OperatorError: the rollout goes back, and the migration is over meanwhile; or the lock is held.
+    :raises OperatorError: the rollout goes back, and the migration is over meanwhile; or it goes forward, and the
+        migration was reopened; or the lock is held.
     """
     progress = journal.progress
     seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
     await parts.lock.acquire(progress.rollout)
     if progress.goes_back:
         refuse_ended(seen, progress)
+    else:
+        refuse_reopened(seen, progress)
 
 
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:

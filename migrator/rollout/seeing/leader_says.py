@@ -26,7 +26,7 @@ VOTERS_MAX = 100
 class LeaderSays:
     """``lag_records``: records that are not in ZooKeeper yet; None where the leader writes nothing there, -1 unknown.
     ``lag_ms``: how long the oldest of them has waited; -1 unknown. ``images``: which controllers have the same
-    metadata."""
+    metadata. ``reopened``: when and why the migration was reopened; "" if it was not."""
 
     cluster_id: str
     leader_epoch: int
@@ -37,6 +37,7 @@ class LeaderSays:
     foreign_writes: tuple[str, ...]
     images: ImagesStatus | None = None
     lag_ms: int = -1
+    reopened: str = ""
 
 
 async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
@@ -62,6 +63,7 @@ def of_status(status: Status) -> LeaderSays | None:
         status.problems,
         status.images,
         -1 if status.write_behind is None else status.write_behind.lag_ms,
+        status.migration.reopened,
     )
 
 
@@ -95,6 +97,7 @@ def of_json(content: Any) -> LeaderSays | None:
             problems,
             _images(content.get("images")),
             -1 if behind is None else int(behind.get("lag_ms", -1)),
+            str(migration.get("reopened", ""))[:WHAT_MAX],
         )
     except (LookupError, TypeError, ValueError, OverflowError):
         return None
@@ -116,6 +119,7 @@ def _says(
     problems: tuple[Problem, ...],
     images: ImagesStatus | None,
     lag_ms: int,
+    reopened: str,
 ) -> LeaderSays:
     foreign = [it.what.removeprefix(FOREIGN_WRITES) for it in problems if it.what.startswith(FOREIGN_WRITES)]
     return LeaderSays(
@@ -128,4 +132,5 @@ def _says(
         tuple(path for names in foreign for path in names.split(", ")),
         images,
         lag_ms,
+        reopened,
     )

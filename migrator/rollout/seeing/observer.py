@@ -265,6 +265,7 @@ def migration_seen(
     if state is None:
         return None
     lag = _behind(zookeeper, quorum.committed_before)
+    reopened = "" if quorum.image is None else quorum.image.features.reopened
     if stock is not None:
         at = zookeeper.written_offset, zookeeper.written_epoch
         writes = stock.writes(state, quorum.leader_epoch, *at)
@@ -273,7 +274,7 @@ def migration_seen(
             state.label, lag if writes or lag else -1, keeps_up=keeps_up, behind_ms=0 if keeps_up else -1
         )
     if status is None:
-        return MigrationSeen(state.label, lag, keeps_up=lag >= 0)
+        return MigrationSeen(state.label, lag, keeps_up=lag >= 0, reopened=reopened)
     if status.lag_records is not None:
         lag = status.lag_records
     keeps_up = status.internal_state in WRITES  # our leader sends changes to the brokers even while ZooKeeper is behind
@@ -287,6 +288,7 @@ def migration_seen(
         keeps_up,
         status.images,
         status.lag_ms,
+        reopened or status.reopened,
     )
 
 

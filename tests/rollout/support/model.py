@@ -120,6 +120,7 @@ class ModelCluster(ModelHosts):
         self.problems: tuple[str, ...] = ()
         """Of the leader's status."""
         self.behind_ms = 0
+        self.reopened = ""
         """How long the oldest record has waited that ZooKeeper lacks."""
         self.unregistered: set[int] = set()
         """Brokers that are gone, and that the quorum has forgotten."""
@@ -255,6 +256,7 @@ class ModelCluster(ModelHosts):
             finishing=self._finishing(),
             keeps_up=keeps_up,
             behind_ms=self.behind_ms,
+            reopened=self.reopened,
         )
 
     async def unregister(self, broker_id: int) -> str:
@@ -428,7 +430,7 @@ class ModelCluster(ModelHosts):
             modes = [self._mode(node) for node in self.inventory.brokers.nodes if node.node_id not in gone]
             if any(mode is not BrokerMode.KRAFT for mode in modes):
                 self.violations.append("finished while a broker is not in KRaft mode")
-            self.state = FINISHED
+            self.state, self.reopened = FINISHED, ""
 
     def _quorum(self) -> QuorumSeen | None:
         voters = {node.node_id: self._voter(node) for node in self.inventory.controllers.nodes}

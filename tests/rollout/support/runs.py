@@ -69,6 +69,8 @@ class Operator:
         """What happens as a line is shown."""
         self.confirms = True
         self.zookeeper_connect = ""
+        self.ends_again = False
+        """What --end-again says."""
         self.inventory: Inventory | None = None
         """What the inventory says now, where it says something else than the cluster is."""
         self.gone: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ class Operator:
             keep_nothing,
             self.cluster.unregister,
             self.zookeeper_connect,
+            self.ends_again,
         )
 
     def apply(self, stop: StopAt = StopAt(), *, canary: str = "") -> Ending:  # noqa: B008 - a value that nobody changes
