@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"migrator force finish {C} --without 3002 --reason 'the machine of controller 3002 is lost, CHG-43'",
     ),
     "gates": (f"migrator gates finish {C}", f"migrator gates rollback {C}", f"migrator gates reopen {C}"),
+    "close-way-back": (f"migrator close-way-back {C} --reason 'client metrics are wanted, CHG-45'",),
     "reopen": (f"migrator reopen {C} --reason 'the auditors want ZooKeeper back, CHG-44'",),
     "rollback": (
         f"migrator rollback {C}",

@@ -27,6 +27,7 @@ LEFT = {
     "resume": _ORDER,
     "force": _ORDER,
     "reopen": _ORDER,
+    "close-way-back": _ORDER,
     "rollback": "Run the command again: it goes on where it was. If the claim is deleted, brokers elect a controller",
     "rehearse": "ZooKeeper was not changed",
     "verify": "Neither side was changed, unless a repair was ordered: see 'migrator status'",

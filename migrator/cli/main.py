@@ -39,6 +39,7 @@ COMMANDS = {
     "resume": "Continue a paused migration.",
     "force": "Order the active controller to override a safety stop.",
     "gates": "List what still prevents the end of the migration, a rollback, or a reopening.",
+    "close-way-back": "Let the controllers accept, after the end, what ZooKeeper mode does not have.",
     "reopen": "Let a finished migration go on, so that the ways back to ZooKeeper are open again.",
     "rollback": "Return a cluster to its ZooKeeper brokers.",
     "rehearse": "Try the copy without writing to ZooKeeper, and forecast how long the migration takes.",
@@ -92,7 +93,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"migrator.cli.{cmd_name}")
+        module = importlib.import_module(f"migrator.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         add_examples(cmd_name, command)
         return command

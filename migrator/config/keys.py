@@ -20,6 +20,8 @@ class Key:
 # Kafka's keys that several rooms read or write.
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
 """The keys that say whether a node takes part in a migration, and its roles in KRaft mode."""
+KEEP_WAY_BACK = "migrator.keep.way.back"
+"""Whether controllers refuse what would close the way back from a finished migration."""
 NODE_ID, BROKER_ID = "node.id", "broker.id"
 CONNECT, AUTHORIZER = "zookeeper.connect", "authorizer.class.name"
 VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
@@ -211,6 +213,14 @@ OWN_KEYS: tuple[Key, ...] = (
         "false",
         "",
         "Whether the migration finishes only after a verification found both sides equal.",
+    ),
+    Key(
+        KEEP_WAY_BACK,
+        "boolean",
+        "true",
+        "",
+        "Whether the controllers refuse, after the end of the migration, what ZooKeeper mode does not have. "
+        "migrator close-way-back ends this for the whole quorum.",
     ),
     Key(
         "migrator.copy.batch.records",

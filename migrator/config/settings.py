@@ -161,6 +161,7 @@ class Settings:
     migrator_reconcile_max_deletes: int
     migrator_audit_interval_ms: int
     migrator_finish_require_verify: bool
+    migrator_keep_way_back: bool
     migrator_copy_batch_records: int
     migrator_journal_max_bytes: int
     migrator_authorizer_log_file: str

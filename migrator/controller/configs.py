@@ -24,6 +24,7 @@ from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, decided
 from migrator.controller.effective import NO_CONFIG, TopicDefaults
 from migrator.controller.topic_names import name_fault
+from migrator.controller.way_back import check_config
 from migrator.image.model import ConfigResource, MetadataImage
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, MetadataRecord
 from migrator.values import value
@@ -100,6 +101,7 @@ def _each_resource(
         try:
             values = values_of(resource, change, current)
             _check(image, context, defaults, resource, values)
+            check_config(image, context, resource, values)
         except RefusedError as refusal:
             results.append((resource, refusal.error))
             continue

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.controller.context import KRAFT_VERSION, SUPPORTED_FEATURES, Context, supports
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, decided
+from migrator.controller.way_back import check_feature
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import FeatureLevelRecord, FeatureRange, MetadataRecord, ZkMigrationState
 from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MinLevel, changes_records, version_at
@@ -77,6 +78,8 @@ def _faults(image: MetadataImage, update: FeatureUpdate, context: Context) -> It
         yield _invalid(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
         yield _invalid(update, "A feature version cannot be less than 0.")
+    if closes := check_feature(image, context, update.name, update.level):
+        yield _invalid(update, closes)
     yield from (_invalid(update, reason) for reason in _unsupported(image, update, context))
     is_metadata_version = update.name == FEATURE_NAME
     current = image.features.levels.get(update.name, 0)

@@ -46,6 +46,7 @@ class Operation(Enum):
     UPDATE_FEATURES = "feature update"
     REASSIGN_VOTERS = "reassignment of voters"
     ROLLOUT_LOCK = "change of the rollout's lock"
+    CLOSE_WAY_BACK = "end of the way back"
 
 
 ALLOWED_BEFORE_COPY: Final = frozenset(
@@ -57,10 +58,11 @@ ALLOWED_BEFORE_COPY: Final = frozenset(
         Operation.NO_OP,
         Operation.REASSIGN_VOTERS,
         Operation.ROLLOUT_LOCK,
+        Operation.CLOSE_WAY_BACK,
     )
 )
 """The operations before the copy. Reassignments of voters and the rollout's lock are refused during the whole migration
-by other rules (`quorum_target`, `rollout_lock`)."""
+by other rules (`quorum_target`, `rollout_lock`), and so is the order to close the way back (`way_back`)."""
 ALLOWED_IN_TRANSACTION: Final = frozenset((Operation.HEARTBEAT, Operation.NO_OP))
 """Heartbeats are answered then, but change nothing (`heartbeats`)."""
 

@@ -22,6 +22,7 @@ from migrator.controller.index import metric_name
 from migrator.controller.mutation_quotas import UNLIMITED, MutationQuota
 from migrator.controller.placement import Assignment, place
 from migrator.controller.topic_names import name_fault
+from migrator.controller.way_back import check_config
 from migrator.image.model import ConfigResource, MetadataImage
 from migrator.records.metadata import (
     ConfigRecord,
@@ -184,6 +185,8 @@ class _Creation:
             )
         if configs:
             check_topic_config({}, configs, self._defaults)
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
+            check_config(self._image, self._context, resource, configs)
         return configs
 
     def _assign(self, topic: NewTopic) -> list[Assignment]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from migrator.clock import monotonic_ms, wall_ms
+from migrator.controller.way_back import closed, opened
 from migrator.errors import MigratorError
 from migrator.image.model import ImageDelta
 from migrator.machine import machine
@@ -350,13 +351,14 @@ class MigrationExecutor:
 
     def _say(self, effect: ef.AppendFinished | ef.AppendReopened | ef.AppendAdmitted) -> None:
         """Append the state of the migration to the log. The name of the copy stays, and the order to reopen does until
-        the next end."""
+        the next end. A reopening takes back that the way back was closed."""
         state = ZkMigrationState.POST_MIGRATION if isinstance(effect, ef.AppendFinished) else ZkMigrationState.MIGRATION
         features = self._controller.image.features
         order = effect.order if isinstance(effect, ef.AppendReopened) else None
         done = features.order_to_reopen if isinstance(effect, ef.AppendAdmitted) else None
         record = ZkMigrationStateRecord(state, reopening=order, copied_as=features.migration_copied_as, reopened=done)
-        self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
+        records = [record, opened()] if order is not None and closed(self._controller.image) else [record]
+        self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, records)))
 
     async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:
         """Append, and wait for the commit. None when the leadership is lost: another event reports that."""

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from migrator.config.keys import FLAG
+from migrator.config.keys import FLAG, KEEP_WAY_BACK
+from migrator.controller.way_back import KRAFT_ONLY, NEWEST, closed
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.guards import Ownership, Standing, ownership
 from migrator.migration.machine.states import PublicState
 from migrator.observe.names import number_ranges
 from migrator.observe.status import Gate
 from migrator.records.metadata import ConfigResourceType
-from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, parse_version
+from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
 
-NEWEST = parse_version("3.9-IV0")
-"""The newest metadata.version that a broker can have in ZooKeeper mode."""
-KRAFT_ONLY = frozenset({"remote.log.copy.disable", "remote.log.delete.on.disable"})
-"""Settings of a topic that a broker in ZooKeeper mode refuses."""
 RESERVED_BROKER_MAX_ID = 1000
 EXAMPLES = 5
 
@@ -58,6 +55,7 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
         ),
         _controllers(facts),
         _zookeeper(facts),
+        _kept(facts.image),
         _features(facts.image),
         *_contents(facts.image),
         _gate(
@@ -131,6 +129,14 @@ def _of_zookeeper(facts: ReopenFacts) -> Iterator[str]:
         yield f"in ZooKeeper mode: {number_ranges('broker', facts.running)}"
     if ownership(standing) is Ownership.FOREIGN:
         yield f"{paths.MIGRATION} is of another quorum"
+
+
+def _kept(image: MetadataImage) -> Gate:
+    """Always open: what is in the log counts."""
+    words = closed(image)
+    what = f"the way back was closed on purpose ({words}): it stays open as long as nothing was used that closes it"
+    kept = f"with {KEEP_WAY_BACK}=true, this program's controllers refuse what would close the way back"
+    return Gate("kept", open=True, what=what if words else kept)
 
 
 def _features(image: MetadataImage) -> Gate:

@@ -17,7 +17,7 @@ from migrator.apis.audit import NOT_ANSWERED, api_name
 from migrator.apis.authorization import Trail
 from migrator.apis.ordered import Part, clipped, parts_of
 from migrator.clock import wall_ms
-from migrator.config.keys import FLAG
+from migrator.config.keys import FLAG, KEEP_WAY_BACK
 from migrator.config.settings import Settings
 from migrator.observe.journal import Journal
 from migrator.observe.status import Orderer
@@ -36,6 +36,7 @@ TAKEN: Final = frozenset({ErrorCode.none, ErrorCode.request_timed_out})
 PARTS_MAX: Final = 20
 ORDERING_SETTINGS: Final = (
     FLAG,
+    KEEP_WAY_BACK,
     "migrator.finish.require.verify",
     "controller.quorum.voters",
 )

@@ -17,6 +17,7 @@ from migrator.node.core import NodeCore
 from migrator.node.loading import Loading
 from migrator.node.refused_brokers import RefusedRegistration, with_refusals
 from migrator.node.rollout_lock import RolloutLockKeeper
+from migrator.node.way_back import WayBackKeeper
 from migrator.observe.journal import Journal
 from migrator.observe.leaders import whom_to_ask
 from migrator.observe.names import number_ranges
@@ -150,6 +151,7 @@ class NodeStatusSource:
         self._roll = roll
         self._refused = refused
         self._lock = RolloutLockKeeper(settings.node_id, core, notes)
+        self._way_back = WayBackKeeper(core, notes)
 
     def status(self) -> Status:
         """The status now (see `StatusSource`)."""
@@ -251,6 +253,10 @@ class NodeStatusSource:
     async def reopen(self, reason: str, by: Orderer) -> None:
         """Let a finished migration go on (see `StatusSource`)."""
         await self._active_migration().reopen(reason, by)
+
+    async def close_way_back(self, reason: str, by: Orderer) -> None:
+        """Let the controllers accept what closes the way back (see `StatusSource`)."""
+        await self._way_back.close(reason, by)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """The gates before ``goal`` (see `StatusSource`)."""

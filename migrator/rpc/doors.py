@@ -56,6 +56,7 @@ DOORS: Mapping[str, Door] = {
     OPERATOR + "Resume": Door(ORDERS),
     OPERATOR + "Force": Door(ORDERS),
     OPERATOR + "Reopen": Door(ORDERS),
+    OPERATOR + "CloseWayBack": Door(ORDERS),
     OPERATOR + "ReportVerdict": Door(ORDERS),
     OPERATOR + "RolloutLock": Door(ORDERS),
     VOTERS_SERVICE + "Reassign": Door(ORDERS),

@@ -175,6 +175,11 @@ class OperatorClient:
         with self._refusals():
             await self._stub.Reopen(operator_pb2.ReopenRequest(reason=reason), timeout=timeout)
 
+    async def close_way_back(self, reason: str, timeout: float = LOOK_SECONDS) -> None:
+        """Let the controllers accept what closes the way back from a finished migration."""
+        with self._refusals():
+            await self._stub.CloseWayBack(operator_pb2.CloseWayBackRequest(reason=reason), timeout=timeout)
+
     async def gates(self, goal: Goal, timeout: float = LOOK_SECONDS) -> tuple[Gate, ...]:
         """The gates on the way to ``goal``."""
         with self._refusals():

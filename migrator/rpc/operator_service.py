@@ -73,6 +73,12 @@ class StatusSource(Protocol):
         :raises OperatorError: something stands against it, or another controller drives the migration.
         """
 
+    async def close_way_back(self, reason: str, by: Orderer) -> None:
+        """Let the controllers accept what closes the way back.
+
+        :raises OperatorError: the migration is not finished, or another controller leads.
+        """
+
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal``."""
 
@@ -144,6 +150,13 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
         except OperatorError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.ReopenResponse()
+
+    async def CloseWayBack(self, request: Any, context: Any) -> Any:  # noqa: N802
+        try:
+            await self._source.close_way_back(request.reason, CALLER.get().orderer)
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return operator_pb2.CloseWayBackResponse()
 
     async def Gates(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:

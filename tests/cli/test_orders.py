@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from migrator.cli import verify as command
 from migrator.cli import verify_run
 from migrator.errors import ExitCode
-from migrator.migration.machine.states import State
+from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Goal, JournalEvent, Orderer, VoterStatus
 from migrator.verify import job
 from tests.rpc.support.identities import OPERATOR, command_config
@@ -157,6 +157,22 @@ async def test_reopen_shows_what_stands_against_it_and_asks_twice(tmp_path: Path
     assert accepted[0] == ExitCode.OK
     assert "take ZooKeeper back" in " ".join(accepted[1].split())
     assert node.orders == [("reopen", "CHG-1")]
+
+
+async def test_the_way_back_is_closed_after_two_questions_and_only_after_the_end(tmp_path: Path) -> None:
+    node = PlayedNode(State.DUAL_WRITING)
+    close = ("close-way-back", "-c", str(property_file(tmp_path)), "--reason", "CHG-2")
+    async with served(node, tmp_path):
+        early = await run(*close, "--yes-cluster-id", "cluster")
+        node.public = PublicState.FINISHED
+        declined, mistaken = await asyncio.gather(run(*close, answer="n\n"), run(*close, answer="y\nother\n"))
+        assert node.orders == []
+        accepted = await run(*close, answer="y\ncluster\n")
+    assert early[0] == mistaken[0] == ExitCode.REFUSED
+    assert "no way back has to be closed" in early[1]
+    assert declined[0] == ExitCode.DIFFERENT
+    assert accepted[0] == ExitCode.OK
+    assert node.orders == [("close-way-back", "CHG-2")]
 
 
 async def test_the_status_of_a_follower_says_whom_to_ask() -> None:

@@ -36,6 +36,7 @@ ANYTIME = {
     Operation.NO_OP,
     Operation.REASSIGN_VOTERS,  # refused by `quorum_target`, which tells the operator why (test_quorum_target.py)
     Operation.ROLLOUT_LOCK,  # refused likewise by `rollout_lock` (test_rollout_lock.py)
+    Operation.CLOSE_WAY_BACK,  # refused likewise by `way_back` (test_way_back.py)
 }
 
 

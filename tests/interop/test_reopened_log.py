@@ -136,6 +136,8 @@ def test_migrator_reopen_leads_home(ours: Cluster) -> None:
     with Traffic(ours.cluster.bootstrap, TOPIC) as traffic:
         with stage("to the end"):
             to_the_end(ours)
+        with stage("the way back is kept open"):
+            what_would_close_the_way_back_is_refused(ours)
         with stage("reopened"):
             reopened_with_the_flag_on_and_killed_at_once(ours)
             until("messages are acknowledged", traffic.goes_on)
@@ -145,6 +147,33 @@ def test_migrator_reopen_leads_home(ours: Cluster) -> None:
             home(ours)
         traffic.stop()
     nothing_is_lost(ours, traffic)
+
+
+def what_would_close_the_way_back_is_refused(cluster: Cluster) -> None:
+    """In words that Kafka's tools print; until `migrator close-way-back`."""
+    kafka, directory = cluster.cluster.kafka, cluster.cluster.directory
+    server = ("--bootstrap-server", cluster.cluster.bootstrap)
+
+    def sets(kind: str, name: str, setting: str) -> str:
+        of = (*server, "--alter", "--entity-type", kind, "--entity-name", name, "--add-config", setting)
+        return kafka.configs(*of, directory=directory)
+
+    metrics = ("client-metrics", "all", "interval.ms=60000")
+    for each in (metrics, ("topics", TOPIC, "remote.log.copy.disable=true")):
+        with pytest.raises(OperatorError, match="'migrator close-way-back' allows it"):
+            sets(*each)
+    for feature in ("group.version=1", "metadata.version=25"):
+        upgrade = (*server, "upgrade", "--feature", feature)
+        with pytest.raises(OperatorError, match="after 'migrator close-way-back', 'migrator handover' hands the"):
+            kafka.tool("org.apache.kafka.tools.FeatureCommand", *upgrade, directory=directory)
+    close = ["close-way-back", "-c", str(cluster.controller.property_file), "--reason", "to try it"]
+    run_to_end("close", [MIGRATOR, *close, "--yes-cluster-id", CLUSTER_ID], timeout_seconds=COMMAND_SECONDS)
+    sets(*metrics)
+    gone = (
+        *server,
+        *["--alter", "--entity-type", "client-metrics", "--entity-name", "all", "--delete-config", "interval.ms"],
+    )
+    kafka.configs(*gone, directory=directory)
 
 
 def nothing_is_lost(cluster: Cluster, traffic: Traffic) -> None:

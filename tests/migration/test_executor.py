@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from migrator.controller.way_back import close, closed
 from migrator.migration.copying.reading import CopyEnd
 from migrator.migration.copying.worker import (
     CopyTask,
@@ -233,6 +234,7 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
     rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=False))
     await rig.until_state(State.FINISHED)
     rig.controller.write([ConfigRecord(2, "t", "cleanup.policy", "compact")])
+    rig.controller.write(close(rig.controller.image, "CHG-45").records)
     assert not rig.equal()
 
     async def compacted(_: MigrationState) -> MarkEvidence:
@@ -249,6 +251,7 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
     assert rig.equal()
     features, mark = rig.controller.image.features, rig.zookeeper.view().migration
     assert (features.zk_migration_state, features.migration_reopening) == (ZkMigrationState.MIGRATION, None)
+    assert closed(rig.controller.image) == ""
     assert features.reopened == "1970-01-01 00:00:00 UTC: the auditors want it"
     assert mark is not None
     assert (mark.copied_as, features.migration_copied_as) == (name, name)

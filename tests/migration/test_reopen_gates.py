@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 
+from migrator.controller.given_up import QUORUM
+from migrator.controller.way_back import KEY
 from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, FeaturesImage, MetadataImage
 from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.states import PublicState
@@ -127,6 +129,11 @@ def test_each_obstacle_is_named_and_nothing_else(name: str, facts: ReopenFacts, 
 )
 def test_what_zookeeper_mode_has_is_no_obstacle(facts: ReopenFacts) -> None:
     assert [gate.what for gate in reopen_gates(facts) if not gate.open] == []
+
+
+def test_a_way_back_that_was_closed_on_purpose_is_told_and_does_not_hold_up() -> None:
+    facts = replace(FINE, image=replace(FINE.image, configs=Map({QUORUM: Map({KEY: "CHG-45"})})))
+    assert [gate.what for gate in reopen_gates(facts) if "closed on purpose (CHG-45)" in gate.what and gate.open]
 
 
 def test_a_mark_that_nothing_proves_is_told_and_does_not_hold_up() -> None:

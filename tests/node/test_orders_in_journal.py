@@ -18,6 +18,7 @@ from migrator.apis.authorization import Audited, Trail, Unlimited
 from migrator.apis.call import ApiKind
 from migrator.apis.registry import APIS
 from migrator.config.load import settings_from
+from migrator.errors import OperatorError
 from migrator.machine import running_on
 from migrator.migration.machine.states import OVERRIDES, State
 from migrator.migration.machine.volatile_state import Situation
@@ -25,6 +26,7 @@ from migrator.node.orders import ORDERS, KafkaOrders, opened_journal
 from migrator.node.rollout_lock import RolloutLockKeeper
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
+from migrator.node.way_back import WayBackKeeper
 from migrator.observe.journal import Journal
 from migrator.observe.status import Force, JournalEvent, Orderer
 from migrator.observe.voters import VoterOrder
@@ -66,7 +68,7 @@ OF_METADATA = frozenset({19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 49, 51})
 """Orders of clients about their topics, configurations and access: they are in the log of the authorizer."""
 OF_BROKERS = frozenset({1, 52, 53, 54, 55, 56, 59, 62, 63, 67, 70, 73})
 """What brokers and controllers do by themselves, and questions."""
-GRPC = {"Pause", "Resume", "Force", "Reopen", "ReportVerdict", "RolloutLock", "Reassign"}
+GRPC = {"Pause", "Resume", "Force", "Reopen", "CloseWayBack", "ReportVerdict", "RolloutLock", "Reassign"}
 """Each has a test below, in tests/doors/test_orders.py, or in tests/node/migration."""
 
 
@@ -182,6 +184,10 @@ async def test_orders_about_voters_and_the_lock_of_a_rollout_are_noted_before_th
         await orders.reassign(VoterOrder.CANCEL, "", CLUSTER_ID, ALICE)
         lock = RolloutLockKeeper(own, leader, journal)
         await lock.move("", "taken by alice", ALICE)
+        with pytest.raises(OperatorError, match="Give --reason"):
+            await WayBackKeeper(leader, journal).close(" ", ALICE)
+        with pytest.raises(OperatorError, match="is not finished"):
+            await WayBackKeeper(leader, journal).close("CHG-45", ALICE)
         found = [event for event in journal.after(-1) if "by" in dict(event.details)]
         assert [(event.kind, event.text) for event in found] == [
             ("voters", "the operator has ordered: the voters shall be 1,2,3"),

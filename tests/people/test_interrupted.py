@@ -55,6 +55,7 @@ WAIT_FOR_A_CONTROLLER = {
     "pause": ("-c", C, "--reason", "test"),
     "resume": ("-c", C),
     "reopen": ("--reason", "CHG-44", "-c", C),
+    "close-way-back": ("--reason", "CHG-45", "-c", C),
     "force": ("reconcile", "-c", C, "--reason", "test"),
     "gates": ("finish", "-c", C),
     "quorum": ("describe", "-c", C),

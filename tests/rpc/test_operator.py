@@ -117,6 +117,9 @@ class Node(HeldLock):
     async def reopen(self, reason: str, by: Orderer) -> None:
         raise NotImplementedError
 
+    async def close_way_back(self, reason: str, by: Orderer) -> None:
+        raise NotImplementedError
+
     async def force(
         self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
     ) -> None:

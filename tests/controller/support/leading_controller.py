@@ -63,6 +63,7 @@ class SettingsOfTest:
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
     zookeeper_metadata_migration_enable: bool = False
+    migrator_keep_way_back: bool = True
     delegation_token_secret_key: Secret | None = None
     delegation_token_master_key: Secret | None = None
     delegation_token_max_lifetime_ms: int = 604_800_000

@@ -72,6 +72,7 @@ CALLS = (
     "migrator.operator.v1.Operator/Resume",
     "migrator.operator.v1.Operator/Force",
     "migrator.operator.v1.Operator/Reopen",
+    "migrator.operator.v1.Operator/CloseWayBack",
     "migrator.operator.v1.Operator/ReportVerdict",
     "migrator.operator.v1.Operator/RolloutLock",
     "migrator.voters.v1.Voters/Reassign",

@@ -131,6 +131,10 @@ class PlayedNode(HeldLock):
         self.orderers.append(by)
         self.orders.append(("reopen", reason))
 
+    async def close_way_back(self, reason: str, by: Orderer) -> None:
+        self.orderers.append(by)
+        self.orders.append(("close-way-back", reason))
+
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)
         self.verdicts.append(report)
