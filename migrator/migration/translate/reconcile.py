@@ -40,10 +40,10 @@ def reconcile(zookeeper: ZkSource, target: Target) -> Iterator[EntityWrite]:
     """Compare everything, lazily; yield the writes that make ZooKeeper equal the image. Configs of topics and of
     brokers come first: a broker that starts meanwhile in ZooKeeper mode reads them, and then its logs."""
     parents = Parents(zookeeper)
-    configured = set[str]()
-    yield from reconcile_topic_configs(zookeeper, target, parents, configured)
+    left = set[str]()
+    yield from reconcile_topic_configs(zookeeper, target, parents, left)
     yield from _brokers(zookeeper, target, parents)
-    yield from reconcile_topics(zookeeper, target, parents, configured=configured)
+    yield from reconcile_topics(zookeeper, target, parents, left=left)
     yield from _clients(zookeeper, target, parents)
     yield from _producer_ids(zookeeper, target, parents)
     yield from _acls(zookeeper, target, parents)

@@ -64,13 +64,15 @@ def read_topics(
     wanted: Callable[[str, Znode | None], Iterable[int]],
     *,
     list_partitions: bool = False,
+    configs: bool = True,
 ) -> Iterator[TopicZnodes]:
     """Read topics: first the znodes of the topic itself, then the states of the wanted partitions, which are requested
     as soon as the topic has arrived. At most as many topics lie between the two as the source reads ahead.
 
     :param wanted: partition ids whose states to read, by topic name and topic znode.
+    :param configs: whether to read the topics' configs, too.
     """
-    heads, ahead = tee(_heads(source, list(names), wanted, list_partitions=list_partitions))
+    heads, ahead = tee(_heads(source, list(names), wanted, list_partitions=list_partitions, configs=configs))
     states = source.read(paths.partition_state(head.name, partition) for head in ahead for partition in head.wanted)
     for head in heads:
         found = {partition: next(states) for partition in head.wanted}
@@ -91,10 +93,14 @@ def _heads(
     wanted: Callable[[str, Znode | None], Iterable[int]],
     *,
     list_partitions: bool,
+    configs: bool,
 ) -> Iterator[_Head]:
-    singles = source.read(path for name in names for path in (paths.topic(name), paths.topic_config(name)))
+    paths_of = (paths.topic, paths.topic_config) if configs else (paths.topic,)
+    singles = source.read(path_of(name) for name in names for path_of in paths_of)
     listed = source.children(map(paths.partitions, names)) if list_partitions else repeat(None, len(names))
-    for name, topic, config, partitions in zip(names, singles, singles, listed, strict=True):
+    for name, partitions in zip(names, listed, strict=True):
+        topic = next(singles)
+        config = next(singles) if configs else None
         yield _Head(name, topic, config, partitions, tuple(wanted(name, topic)))
 
 

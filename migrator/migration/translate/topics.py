@@ -21,21 +21,22 @@ _TOPIC_PARENTS = (f"{paths.TOPICS}/", f"{paths.TOPIC_CONFIGS}/", paths.CONFIG_CH
 
 
 def reconcile_topic_configs(
-    zookeeper: ZkSource, target: Target, parents: Parents, written: set[str]
+    zookeeper: ZkSource, target: Target, parents: Parents, left: set[str]
 ) -> Iterator[EntityWrite]:
     """Writes for the configs of topics, which come before everything else of topics.
 
     A broker in ZooKeeper mode takes the config of a topic from there when it starts, and may have a log of a topic that
     ZooKeeper does not know yet. Without its config, the broker would delete old records of a compacted topic.
 
-    :param written: receives the names of the topics whose configs are written.
+    :param left: receives the names of the topics that have no config, neither here nor in ZooKeeper: the empty znode
+        comes with the topic.
     """
     for chunk in source.chunks(sorted(target.image.topics.ids)):
         for name, znode in zip(chunk, zookeeper.read(map(paths.topic_config, chunk)), strict=True):
             config = target.config(names.topic_resource(name))
-            same = not config if znode is None else target.same_config(znode.path, znode.data, config)
-            if not same:
-                written.add(name)
+            if znode is None and not config:
+                left.add(name)
+            elif znode is None or not target.same_config(znode.path, znode.data, config):
                 missing = parents.of(*_TOPIC_PARENTS)
                 data = target.encode_config(config)
                 yield config_write(f"topics/{name}", data, exists=znode is not None, parents=missing)
@@ -47,11 +48,11 @@ def reconcile_topics(
     parents: Parents,
     *,
     only: str | None = None,
-    configured: Collection[str] = frozenset(),
+    left: Collection[str] | None = None,
 ) -> Iterator[EntityWrite]:
     """Writes for all topics, or for one: deletions first, then what is missing or different.
 
-    :param configured: topics whose configs are written already.
+    :param left: topics whose empty config is still to be created; None: no config was compared.
     """
     wanted = dict(target.image.topics.ids)
     if only is None:
@@ -71,8 +72,8 @@ def reconcile_topics(
     def partitions(name: str, _topic: Znode | None) -> list[int]:
         return sorted(by_name[name].partitions)
 
-    for znodes in source.read_topics(zookeeper, every, partitions, list_partitions=True):
-        topic = _Topic(zookeeper, by_name[znodes.name], znodes, target, configured=znodes.name in configured)
+    for znodes in source.read_topics(zookeeper, every, partitions, list_partitions=True, configs=left is None):
+        topic = _Topic(zookeeper, by_name[znodes.name], znodes, target, left)
         write = topic.write(parents)
         if write is not None:
             yield write
@@ -97,14 +98,19 @@ class _Topic:
     """One topic of the image, and its znodes."""
 
     def __init__(
-        self, zookeeper: ZkSource, topic: TopicImage, znodes: TopicZnodes, target: Target, *, configured: bool
+        self,
+        zookeeper: ZkSource,
+        topic: TopicImage,
+        znodes: TopicZnodes,
+        target: Target,
+        left: Collection[str] | None,
     ) -> None:
         self._source = zookeeper
         self._topic = topic
         self._znodes = znodes
         self._target = target
         self._name = topic.name
-        self._configured = configured
+        self._left = left
 
     def write(self, parents: Parents) -> EntityWrite | None:
         """The write that makes them equal; None when they are equal."""
@@ -146,9 +152,9 @@ class _Topic:
 
     def _config(self) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
         """Operations and notices. A new topic's config needs no notice."""
-        if self._configured:
-            return (), ()
         path, znode = paths.topic_config(self._name), self._znodes.config
+        if self._left is not None:
+            return ((Create(path, self._target.encode_config({})),) if self._name in self._left else ()), ()
         config = self._target.config(names.topic_resource(self._name))
         if znode is None:
             created = (Create(path, self._target.encode_config(config)),)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import orjson
@@ -34,7 +36,7 @@ from migrator.records.metadata import (
     QuotaEntity,
     TopicRecord,
 )
-from migrator.zookeeper.ops import Applied, Create, Delete, SetData
+from migrator.zookeeper.ops import Applied, Create, Delete, SetData, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.errors import ZnodeError
@@ -77,6 +79,41 @@ def delta(before: MetadataImage, after: MetadataImage) -> list[EntityWrite]:
 
 def version(zookeeper: ModelZooKeeper, path: str) -> int:
     return zookeeper.dump_versions()[path]
+
+
+class Counted:
+    """A source that notes what is read."""
+
+    def __init__(self, zookeeper: ModelZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self.seen = Counter[str]()
+
+    def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
+        noted = list(wanted)
+        self.seen.update(noted)
+        return self._zookeeper.read(noted)
+
+    def children(self, wanted: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
+        return self._zookeeper.children(wanted)
+
+
+@pytest.mark.parametrize("text", ["compact", "delete", None], ids=["different", "equal", "none"])
+def test_a_reconcile_reads_each_znode_once_and_writes_configs_once(text: str | None) -> None:
+    """The configs of topics come first, and the topics themselves later."""
+    configs = Map(
+        {ConfigResource(ConfigResourceType.TOPIC, "t"): Map({} if text is None else {"cleanup.policy": text})}
+    )
+    image = replace(with_topic(PARTITION), configs=configs)
+    held = cluster_of(
+        replace(image, configs=Map({resource: Map({"cleanup.policy": "delete"}) for resource in configs}))
+    )
+    for zookeeper in (held, empty_cluster()):
+        counted = Counted(zookeeper)
+        apply(zookeeper, reconcile(counted, target(image)))
+        assert set(counted.seen.values()) == {1}
+        assert paths.topic_config("t") in counted.seen
+        assert list(reconcile(zookeeper, target(image))) == []
+        assert zookeeper.get(paths.topic_config("t")) is not None
 
 
 class TestCopy:
