@@ -169,10 +169,8 @@ def what_would_close_the_way_back_is_refused(cluster: Cluster) -> None:
     close = ["close-way-back", "-c", str(cluster.controller.property_file), "--reason", "to try it"]
     run_to_end("close", [MIGRATOR, *close, "--yes-cluster-id", CLUSTER_ID], timeout_seconds=COMMAND_SECONDS)
     sets(*metrics)
-    gone = (
-        *server,
-        *["--alter", "--entity-type", "client-metrics", "--entity-name", "all", "--delete-config", "interval.ms"],
-    )
+    of_all = ("--entity-type", "client-metrics", "--entity-name", "all")
+    gone = (*server, "--alter", *of_all, "--delete-config", "interval.ms")
     kafka.configs(*gone, directory=directory)
 
 

@@ -10,8 +10,9 @@ TLS and SASL takes longer than a vote may wait. Our own controllers may be elect
 for all other voters.
 
 Until a reopened migration is in dual-write again, only controllers of a release that knows reopened migrations may
-lead: any other leader would admit brokers in ZooKeeper mode before ZooKeeper holds everything. A node that has not read
-its disk yet cannot say that its migration was not reopened.
+lead: any other leader would admit brokers in ZooKeeper mode before ZooKeeper holds everything. Two nodes cannot say
+that their migration was not reopened: one that has not read its disk yet; and one whose flag is on, and whose log says
+that the migration is finished. Every voter has the flag on when a migration is reopened, and this log may lag behind.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Awaitable, Callable, Collection
 from migrator.config.keys import FLAG
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
+from migrator.records.metadata import ZkMigrationState
 from migrator.wire.voters import ASK_SECONDS, VoterAnswer
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ class Ballot:
             silent = "its controller listener does not answer whether the migration is on, or nobody knows its address"
             unaware = (
                 "it is a stock controller, or of a release that does not know a reopened migration; and this migration "
-                "was reopened, or this controller has not read its disk yet"
+                f"may be reopened: the log says so, or {FLAG}=true after the end, or the disk is not read yet"
             )
             why = silent if answer is None else unaware if reopened else stock
             log.warning("This controller refuses its vote to controller %d: %s", candidate_id, why)
@@ -110,4 +112,6 @@ class Ballot:
 
     @property
     def _may_be_reopened(self) -> bool:
-        return not self._knows_image() or self._image().features.migration_reopening is not None
+        features = self._image().features
+        may_lag = self._is_on and features.zk_migration_state is ZkMigrationState.POST_MIGRATION
+        return not self._knows_image() or may_lag or features.migration_reopening is not None
