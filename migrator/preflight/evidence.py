@@ -262,6 +262,12 @@ class ZooKeeperFacts:
     newest_stamp: tuple[str, int]
     """The latest time that a broker has written, and its place; milliseconds since 1970."""
 
+    @property
+    def is_migrating(self) -> bool:
+        """Whether ZooKeeper shows a quorum's work: the cluster was copied, or a KRaft controller has claimed it."""
+        controller = self.standing.view.controller
+        return self.standing.mark.copied or (controller is not None and controller.is_kraft)
+
 
 @value
 class BrokerAnswer:

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from migrator.preflight.check import Concerns
+from migrator.preflight.checks.controllers import RUNS_WITH_IT
 from migrator.preflight.table import CHECKS
 from tests.preflight.support import cases_of_brokers, cases_of_files, cases_of_zookeeper
 from tests.preflight.support.ready_cluster import ReadyCluster
@@ -48,6 +49,20 @@ def test_a_check_finds_what_it_is_for(cluster: ReadyCluster, case: cases_of_zook
         assert report.exit_code == 1
     elif not report.unknown:
         assert report.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [(cases_of_files.earlier_attempt, "M119"), (cases_of_files.log_of_an_earlier_migration, "M212")],
+)
+@pytest.mark.parametrize("sign", cases_of_files.SIGNS_OF_A_MIGRATION, ids=lambda sign: sign.__name__)
+def test_nobody_is_told_to_delete_a_log_while_a_migration_may_run(
+    cluster: ReadyCluster, damage: cases_of_zookeeper.Damage, code: str, sign: cases_of_zookeeper.Damage
+) -> None:
+    damage(cluster)
+    sign(cluster)
+    told = [it.remedy for it in cluster.report().findings if it.check.code == code]
+    assert all(remedy == RUNS_WITH_IT for remedy in told), told
 
 
 def test_every_check_has_a_case() -> None:

@@ -291,6 +291,10 @@ def differing_zookeeper_settings(evidence: Evidence) -> Iterator[Found]:
 
 
 def old_logs(evidence: Evidence) -> Iterator[Found]:
+    """Nothing while a migration may run: then brokers in migration mode use these logs."""
+    zookeeper = evidence.zookeeper
+    if zookeeper is None or zookeeper.is_migrating or any(it.directory.in_use for it in evidence.controllers):
+        return
     for broker in evidence.brokers:
         for path in broker.old_logs:
             yield Found(path, "it keeps a metadata log of an earlier attempt (KAFKA-16463)", hosts=(broker.who,))
@@ -452,8 +456,9 @@ CHECKS = (
     ),
     PreflightCheck(
         "M119", Severity.WARNING, "A metadata log of an earlier attempt", old_logs,
-        "Delete that directory before the broker is restarted in migration mode: a broker of 3.6 or 3.7.0 would go on "
-        "with it, and may not register. Later ones delete it themselves, and 'migrator rollout' deletes it everywhere",
+        "If the controllers of a migration run already, the broker uses this log: leave it. Otherwise stop the broker "
+        "and delete the directory before it starts in migration mode: a broker of 3.6 or 3.7.0 would go on with it, and "
+        "may not register. Later ones delete it themselves, and 'migrator rollout' deletes it everywhere",
     ),
     PreflightCheck(
         "M120", Severity.BLOCKER, "Property files do not belong to their brokers", wrong_files,

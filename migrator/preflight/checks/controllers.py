@@ -21,6 +21,10 @@ JAVA_CLASS_KEYS = (
     "principal.builder.class",
 )
 """Keys that only our controllers refuse; a check in `security` finds them."""
+RUNS_WITH_IT = (
+    "A controller runs with this log: find out which cluster it serves. Only if none needs it, stop it, move the "
+    "directory away and format a new one"
+)
 _OURS = "migrator."
 _BEFORE_COPY = {ZkMigrationState.PRE_MIGRATION.name}
 
@@ -140,9 +144,9 @@ def wrong_directory(evidence: Evidence) -> Iterator[Found]:
 
 
 def used_log(evidence: Evidence) -> Iterator[Found]:
-    """A log that was used for more than waiting for this migration, while a ZooKeeper broker is the controller."""
-    zookeeper = evidence.zookeeper
-    if zookeeper is not None and zookeeper.standing.mark.copied:
+    """A log that was used for more than waiting for this migration, while a ZooKeeper broker is the controller. Without
+    a look at ZooKeeper it may be the cluster's only metadata."""
+    if evidence.zookeeper is None or evidence.zookeeper.is_migrating:
         return
     for controller in evidence.controllers:
         state = controller.directory.log_state
@@ -152,7 +156,8 @@ def used_log(evidence: Evidence) -> Iterator[Found]:
         if state == ZkMigrationState.NONE.name:
             origin = f"was begun without {FLAG}=true, for a cluster in KRaft mode"
         what = f"its log {origin} (migration state {state}), but ZooKeeper records no copy"
-        yield Found(controller.directory.path, what, hosts=(controller.who,))
+        remedy = RUNS_WITH_IT if controller.directory.in_use else ""
+        yield Found(controller.directory.path, what, remedy, (controller.who,))
 
 
 def unfit_level(evidence: Evidence) -> Iterator[Found]:

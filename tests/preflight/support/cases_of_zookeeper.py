@@ -27,12 +27,15 @@ from tests.preflight.support.ready_cluster import KNOWN, KNOWN_IDS, ReadyCluster
 TOPIC = "UPPER.lower"
 
 
+Damage = Callable[[ReadyCluster], Any]
+
+
 @value
 class Case:
     """``where`` and ``what`` are parts of the first finding of that code."""
 
     code: str
-    damage: Callable[[ReadyCluster], Any]
+    damage: Damage
     where: str
     what: str
 
