@@ -59,6 +59,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="BYTES",
     help="The jute.maxbuffer of the ZooKeeper servers. They do not report it.",
 )
+@click.option(
+    "--roll",
+    type=click.Choice(["broker", "rack"]),
+    default="broker",
+    show_default=True,
+    help="Which brokers restart together: one at a time, or those of a rack (broker.rack).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     controllers: tuple[Path, ...],
@@ -67,6 +74,7 @@ def command(
     zookeeper: str | None,
     kind: str,
     jute_maxbuffer: int,
+    roll: str,
     as_json: bool,
 ) -> None:
     """Find what would make a migration fail, before the migration begins. Changes nothing.
@@ -77,7 +85,7 @@ def command(
     if more_brokers and not brokers:
         raise click.UsageError("Give each controller's file with -c, and brokers' files after --brokers")
     began = time.monotonic()
-    request = PreflightRequest(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer)
+    request = PreflightRequest(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer, roll == "rack")
     evidence = gather(request, lambda sentence: say(f"{sentence} ...", err=True))
     report = run_checks(CHECKS, evidence, Concerns(kind))
     if as_json:

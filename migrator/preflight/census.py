@@ -7,15 +7,16 @@ Pure. It takes one topic at a time, so memory does not grow with the partitions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from migrator.migration.translate.source import TopicReading
-from migrator.preflight.evidence import EXAMPLES_MAX, Sample, TopicFacts
+from migrator.preflight.evidence import EXAMPLES_MAX, Endurance, Sample, TopicFacts
 from migrator.preflight.lost_states import Lost
-from migrator.records.metadata import NO_LEADER, MetadataRecord, PartitionRecord
+from migrator.records.metadata import NO_LEADER, ConfigRecord, MetadataRecord, PartitionRecord
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
 
+MIN_ISR = "min.insync.replicas"
 LOST_MAX = 1_000
 """The most partitions without a state that brokers are asked about."""
 STATE_BYTES = 16
@@ -54,11 +55,21 @@ def sample_of(names: Iterable[str]) -> Sample:
     return tally.sample()
 
 
-class TopicCensus:
-    """Takes topics one by one; `facts` is the sum. ``controller_epoch``: ZooKeeper's."""
+def merged(samples: Iterable[Sample]) -> Sample:
+    """All of them as one."""
+    all_of_them = tuple(samples)
+    names = (name for sample in all_of_them for name in sample.examples)
+    return Sample(sum(sample.count for sample in all_of_them), tuple(names)[:EXAMPLES_MAX])
 
-    def __init__(self, controller_epoch: int | None) -> None:
+
+class TopicCensus:
+    """Takes topics one by one; `facts` is the sum. ``controller_epoch``: ZooKeeper's. ``racks``: of the brokers."""
+
+    def __init__(self, controller_epoch: int | None, racks: Mapping[int, str] | None = None) -> None:
         self._controller_epoch = controller_epoch
+        self._racks = racks or {}
+        self._without_a_rack: dict[tuple[int, ...], int] = {}
+        self._endurance: dict[Endurance, Tally] = {}
         self._topics = 0
         self._shapes: Counter[_Shape] = Counter()
         self._name_bytes: Counter[int] = Counter()
@@ -78,9 +89,10 @@ class TopicCensus:
         name = reading.znodes.name
         self._topics += 1
         assignments: set[tuple[int, ...]] = set()
+        min_isr = _own_min_isr(records)
         for record in records:
             if isinstance(record, PartitionRecord):
-                self._partition(name, record)
+                self._partition(name, record, min_isr)
                 assignments.add(record.replicas)
         size = len(name.encode()) + TOPIC_BYTES
         self._all_name_bytes += size
@@ -112,9 +124,12 @@ class TopicCensus:
                 broker: REQUEST_BYTES + size + self._name_bytes[broker] for broker, size in sizes.items()
             },
             update_metadata_bytes=update_metadata,
+            endurance={it: tally.sample() for it, tally in self._endurance.items()},
         )
 
-    def _partition(self, topic: str, record: PartitionRecord) -> None:
+    def _partition(self, topic: str, record: PartitionRecord, min_isr: int) -> None:
+        endurance = Endurance(len(record.replicas), self._left_without_a_rack(record.replicas), min_isr)
+        self._endurance.setdefault(endurance, Tally()).add(f"{topic}-{record.partition_id}")
         self._shapes[record.replicas, record.isr, record.adding_replicas, record.removing_replicas] += 1
         if record.adding_replicas or record.removing_replicas:
             self._moving.add(f"{topic}-{record.partition_id}")
@@ -125,6 +140,13 @@ class TopicCensus:
             self._inconsistent.add(f"{topic}-{record.partition_id} (in sync without being a replica: {strangers})")
         elif not record.isr or record.leader not in (NO_LEADER, *record.isr):
             self._inconsistent.add(f"{topic}-{record.partition_id}")
+
+    def _left_without_a_rack(self, replicas: tuple[int, ...]) -> int:
+        left = self._without_a_rack.get(replicas)
+        if left is None:
+            racks = Counter(self._racks.get(broker) or f"broker {broker}" for broker in replicas)
+            left = self._without_a_rack[replicas] = len(replicas) - max(racks.values(), default=0)
+        return left
 
     def _states(self, reading: TopicReading) -> None:
         for partition, znode in reading.znodes.states.items():
@@ -139,6 +161,12 @@ class TopicCensus:
                 continue
             if self._controller_epoch is not None and state.controller_epoch > self._controller_epoch:
                 self._newer.add(f"{reading.znodes.name}-{partition}")
+
+
+def _own_min_isr(records: Iterable[MetadataRecord]) -> int:
+    """The topic's own ``min.insync.replicas``; 0 without one, and for a text that brokers ignore."""
+    texts = (it.value or "" for it in records if isinstance(it, ConfigRecord) and it.name == MIN_ISR)
+    return next((int(text) for text in texts if text.isdecimal()), 0)
 
 
 def leader_and_isr_bytes(shape: _Shape) -> int:

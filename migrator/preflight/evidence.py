@@ -170,6 +170,17 @@ class BrokerFile:
 
 
 @value
+class Endurance:
+    """What the partitions that are alike endure. ``without_a_rack``: the fewest replicas that are left without one of
+    their racks; a broker without a rack counts as one of its own. ``min_isr``: the topic's own ``min.insync.replicas``;
+    0 if it goes by its brokers' default."""
+
+    replicas: int
+    without_a_rack: int
+    min_isr: int
+
+
+@value
 class TopicFacts:
     """All topics, without those to be deleted. Bytes are those of one full request to a broker."""
 
@@ -188,6 +199,8 @@ class TopicFacts:
     """By broker, how many replicas it has."""
     leader_and_isr_bytes: Mapping[int, int] = field(default_factory=dict)
     update_metadata_bytes: int = 0
+    endurance: Mapping[Endurance, Sample] = field(default_factory=dict)
+    """All partitions."""
 
 
 @value
@@ -233,6 +246,8 @@ class ZooKeeperFacts:
     """Dynamic numbers of threads, by broker id or `paths.DEFAULT_ENTITY`, then by key."""
     dynamic_maps: Mapping[str, str]
     """Each ``listener.security.protocol.map`` that is set dynamically, by broker id."""
+    dynamic_defaults: Mapping[str, str]
+    """Of the dynamic configuration of all brokers, the keys that are defaults of topics."""
     ids_generated: bool
     """``/brokers/seqid`` was counted up: some broker has a generated id."""
     records: int
@@ -312,6 +327,8 @@ class Evidence:
     machine: MachineFacts
     unknown: tuple[UnknownFact, ...]
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER
+    roll_by_rack: bool = False
+    """Whether the brokers of a rack restart together."""
     no_cluster: Trouble | None = None
     """ZooKeeper answers, but has no cluster at this address."""
 

@@ -37,6 +37,8 @@ class PreflightRequest:
     brokers: tuple[Path, ...] = ()
     zookeeper: str | None = None
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER
+    roll_by_rack: bool = False
+    """Whether the brokers of a rack will be restarted together."""
 
 
 def gather(request: PreflightRequest, tell: Tell) -> Evidence:
@@ -70,6 +72,7 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
         machine=look_at_machine(controllers, registered, lost, set(map(paths.name_of, nameless))),
         unknown=tuple(unknown),
         jute_maxbuffer=request.jute_maxbuffer,
+        roll_by_rack=request.roll_by_rack,
         no_cluster=no_cluster,
     )
 

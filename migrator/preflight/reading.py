@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
+from migrator.config.key_lists import TOPIC_DEFAULTS
 from migrator.config.keys import PROTOCOLS
 from migrator.errors import OperatorError
 from migrator.image.tracked import Interner
@@ -181,7 +182,8 @@ class ZooKeeperReading:
             case OperatorError() as fault:
                 raise fault
         brokers = read_brokers(self._source, self._on_fault)
-        records, topics = self._topics(standing)
+        racks = {broker_id: broker.rack or "" for broker_id, broker in brokers.items()}
+        records, topics = self._topics(standing, racks)
         if read_standing(port).view.epoch != standing.view.epoch:  # a controller was elected meanwhile
             topics = replace(topics, newer_epochs=Sample())
         self._tell("reading configurations, ACLs and tokens")
@@ -212,6 +214,9 @@ class ZooKeeperReading:
                 for name, config in dynamic.items()
                 if config.get(PROTOCOLS) and name != paths.DEFAULT_ENTITY
             },
+            dynamic_defaults={
+                key: text for key, text in dynamic.get(paths.DEFAULT_ENTITY, {}).items() if key in TOPIC_DEFAULTS
+            },
             ids_generated=any(znode is not None and znode.stat.version > 0 for znode in self._source.read([SEQUENCE])),
             records=records,
             faults=tuple(self._faults),
@@ -239,9 +244,9 @@ class ZooKeeperReading:
     def _records(self) -> RecordReader:
         return RecordReader(self._source, passwords=self._passwords, random=Random(0), on_fault=self._on_fault)
 
-    def _topics(self, standing: Standing) -> tuple[int, TopicFacts]:
+    def _topics(self, standing: Standing, racks: Mapping[int, str]) -> tuple[int, TopicFacts]:
         """How many records the topics make, and the census."""
-        census = TopicCensus(standing.view.epoch)
+        census = TopicCensus(standing.view.epoch, racks)
         reader = self._records()
         records, next_word = 0, time.monotonic() + PROGRESS_SECONDS
         assigned: dict[str, tuple[int, ...]] = {}

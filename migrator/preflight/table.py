@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from migrator.preflight.check import PreflightCheck
 from migrator.preflight.checks import (
+    addresses,
     broker_starts,
     brokers,
     controllers,
     dynamic_maps,
     machine,
+    rolls,
     security,
     sizes,
     znodes,
@@ -16,8 +18,8 @@ from migrator.preflight.checks import (
 
 SUBJECTS = {
     "ZooKeeper": znodes.CHECKS,
-    "Brokers": (*brokers.CHECKS, *dynamic_maps.CHECKS, *broker_starts.CHECKS),
-    "Controllers": controllers.CHECKS,
+    "Brokers": (*brokers.CHECKS, *dynamic_maps.CHECKS, *broker_starts.CHECKS, *rolls.CHECKS),
+    "Controllers": (*controllers.CHECKS, *addresses.CHECKS),
     "Security": security.CHECKS,
     "Sizes": sizes.CHECKS,
     "This machine and the servers": machine.CHECKS,

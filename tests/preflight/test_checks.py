@@ -9,10 +9,10 @@ import pytest
 from migrator.preflight.check import Concerns
 from migrator.preflight.checks.controllers import RUNS_WITH_IT
 from migrator.preflight.table import CHECKS
-from tests.preflight.support import cases_of_brokers, cases_of_files, cases_of_zookeeper
+from tests.preflight.support import cases_of_brokers, cases_of_files, cases_of_the_way, cases_of_zookeeper
 from tests.preflight.support.ready_cluster import ReadyCluster
 
-CASES = (*cases_of_zookeeper.CASES, *cases_of_files.CASES, *cases_of_brokers.CASES)
+CASES = (*cases_of_zookeeper.CASES, *cases_of_files.CASES, *cases_of_brokers.CASES, *cases_of_the_way.CASES)
 EXPECTED = {"M322"} | ({"M508"} if os.geteuid() == 0 else set())
 """Doors are open, and what root makes belongs to root."""
 BY_CODE = {check.code: check for check in CHECKS}
@@ -35,6 +35,15 @@ def test_files_that_name_controllers_by_their_addresses_pass_every_check(cluster
     assert {it[0] for it in found} == EXPECTED, found
 
 
+@pytest.mark.parametrize("harmless", cases_of_the_way.HARMLESS, ids=lambda change: change.__name__)
+def test_a_cluster_that_is_unusual_and_healthy_passes_every_check(
+    cluster: ReadyCluster, harmless: cases_of_zookeeper.Damage
+) -> None:
+    harmless(cluster)
+    report = cluster.report()
+    assert {it.check.code for it in report.findings} == EXPECTED, [(it.check.code, it.what) for it in report.findings]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code} {case.damage.__name__}")
 def test_a_check_finds_what_it_is_for(cluster: ReadyCluster, case: cases_of_zookeeper.Case) -> None:
     case.damage(cluster)
@@ -55,7 +64,7 @@ def test_a_check_finds_what_it_is_for(cluster: ReadyCluster, case: cases_of_zook
     ("damage", "code"),
     [(cases_of_files.earlier_attempt, "M119"), (cases_of_files.log_of_an_earlier_migration, "M212")],
 )
-@pytest.mark.parametrize("sign", cases_of_files.SIGNS_OF_A_MIGRATION, ids=lambda sign: sign.__name__)
+@pytest.mark.parametrize("sign", cases_of_the_way.SIGNS_OF_A_MIGRATION, ids=lambda sign: sign.__name__)
 def test_nobody_is_told_to_delete_a_log_while_a_migration_may_run(
     cluster: ReadyCluster, damage: cases_of_zookeeper.Damage, code: str, sign: cases_of_zookeeper.Damage
 ) -> None:

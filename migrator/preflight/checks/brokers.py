@@ -457,8 +457,8 @@ CHECKS = (
     PreflightCheck(
         "M119", Severity.WARNING, "A metadata log of an earlier attempt", old_logs,
         "If the controllers of a migration run already, the broker uses this log: leave it. Otherwise stop the broker "
-        "and delete the directory before it starts in migration mode: a broker of 3.6 or 3.7.0 would go on with it, and "
-        "may not register. Later ones delete it themselves, and 'migrator rollout' deletes it everywhere",
+        "and delete the directory before the broker starts in migration mode: one of 3.6 or 3.7.0 would go on with it, "
+        "and may not register. Later ones delete it themselves, and 'migrator rollout' deletes it everywhere",
     ),
     PreflightCheck(
         "M120", Severity.BLOCKER, "Property files do not belong to their brokers", wrong_files,

@@ -10,7 +10,7 @@ import orjson
 
 from migrator.config.reading import log_directories, metadata_directory
 from migrator.errors import ExitCode, OperatorError
-from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.steps import Job
 from migrator.rollout.ports import Observation, Output
@@ -55,7 +55,9 @@ def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequ
     kind = "stock" if inventory.controllers.kind is ControllerKind.STOCK else "ours"
     files = [word for path in controllers for word in ("-c", path)]
     of_brokers = [word for path in brokers for word in ("--brokers", path)]
-    return [inventory.controllers.program, Job.PREFLIGHT.value, *files, *of_brokers, "--controllers", kind, "--json"]
+    roll = ["--roll", Roll.RACK.value] if inventory.brokers.roll is Roll.RACK else []
+    choices = ["--controllers", kind, *roll, "--json"]
+    return [inventory.controllers.program, Job.PREFLIGHT.value, *files, *of_brokers, *choices]
 
 
 def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str, release_version: str) -> list[str]:

@@ -16,7 +16,7 @@ from migrator.preflight.evidence import Evidence
 from migrator.records.versions import MinLevel
 from migrator.zookeeper.znodes import paths
 from tests.golden.stock import STOCK_391
-from tests.preflight.support.cases_of_zookeeper import Case, Damage, claimed_by_kraft, copied_by_another_quorum
+from tests.preflight.support.cases_of_zookeeper import Case, copied_by_another_quorum
 from tests.preflight.support.ready_cluster import CONTROLLER, ReadyCluster
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -343,21 +343,6 @@ def dynamic_map(cluster: ReadyCluster) -> None:
     cluster.put(f"{paths.BROKER_CONFIGS}/2", {"version": 1, "config": config})
 
 
-def a_controller_runs(cluster: ReadyCluster) -> None:
-    directory_with(in_use=True)(cluster)
-
-
-def zookeeper_out_of_reach(cluster: ReadyCluster) -> None:
-    cluster.see = lambda evidence: replace(evidence, zookeeper=None)
-
-
-SIGNS_OF_A_MIGRATION: tuple[Damage, ...] = (
-    claimed_by_kraft,
-    copied_by_another_quorum,
-    a_controller_runs,
-    zookeeper_out_of_reach,
-)
-"""With each of them a migration may run, so the logs of its nodes may be in use."""
 FILE, BROKER = "controller-0.properties", "broker-1.properties"
 CASES = (
     Case("M003", migration_under_way, paths.MIGRATION, "the log of controller 3001 holds a copy"),

@@ -122,6 +122,7 @@ class ReadyCluster:
         self.broker_port = broker_port
         self.old_broker_port = old_broker_port
         self.jute_maxbuffer = DEFAULT_JUTE_MAXBUFFER
+        self.roll_by_rack = False
         self.undo: list[Callable[[], object]] = [KNOWN.clear, KNOWN_IDS.clear]
         self.see: Callable[[Evidence], Evidence] = lambda evidence: evidence
         """Puts into the evidence what a machine cannot be brought to."""
@@ -188,7 +189,9 @@ class ReadyCluster:
             kind: tuple(self._write(f"{kind}-{number}", keys) for number, keys in enumerate(all_keys))
             for kind, all_keys in (("controller", self.controllers), ("broker", self.brokers))
         }
-        return PreflightRequest(files["controller"], files["broker"], self.hosts, self.jute_maxbuffer)
+        return PreflightRequest(
+            files["controller"], files["broker"], self.hosts, self.jute_maxbuffer, self.roll_by_rack
+        )
 
     def report(self, concerns: Concerns = Concerns.OURS) -> PreflightReport:
         """What preflight finds."""
