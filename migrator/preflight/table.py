@@ -8,18 +8,22 @@ from migrator.preflight.checks import (
     broker_starts,
     brokers,
     controllers,
+    defaults,
     dynamic_maps,
     machine,
+    meanwhile,
     rolls,
     security,
     sizes,
     znodes,
 )
 
+_NODES = (brokers, dynamic_maps, broker_starts, rolls, defaults, controllers, addresses, meanwhile)
+_OF_NODES = sorted((check for part in _NODES for check in part.CHECKS), key=lambda check: check.code)
 SUBJECTS = {
     "ZooKeeper": znodes.CHECKS,
-    "Brokers": (*brokers.CHECKS, *dynamic_maps.CHECKS, *broker_starts.CHECKS, *rolls.CHECKS),
-    "Controllers": (*controllers.CHECKS, *addresses.CHECKS),
+    "Brokers": tuple(check for check in _OF_NODES if check.code < "M2"),
+    "Controllers": tuple(check for check in _OF_NODES if check.code > "M2"),
     "Security": security.CHECKS,
     "Sizes": sizes.CHECKS,
     "This machine and the servers": machine.CHECKS,

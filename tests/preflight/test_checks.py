@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
+from migrator.config.key_lists import TOPIC_DEFAULTS
+from migrator.config.key_uses import Use, listed_use
 from migrator.preflight.check import Concerns
 from migrator.preflight.checks.controllers import RUNS_WITH_IT
+from migrator.preflight.checks.defaults import DECIDED, SHOWN
+from migrator.preflight.checks.security import STOCK_WAY
 from migrator.preflight.table import CHECKS
 from tests.preflight.support import cases_of_brokers, cases_of_files, cases_of_the_way, cases_of_zookeeper
 from tests.preflight.support.ready_cluster import ReadyCluster
@@ -76,6 +81,35 @@ def test_nobody_is_told_to_delete_a_log_while_a_migration_may_run(
 
 def test_every_check_has_a_case() -> None:
     assert {case.code for case in CASES} == set(BY_CODE)
+
+
+JAVA = (
+    (cases_of_the_way.authorizer_of_others, {"M301", "M305"}),
+    (cases_of_files.broker_with(create_topic_policy_class_name="com.example.P"), {"M302"}),
+    (cases_of_files.controller_with(alter_config_policy_class_name="com.example.P"), {"M301"}),
+    (cases_of_files.java_builder_on_a_broker, {"M303"}),
+    (cases_of_the_way.kerberos, {"M313"}),
+    (cases_of_files.controller_with(ssl_engine_factory_class="com.example.F"), {"M320"}),
+)
+
+
+@pytest.mark.parametrize(("damage", "codes"), JAVA)
+def test_a_cluster_that_needs_java_is_told_its_way(
+    cluster: ReadyCluster, damage: cases_of_zookeeper.Damage, codes: set[str]
+) -> None:
+    damage(cluster)
+    found = [finding for finding in cluster.report().findings if finding.check.code in codes]
+    assert {finding.check.code for finding in found} == codes
+    assert all(STOCK_WAY in finding.remedy for finding in found), [finding.remedy for finding in found]
+    page = Path("docs/stock-controllers.md").read_text()
+    assert all(code in page for code in codes)
+
+
+def test_every_default_of_topics_is_compared_and_obeyed() -> None:
+    """A key that a controller decides by, and that this program ignores, would be compared in vain."""
+    compared = {name for names in SHOWN.values() for name, _ in names} | {*DECIDED}
+    assert compared >= TOPIC_DEFAULTS
+    assert {key for key in compared if listed_use(key) is not Use.ACTED_UPON} == set()
 
 
 def test_codes_are_unique_and_in_order() -> None:

@@ -8,7 +8,7 @@ from migrator.config.endpoints import ZooKeeperAddress, parse_zookeeper_connect
 from migrator.config.kafkas_broker import controllers_protocol
 from migrator.config.key_uses import misspelt_in
 from migrator.config.keys import CONNECT, FLAG, IBP, SERVERS, VOTERS
-from migrator.config.reading import listener_names, log_directories, means_the_same
+from migrator.config.reading import listener_names, log_directories
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
 from migrator.preflight.checks.broker_threads import refused_in_kraft
@@ -22,14 +22,6 @@ from migrator.zookeeper.znodes import paths
 FIRST_GENERATED_ID = 1001
 ADD_PARTITIONS_TO_TXN, VERSION_OF_3_6 = 24, 4
 """The only API whose versions tell a broker of 3.6 from an older one."""
-DEFAULTS_OF_THE_CONTROLLER = (
-    "num.partitions",
-    "default.replication.factor",
-    "min.insync.replicas",
-    "unclean.leader.election.enable",
-    "delete.topic.enable",
-    "auto.leader.rebalance.enable",
-)
 ZOOKEEPER_KEYS = ("zookeeper.set.acl", "zookeeper.ssl.client.enable")
 QUORUM_KEYS = (VOTERS, SERVERS)
 """Each of them tells a broker where the controllers are."""
@@ -252,16 +244,6 @@ def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-def differing_defaults(evidence: Evidence) -> Iterator[Found]:
-    for controller in evidence.controllers:
-        for broker in evidence.brokers:
-            for key in DEFAULTS_OF_THE_CONTROLLER:
-                if key in broker.file.hidden or key in controller.file.hidden:
-                    continue
-                if not means_the_same(key, controller.file.get(key), broker.file.get(key)):
-                    yield differs(key, controller, controller.file.get(key), broker, broker.file.get(key))
-
-
 def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
     """A different chroot is a different cluster."""
     for it in _connected(evidence):
@@ -437,10 +419,6 @@ CHECKS = (
         "M114", Severity.BLOCKER, "Brokers are told of another quorum", wrong_quorum,
         "Copy controller.quorum.voters, controller.listener.names and the entry of listener.security.protocol.map "
         "from the controllers",
-    ),
-    PreflightCheck(
-        "M115", Severity.WARNING, "Defaults of controllers and brokers differ", differing_defaults,
-        "Copy the brokers' value to the controllers, because after the migration the controllers' defaults apply",
     ),
     PreflightCheck(
         "M116", Severity.BLOCKER, "Another chroot", other_zookeeper,

@@ -26,20 +26,22 @@ SECRET = "password.encoder.secret"  # noqa: S105 - a key
 TOKEN_SECRET = "delegation.token.secret.key"  # noqa: S105 - a key
 ANONYMOUS = "User:ANONYMOUS"
 _WORLD = "world:anyone ALL"
+STOCK_WAY = "let Kafka's own controllers migrate the cluster (docs/stock-controllers.md)"
+"""The way of a cluster that needs what only Java has; the page says which case has which way."""
 
 
 def java_classes(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
             if key in JAVA_CLASS_KEYS:
-                yield Found(controller.file.at(key), what, remedy, (controller.who,))
+                yield Found(controller.file.at(key), what, f"{remedy}. Or {STOCK_WAY}", (controller.who,))
 
 
 def refused_keys(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
             if concerns_this_program_only(key):
-                yield Found(controller.file.at(key), what, remedy, (controller.who,))
+                yield Found(controller.file.at(key), what, f"{remedy}. Or {STOCK_WAY}", (controller.who,))
 
 
 def policies_of_brokers(evidence: Evidence) -> Iterator[Found]:
@@ -212,7 +214,7 @@ def missing_token_secret(evidence: Evidence) -> Iterator[Found]:
 def unreadable_security(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for trouble in controller.unreadable:
-            yield Found(trouble.where, trouble.what, trouble.remedy, (controller.who,))
+            yield Found(trouble.where, trouble.what, f"{trouble.remedy}. Or {STOCK_WAY}", (controller.who,))
 
 
 def unusable_files_of_metrics(evidence: Evidence) -> Iterator[Found]:
@@ -292,16 +294,16 @@ def _identity(zookeeper: ZooKeeperFacts) -> str:
 CHECKS = (
     PreflightCheck(
         "M301", Severity.BLOCKER, "Java classes on a controller", java_classes,
-        "Remove the key for the migration", Concerns.OURS,
+        f"Remove the key for the migration, or {STOCK_WAY}", Concerns.OURS,
     ),
     PreflightCheck(
         "M302", Severity.WARNING, "Policies that controllers do not have", policies_of_brokers,
-        "This program cannot run the Java class, so nothing enforces the policy until stock controllers take over. "
-            "With stock controllers: set the key, and put the class on their class path",
+        "This program cannot run the Java class, so nothing enforces the policy until Kafka's controllers take over. "
+            f"If that may not be, {STOCK_WAY}, with the key, and with the class on their class path",
     ),
     PreflightCheck(
         "M303", Severity.BLOCKER, "A custom principal builder", principal_builders,
-        "Only principals of Kafka's own builder are understood: remove the key, or migrate with stock controllers",
+        f"Only principals of Kafka's own builder are understood: remove the key, or {STOCK_WAY}",
         Concerns.OURS,
     ),
     PreflightCheck(
@@ -310,7 +312,8 @@ CHECKS = (
     ),
     PreflightCheck(
         "M305", Severity.WARNING, "An authorizer that is not Kafka's", foreign_authorizer,
-        "Find out whether that authorizer works without ZooKeeper, and what controllers have to allow meanwhile",
+        "Find out whether that authorizer works without ZooKeeper. Controllers have to decide as it does: write its "
+            f"rules as ACLs for StandardAuthorizer, or {STOCK_WAY}, with the class on their class path",
     ),
     PreflightCheck(
         "M306", Severity.WARNING, "An authorizer that needs ZooKeeper", zookeeper_authorizer,
@@ -343,7 +346,8 @@ CHECKS = (
     ),
     PreflightCheck(
         "M313", Severity.BLOCKER, "Key stores and login modules that only Java reads", unreadable_security,
-        "Convert stores to PKCS12 or PEM, and write login modules into the property file", Concerns.OURS,
+        f"Convert stores to PKCS12 or PEM, and write login modules into the property file, or {STOCK_WAY}",
+        Concerns.OURS,
     ),
     PreflightCheck(
         "M314", Severity.BLOCKER, "Values of a controller that are stored outside of its file", hidden_values,
@@ -373,7 +377,7 @@ CHECKS = (
     ),
     PreflightCheck(
         "M320", Severity.BLOCKER, "Keys of security that this program does not obey", refused_keys,
-        "Remove the key, or migrate with stock controllers", Concerns.OURS,
+        f"Remove the key, or {STOCK_WAY}", Concerns.OURS,
     ),
     PreflightCheck(
         "M321", Severity.BLOCKER, "Controllers that are no super users of one another", voters_without_right,

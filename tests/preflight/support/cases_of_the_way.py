@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from migrator.zookeeper.znodes import paths
-from tests.preflight.support.cases_of_files import FILE, directory_with
+from tests.preflight.support.cases_of_files import BROKER, FILE, broker_with, controller_with, directory_with
 from tests.preflight.support.cases_of_zookeeper import TOPIC, Case, Damage, claimed_by_kraft, copied_by_another_quorum
 from tests.preflight.support.ready_cluster import BROKERS, CONTROLLER, ReadyCluster
 
@@ -79,6 +79,17 @@ def lower_dynamic_default(cluster: ReadyCluster) -> None:
     cluster.put(f"{paths.BROKER_CONFIGS}/<default>", {"version": 1, "config": {"min.insync.replicas": "2"}})
 
 
+def another_unit(cluster: ReadyCluster) -> None:
+    for number, properties in enumerate((*cluster.controllers, *cluster.brokers)):
+        properties["log.roll.hours" if number else "log.roll.ms"] = "24" if number else str(24 * 3_600_000)
+
+
+def dynamic_default(cluster: ReadyCluster) -> None:
+    """It counts more than the files, which differ."""
+    broker_with(log_roll_hours="24")(cluster)
+    cluster.put(f"{paths.BROKER_CONFIGS}/<default>", {"version": 1, "config": {"log.roll.ms": "86400000"}})
+
+
 def racks(names: str, *, together: bool = True) -> Damage:
     """A letter for the rack of each broker.
 
@@ -98,16 +109,76 @@ def two_racks_and_two_in_sync(cluster: ReadyCluster) -> None:
     all_with("2")(cluster)
 
 
+def told_of_fewer_voters(cluster: ReadyCluster) -> None:
+    """As with ``brokers.settings`` of an inventory that names one of two controllers."""
+    cluster.second_controller()
+    for broker in cluster.brokers:
+        broker["controller.quorum.voters"] = broker["controller.quorum.voters"].split(",")[0]
+
+
+def told_of_another_voter(cluster: ReadyCluster) -> None:
+    """Each of two controllers knows only itself."""
+    cluster.second_controller()
+    for controller, voter in zip(
+        cluster.controllers, cluster.controllers[0]["controller.quorum.voters"].split(","), strict=True
+    ):
+        controller["controller.quorum.voters"] = voter
+
+
+def authorizer_of_others(cluster: ReadyCluster) -> None:
+    for properties in (*cluster.controllers, *cluster.brokers):
+        properties["authorizer.class.name"] = "com.example.Ranger"
+
+
+def kerberos(cluster: ReadyCluster) -> None:
+    cluster.controllers[0] |= {
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.mechanism.controller.protocol": "GSSAPI",
+    }
+
+
 HARMLESS: tuple[Damage, ...] = (
     mapped_port,
     topic_with("2"),
     topic_with("no number"),
     lower_dynamic_default,
+    another_unit,
+    dynamic_default,
     racks("aaa", together=False),
     racks("aab"),
 )
 """Changes with which a cluster is as healthy as before."""
 CASES = (
+    Case(
+        "M134",
+        broker_with(log_dirs="/a,/b"),
+        f"{BROKER}: log.dirs",
+        "broker 2: it has 2 log directories, and stops when",
+    ),
+    Case(
+        "M218",
+        controller_with(metadata_max_idle_interval_ms="0"),
+        f"{FILE}: metadata.max.idle",
+        "controller 3001: it is 0",
+    ),
+    Case("M114", told_of_fewer_voters, BROKER, "it names 3001@"),
+    Case("M207", told_of_another_voter, "controller-1.properties: controller.quorum.voters", "it has 3002@"),
+    Case("M301", authorizer_of_others, f"{FILE}: authorizer.class.name", "com.example.Ranger is a Java class"),
+    Case("M313", kerberos, f"{FILE}: ", "GSSAPI"),
+    Case(
+        "M115",
+        broker_with(leader_imbalance_check_interval_seconds="30"),
+        FILE,
+        "leader.imbalance.check.interval.seconds is 300 on controllers, 30 on brokers",
+    ),
+    Case(
+        "M133",
+        broker_with(log_roll_hours="24", message_max_bytes="10"),
+        FILE,
+        "broker 2, controller 3001: 2 defaults of topics differ: max.message.bytes (1048588 on controllers, 10 on "
+        "brokers), segment.ms (604800000 on controllers, 86400000 on brokers)",
+    ),
     Case(
         "M217",
         port("listeners", "CONTROLLER://127.0.0.1:9"),
