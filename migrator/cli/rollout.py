@@ -23,6 +23,7 @@ from migrator.cli.rollout_options import (
     stop_options,
 )
 from migrator.cli.rollout_text import (
+    REOPENS,
     ending_lines,
     finish_question,
     history_line,
@@ -141,11 +142,12 @@ async def _previews(
 ) -> list[StepPreview]:
     refuse_canary(parts.inventory, canary)
     begun = progress.rollout and not progress.closed and progress.direction is direction
-    steps = plan(parts.inventory, direction, (progress.canary if begun else "") or canary)
+    reopens = progress.reopens if begun else parts.reopens
+    steps = plan(parts.inventory, direction, (progress.canary if begun else "") or canary, reopens=reopens)
     known = progress if begun else Progress(rollout=progress.rollout)
     facts = await gather(parts, steps, known)
     if direction is Direction.BACK:
-        refuse_back(parts.inventory, progress, facts.seen, facts.texts)
+        refuse_back(parts.inventory, progress, facts.seen, facts.texts, reopens=parts.reopens)
     else:
         refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
         refuse_dynamic_maps(parts.inventory, facts.seen)
@@ -222,26 +224,31 @@ def resume(inventory: Path, until: str, pause_after: str, named: Named, yes: boo
 @command.command("rollback")
 @inventory_option
 @nodes_options
+@click.option("--reopen", is_flag=True, help="Go back also after the end of the migration: reopen it first.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
-def rollback(inventory: Path, named: Named, yes: bool) -> None:
+def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
     """Return the cluster to its ZooKeeper brokers, from any state before the end of the migration.
 
-    First the command shows what it will do, and asks.
+    First the command shows what it will do, and asks. After the end, it needs --reopen, and this program's controllers;
+    docs/way-back.md says what to look at before.
     """
 
     async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
-        level = await may_turn_back(parts, journal)
+        seen = await may_turn_back(parts, journal)
         shown = await _previews(parts, journal.progress, Direction.BACK)
         if yes:  # before the first line: a command that is killed meanwhile has the consent already
-            await turn_back(parts, journal, level)
+            await turn_back(parts, journal, seen)
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
             say(line)
         if not yes:
             with at_a_question():
+                if reopen and seen.is_finished:
+                    ask(REOPENS, "Reopen the migration?", abort=True)
                 ask("Go back?", abort=True)
-            await turn_back(parts, journal, level)
+            await turn_back(parts, journal, seen)
 
-    _run(named_site(inventory, named), turn, StopAt(), lambda _: None, yes=yes, reason=named.reason)
+    site = named_site(inventory, named)
+    _run(site, turn, StopAt(), lambda _: None, yes=yes, reason=named.reason, reopens=reopen)
 
 
 def _say_aside(line: str) -> None:
@@ -267,6 +274,7 @@ def _run(
     yes: bool,
     reason: str,
     ends_again: bool = False,
+    reopens: bool = False,
 ) -> None:
     """Begin, and do the wanted part of the plan. ``begin`` may say that there is nothing to do.
 
@@ -280,7 +288,7 @@ def _run(
 
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (found, zookeeper):
-            parts = replace(found, ends_again=ends_again)
+            parts = replace(found, ends_again=ends_again, reopens=reopens)
             async with Meanwhile(_say_with_time, _LOOKS):
                 await check_address(zookeeper, await parts.observer.observe(partitions=False))
                 await refuse_without(parts, journal)

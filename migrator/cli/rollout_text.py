@@ -48,6 +48,14 @@ NEXT = {
 }
 
 
+REOPENS = (
+    "The migration is finished. The rollout turns it on again on every controller, and orders 'migrator reopen': "
+    "ZooKeeper gets everything that has changed since, and what others have changed there since is overwritten. No "
+    "command sees the groups of type 'consumer', whose consumers stop, nor everything in the files of brokers: see "
+    "docs/way-back.md."
+)
+
+
 def plan_lines(
     site: Site, zookeeper: str, shown: Sequence[StepPreview], entries: Sequence[Entry], *, lock_is_local: bool
 ) -> Iterator[str]:
@@ -171,7 +179,7 @@ def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry])
     yield f"{said}{f'. {NEXT[ending]}' if NEXT[ending] else ''}"
     if ending is Ending.COMPLETE:
         progress = progress_of(last)
-        yield str(durations_of(last, plan(inventory, progress.direction, progress.canary)))
+        yield str(durations_of(last, plan(inventory, progress.direction, progress.canary, reopens=progress.reopens)))
         gap = without_controller(last)
         if progress.direction is Direction.BACK and gap is not None:
             yield f"without a controller: {gap:.1f} s"

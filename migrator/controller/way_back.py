@@ -16,8 +16,9 @@ from migrator.config.keys import KEEP_WAY_BACK
 from migrator.controller.context import KRAFT_VERSION, Context
 from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.given_up import QUORUM
+from migrator.controller.rollout_lock import KEY as LOCK
 from migrator.image.model import ConfigResource, MetadataImage
-from migrator.records.metadata import ConfigRecord, ConfigResourceType, ZkMigrationState
+from migrator.records.metadata import ConfigRecord, ConfigResourceType, MetadataRecord, ZkMigrationState
 from migrator.records.versions import FEATURE_NAME, parse_version
 
 KEY: Final = "way.back.closed"
@@ -46,9 +47,11 @@ def close(image: MetadataImage, words: str) -> Decision[None]:
     return Decision(None, (ConfigRecord(QUORUM.resource_type, QUORUM.name, KEY, words[:WORDS_MAX]),))
 
 
-def opened() -> ConfigRecord:
-    """The record that a reopened migration begins with: after its next end, the way back is kept open again."""
-    return ConfigRecord(QUORUM.resource_type, QUORUM.name, KEY, None)
+def reopened(image: MetadataImage) -> list[MetadataRecord]:
+    """The records that a reopened migration begins with. After its next end, the way back is kept open again; and the
+    rollout's lock is in ZooKeeper until then (`rollout_lock`)."""
+    held = image.configs.get(QUORUM, {})
+    return [ConfigRecord(QUORUM.resource_type, QUORUM.name, key, None) for key in (KEY, LOCK) if key in held]
 
 
 def check_feature(image: MetadataImage, context: Context, name: str, level: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from migrator.clock import monotonic_ms, wall_ms
-from migrator.controller.way_back import closed, opened
+from migrator.controller.way_back import reopened
 from migrator.errors import MigratorError
 from migrator.image.model import ImageDelta
 from migrator.machine import machine
@@ -357,7 +357,7 @@ class MigrationExecutor:
         order = effect.order if isinstance(effect, ef.AppendReopened) else None
         done = features.order_to_reopen if isinstance(effect, ef.AppendAdmitted) else None
         record = ZkMigrationStateRecord(state, reopening=order, copied_as=features.migration_copied_as, reopened=done)
-        records = [record, opened()] if order is not None and closed(self._controller.image) else [record]
+        records = [record, *(() if order is None else reopened(self._controller.image))]
         self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, records)))
 
     async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:

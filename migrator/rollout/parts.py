@@ -17,7 +17,7 @@ class RolloutParts:
     """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``show`` shows a sentence to the
     operator. ``keep_zookeeper`` writes Kafka's znodes to a file, ``unregister`` removes a broker's registration from
     the quorum; both return why that failed, or "". ``ends_again``: the operator wants to end a reopened migration
-    again."""
+    again. ``reopens``: the operator wants to go back also after the end, and so to reopen the migration."""
 
     inventory: Inventory
     executor: Executor
@@ -29,6 +29,7 @@ class RolloutParts:
     unregister: Callable[[int], Awaitable[str]]
     zookeeper_connect: str = ""
     ends_again: bool = False
+    reopens: bool = False
 
     def tell(self, sentence: str) -> None:
         """Show a sentence. A terminal or pipe that is closed stops nothing: the journal has the facts."""

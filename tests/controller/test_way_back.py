@@ -16,7 +16,7 @@ from migrator.controller.configs import (
 from migrator.controller.decision import ApiError, RefusedError
 from migrator.controller.features import FeatureUpdate, UpdateFeaturesRequest, update_features
 from migrator.controller.topics import CreateTopicsRequest, NewTopic, create_topics
-from migrator.controller.way_back import WORDS_MAX, close, closed, opened
+from migrator.controller.way_back import WORDS_MAX, close, closed, reopened
 from migrator.image.model import ConfigResource
 from migrator.records.metadata import (
     ConfigRecord,
@@ -67,7 +67,7 @@ def test_what_closes_the_way_back_is_refused_and_the_command_that_allows_it_is_n
     leading.commit(close(leading.image, "CHG-45"))
     assert closed(leading.image) == "CHG-45"
     assert sets(leading, kind, name, key, text).code is ErrorCode.none
-    leading.write(opened())
+    leading.write(*reopened(leading.image))
     assert sets(leading, kind, name, key, text).code is ErrorCode.none, "what is set already may stay"
     assert sets(leading, kind, name, key, None).code is ErrorCode.none, "everything may be deleted"
     assert sets(leading, kind, name, key, text).code is ErrorCode.invalid_config

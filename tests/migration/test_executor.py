@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from migrator.controller.rollout_lock import lock_text, move_lock
 from migrator.controller.way_back import close, closed
 from migrator.migration.copying.reading import CopyEnd
 from migrator.migration.copying.worker import (
@@ -234,7 +235,8 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
     rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=False))
     await rig.until_state(State.FINISHED)
     rig.controller.write([ConfigRecord(2, "t", "cleanup.policy", "compact")])
-    rig.controller.write(close(rig.controller.image, "CHG-45").records)
+    before = rig.controller.image
+    rig.controller.write([*close(rig.controller.image, "CHG-45").records, *move_lock(before, "", "mine").records])
     assert not rig.equal()
 
     async def compacted(_: MigrationState) -> MarkEvidence:
@@ -251,7 +253,7 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
     assert rig.equal()
     features, mark = rig.controller.image.features, rig.zookeeper.view().migration
     assert (features.zk_migration_state, features.migration_reopening) == (ZkMigrationState.MIGRATION, None)
-    assert closed(rig.controller.image) == ""
+    assert closed(rig.controller.image) == lock_text(rig.controller.image) == ""
     assert features.reopened == "1970-01-01 00:00:00 UTC: the auditors want it"
     assert mark is not None
     assert (mark.copied_as, features.migration_copied_as) == (name, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.model_pieces import DUAL_WRITE, FINISHED
 from tests.rollout.support.runs import Operator
 
+
+class KilledError(Exception):
+    """The command ends here."""
+
+
 REOPENED = "2026-11-27 16:00:00 UTC: CHG-44"
 
 
@@ -28,6 +34,12 @@ def reopened(operator: Operator) -> None:
         cluster.crash(node)
         cluster.start_as_configured(node)
     cluster.state, cluster.reopened, cluster.kraft_claims = DUAL_WRITE, REOPENED, True
+
+
+@pytest.fixture(autouse=True)
+def _without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of lines."""
+    monkeypatch.setattr(os, "fsync", nothing)
 
 
 @pytest.fixture
@@ -91,3 +103,62 @@ def test_a_reopened_migration_goes_home(operator: Operator) -> None:
     assert operator.cluster.violations == []
     assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
     assert operator.cluster.controller_broker is not None
+
+
+@pytest.mark.parametrize("stands", [is_complete, is_before_the_archive])
+def test_the_rollout_goes_home_from_the_end_when_it_is_told_to_reopen(
+    operator: Operator, stands: Callable[[Operator], None]
+) -> None:
+    stands(operator)
+    with pytest.raises(OperatorError, match="is finished: ZooKeeper gets no changes") as refused:
+        operator.rollback()
+    assert "'migrator rollout rollback --reopen' does all of it" in refused.value.remedy
+    operator.reopens = True
+    assert operator.rollback() is Ending.COMPLETE
+    assert operator.cluster.violations == []
+    assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
+    assert operator.cluster.controller_broker is not None
+    assert len([words for words in operator.cluster.commands if "reopen" in words]) == 1
+    assert operator.lock.left_quorum
+
+
+def test_the_way_home_from_the_end_goes_on_wherever_it_was_killed(operator: Operator, tmp_path: Path) -> None:
+    is_complete(operator)
+    operator.reopens = True
+    passed: list[str] = []
+    clean = operator.copy(tmp_path / "clean")
+    clean.reopens = True
+    clean.cluster.points.at = passed.append
+    assert clean.rollback() is Ending.COMPLETE
+    whole = passed[: passed.index("after passed reopen check-after") + 1]
+    first = [boundary for boundary in whole if boundary.startswith("after")]
+    assert len(first) > 10
+    for number, boundary in enumerate(first):
+        other = operator.copy(tmp_path / str(number))
+        other.reopens = True
+
+        def dies(where: str, boundary: str = boundary) -> None:
+            if where == boundary:
+                raise KilledError
+
+        other.cluster.points.at = dies
+        with pytest.raises(KilledError):
+            other.rollback()
+        other.cluster.points.at = nothing
+        assert other.rollback() is Ending.COMPLETE, boundary
+        assert other.cluster.violations == [], boundary
+        assert set(other.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}, boundary
+
+
+@pytest.mark.parametrize("what", ["ZooKeeper does not answer", "Kafka's own have taken over"])
+def test_what_cannot_be_reopened_is_refused_before_anything_is_written(operator: Operator, what: str) -> None:
+    is_complete(operator)
+    operator.reopens = True
+    if what == "ZooKeeper does not answer":
+        operator.cluster.zookeeper_answers = False
+    else:
+        operator.cluster.inventory = model_inventory(kind="stock", handover=False)
+    lines = len(operator.entries)
+    with pytest.raises(OperatorError, match=what):
+        operator.rollback()
+    assert len(operator.entries) == lines

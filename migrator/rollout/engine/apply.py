@@ -95,7 +95,8 @@ class RolloutRun:
         state: Path,
         confirm: Callable[[Sequence[str]], Awaitable[bool]],
     ) -> None:
-        steps = plan(parts.inventory, journal.progress.direction, journal.progress.canary)
+        progress = journal.progress
+        steps = plan(parts.inventory, progress.direction, progress.canary, reopens=progress.reopens)
         self._run = RunContext(parts, journal, state, confirm, steps)
         self._parts = parts
 
@@ -152,7 +153,8 @@ class RolloutRun:
                 return Ending.REACHED
             if step.rules.ends_migration:
                 refuse_pause_at_end(stop.step, in_order(self._run.steps, self._run.progress, seen), self._run.progress)
-            if self._parts.inventory.handover is not None and step.rules.leaves_quorum_lock:
+            leaves = self._run.progress.goes_back or self._parts.inventory.handover is not None
+            if leaves and step.rules.leaves_quorum_lock:
                 await self._parts.lock.leave_quorum(self._run.progress.rollout)
             if not await self._take(taking, step, seen):
                 return Ending.NOT_CONFIRMED

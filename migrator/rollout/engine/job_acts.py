@@ -75,6 +75,9 @@ class JobActs:
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
             self._run.note(Event.DONE, step.name, Act.RUN)
             return
+        if known.begun is Act.RUN and job is Job.REOPEN and seen.is_led and not seen.is_finished:
+            self._run.note(Event.DONE, step.name, Act.RUN)
+            return
         if job is Job.FORMAT and await self._is_formatted(step, node, seen):
             file = await digest_of(self._parts.executor, node)
             self._run.note(Event.FOUND, step.name, Act.RUN, node=node.name, file=file)
@@ -206,7 +209,7 @@ class JobActs:
         controllers = self._parts.inventory.controllers.nodes
         if job is Job.GIVE_BACK:
             return next((each for each in controllers if each.name == self._run.progress.last_stopped), node)
-        return self._leader(seen, node) if job is Job.VERIFY else node
+        return self._leader(seen, node) if job in (Job.VERIFY, Job.REOPEN) else node
 
     def _leader(self, seen: Observation, otherwise: Node) -> Node:
         leader = None if seen.quorum is None else seen.quorum.leader_id

@@ -99,7 +99,7 @@ def standing_of(
     :param running: whether a command of the rollout runs on this host.
     """
     progress, last = progress_of(entries), of_last(entries)
-    steps = plan(inventory, progress.direction, progress.canary)
+    steps = plan(inventory, progress.direction, progress.canary, reopens=progress.reopens)
     failure = failure_of(last)
     done, count = counted(steps, progress)
     if not progress.rollout:

@@ -51,6 +51,7 @@ class Progress:
     so since. ``release_version``: the metadata.version of the controllers; "" unknown. ``rolled_back``: by node that
     was left out when a rollback was complete, the id of that rollback, until its directory with the log of that quorum
     is moved away. ``ends_again``: the reopening of the migration in which the operator lets the rollout go forward.
+    ``reopens``: the way back has begun after the end of the migration, and reopens it.
     """
 
     rollout: str = ""
@@ -58,6 +59,7 @@ class Progress:
     cluster_id: str = ""
     release_version: str = ""
     ends_again: str = ""
+    reopens: bool = False
     direction: Direction = Direction.FORWARD
     canary: str = ""
     steps: dict[str, StepProgress] = field(default_factory=dict)
@@ -116,6 +118,7 @@ def _after(progress: Progress, entry: Entry) -> Progress:
             canary=str(details.get("canary", "")),
             release_version=str(details.get("release_version", "")),
             ends_again=str(details.get("ends_again", "")),
+            reopens=bool(details.get("reopens_migration", False)),
             left_out=progress.left_out,
             rolled_back=progress.rolled_back,
         )
@@ -140,11 +143,13 @@ def _after(progress: Progress, entry: Entry) -> Progress:
 
 def _turned(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
     level = str(details.get("release_version") or progress.release_version)
-    return replace(progress, direction=Direction.BACK, closed=False, baseline={}, release_version=level)
+    reopens = bool(details.get("reopens_migration", False))
+    changed = replace(progress, direction=Direction.BACK, closed=False, baseline={}, release_version=level)
+    return replace(changed, reopens=reopens)
 
 
 def _forward(progress: Progress, *_: object) -> Progress:
-    return replace(progress, direction=Direction.FORWARD, steps={}, baseline={})
+    return replace(progress, direction=Direction.FORWARD, steps={}, baseline={}, reopens=False)
 
 
 def _closed(progress: Progress, *_: object) -> Progress:

@@ -14,7 +14,7 @@ from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_
 from migrator.rollout.gates.gates import FINISHED
 from migrator.rollout.gates.reopened import refuse_reopened, reopened
 from migrator.rollout.inventory import Inventory
-from migrator.rollout.journal.journal import FORMAT, Entry, Event
+from migrator.rollout.journal.journal import FORMAT, Detail, Entry, Event
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.summary import of_last
 from migrator.rollout.journal.writer import RolloutJournal
@@ -34,7 +34,7 @@ from migrator.rollout.plan.jobs import REASON_MAX
 from migrator.rollout.plan.modes import digest, parsed
 from migrator.rollout.plan.plan import is_same_canary, refuse_canary
 from migrator.rollout.plan.steps import Direction, Phase
-from migrator.rollout.ports import LockedError
+from migrator.rollout.ports import LockedError, Observation
 
 ID_BYTES = 4
 AFTER_THE_WAY_BACK = {
@@ -148,23 +148,23 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
         refuse_reopened(seen, progress)
 
 
-async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
+async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> Observation:
     """Check whether a rollout can turn back.
 
-    :returns: the quorum's metadata.version now; "" unknown.
+    :returns: what is seen now; nothing where the rollout goes back already.
     :raises OperatorError: the migration has ended, or this is unknown.
     """
     progress = journal.progress
     if progress.goes_back:
         await may_go_on(parts, journal)
-        return ""
+        return Observation()
     texts = await texts_of(parts.executor, parts.inventory.controllers.nodes)
     seen = await parts.observer.observe(partitions=False)
-    refuse_back(parts.inventory, progress, seen, texts)
-    return seen.metadata_version
+    refuse_back(parts.inventory, progress, seen, texts, reopens=parts.reopens)
+    return seen
 
 
-async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: str) -> None:
+async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen: Observation) -> None:
     """Note that the rollout goes back. A rollout that is complete, or that never began, can go back, too.
 
     This is called right after the operator's yes, and writes its line at once: when the command is killed now, the next
@@ -180,16 +180,19 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: st
         await _refuse_held(parts)
     else:
         await parts.lock.acquire(progress.rollout)
-    level = seen_level or progress.release_version or parts.inventory.controllers.release_version
+    level = seen.metadata_version or progress.release_version or parts.inventory.controllers.release_version
     now = parts.clock.wall_ms()
+    reopens: dict[str, Detail] = {"reopens_migration": True} if parts.reopens and seen.is_finished else {}
     if is_new:
         rollout, direction = token_hex(ID_BYTES), Direction.BACK.value
         more: dict[str, str | int] = {"format": FORMAT, "cluster": parts.inventory.cluster}
-        journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, release_version=level, **more)
+        journal.append(
+            now, Event.OPENED, "", "", rollout=rollout, direction=direction, release_version=level, **more, **reopens
+        )
         await _note_baseline(parts, journal)
         await _lock_opened(parts, journal, rollout)
     else:
-        journal.append(now, Event.TURNED, release_version=level)
+        journal.append(now, Event.TURNED, "", "", release_version=level, **reopens)
         await _note_baseline(parts, journal)
 
 

@@ -14,6 +14,9 @@ from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.listeners import lacks_controllers
 from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, parsed, refuse_unstartable, rewritten
 from migrator.rollout.ports import BrokerMode, Observation
+from migrator.seeing.controllers import ControllerProgram
+
+BY_ROLLOUT = "'migrator rollout rollback --reopen' does all of it"
 
 
 def refuse_dynamic_maps(inventory: Inventory, seen: Observation) -> None:
@@ -121,12 +124,18 @@ def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observ
         raise ahead_of_copy(*ahead)
 
 
-def refuse_back(inventory: Inventory, progress: Progress, seen: Observation, texts: Mapping[str, str]) -> None:
+def refuse_back(
+    inventory: Inventory, progress: Progress, seen: Observation, texts: Mapping[str, str], *, reopens: bool = False
+) -> None:
     """Refuse to go back after the end of the migration; called before the way back is shown or begun.
 
     :param texts: property files by node.
-    :raises OperatorError: the end of the migration was reached, or this is unknown.
+    :param reopens: whether the operator wants to reopen the migration then.
+    :raises OperatorError: the end of the migration was reached, or this is unknown; or it cannot be reopened.
     """
+    if reopens and seen.is_finished:
+        _refuse_reopening(inventory, seen)
+        return
     refuse_ended(seen, progress)
     if progress.goes_back or (seen.migration is not None and seen.migration.state):
         return
@@ -141,8 +150,31 @@ def refuse_back(inventory: Inventory, progress: Progress, seen: Observation, tex
 
 
 def refuse_ended(seen: Observation, progress: Progress) -> None:
-    """:raises OperatorError: the end of the migration was reached."""
+    """:raises OperatorError: the end of the migration was reached, and the way back does not reopen it."""
     if not seen.is_finished:
         return
+    if progress.reopens and progress.goes_back:
+        return
     go_on = FORWARD_AGAIN if progress.goes_back else "Nothing is to be done" if progress.closed else DOES_THE_REST
-    raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_REOPEN}")
+    raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_REOPEN}. {BY_ROLLOUT}")
+
+
+def _refuse_reopening(inventory: Inventory, seen: Observation) -> None:
+    """
+    :raises OperatorError: voters are Kafka's own, or ZooKeeper does not answer.
+    """
+    voters = {} if seen.quorum is None else seen.quorum.voters
+    stock = [voter.node_id for voter in voters.values() if voter.program is ControllerProgram.STOCK]
+    if stock or inventory.controllers.kind is ControllerKind.STOCK:
+        raise OperatorError(
+            "only controllers of this program reopen a migration, and Kafka's own have taken over",
+            where="--reopen",
+            remedy="Hand the quorum over to this program's controllers first (docs/runbook.md, the way back from 7)",
+        )
+    if not seen.zookeeper_answers:
+        raise OperatorError(
+            "ZooKeeper does not answer, and the cluster is to go back to it",
+            where="--reopen",
+            remedy="Start ZooKeeper with its content of before. 'access' of the inventory has to name it in "
+            "zookeeper.connect",
+        )

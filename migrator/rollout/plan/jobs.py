@@ -42,6 +42,8 @@ REMEDIES: Mapping[Job, str] = {
     Job.FORMAT: "Do what it says, then 'migrator rollout resume'",
     Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume': it starts the controllers, waits until ZooKeeper "
     "has everything, and stops them again",
+    Job.REOPEN: "'migrator gates reopen' says what to do; then 'migrator rollout resume'. 'migrator rollout apply' "
+    "gives it up, and turns the migration off again",
     Job.UNREGISTER: "See that a controller leads, and that the login of 'access' has the right Alter on the cluster; "
     "then 'migrator rollout resume'",
     Job.LEAVE_OUT: "Do what it says, then 'migrator rollout resume': it gives the order again. If the node is there "
@@ -84,6 +86,7 @@ def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str, rele
         Job.FORMAT: [*file, "-t", cluster_id, *version, "--ignore-formatted"],
         Job.VERIFY: [*file, "--json"],
         Job.GIVE_BACK: [*file, "--yes"],
+        Job.REOPEN: [*file, "--reason=migrator rollout rollback", "--yes-cluster-id", cluster_id],
     }[job]
     return [controllers.program, job.value, *more]
 

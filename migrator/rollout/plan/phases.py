@@ -86,6 +86,11 @@ def _may_end(place: Place, *last: Gate) -> tuple[Gate, ...]:
     return DUAL_WRITE, in_kraft, replace(WRITTEN, program=program_of(place.inventory)), ALONE, AGREE, *last
 
 
+def _not_ended(place: Place) -> tuple[Gate, ...]:
+    """A way back that began before the end stops when the migration ends meanwhile."""
+    return () if place.reopens else (NOT_FINISHED,)
+
+
 def _drained(place: Place) -> tuple[Gate, ...]:
     return NOT_FINISHED, Gate(GateKind.NONE_IN_KRAFT, nodes=place.inventory.brokers.nodes), WRITTEN
 
@@ -153,6 +158,7 @@ def _zookeeper_is_seen(_: Sight) -> Gate:
 ALWAYS = Need(lambda _: True)
 NOT_COPIED = Need(lambda sight: not _is_copied(sight))
 UNFINISHED = Need(lambda sight: not sight.seen.is_finished)
+ENDED = Need(lambda sight: sight.seen.is_finished)
 NODE_DOWN = Need(lambda sight: not sight.seen.is_finished and not sight.runs)
 DUAL_WRITING = Need(lambda sight: sight.seen.may_be_dual_writing)
 RULES_AND_IS_DOWN = Need(lambda sight: sight.seen.quorum_claims and not sight.runs, _zookeeper_is_seen)
@@ -287,9 +293,16 @@ BACK = (
     PhaseRules(
         Phase.MIGRATION_ON, _CONTROLLERS, RESTARTS, MIGRATION_OFF, mode=FileMode.CONTROLLER_MIGRATING, leader_last=True,
         silent_first=True, starts_silent=True,
-        before=lambda place: (NOT_FINISHED, _others_have_all(place)),
-        after=lambda place: (NOT_FINISHED, _is_back(place, migration_on=True)),
+        before=lambda place: (*_not_ended(place), _others_have_all(place)),
+        after=lambda place: (*_not_ended(place), _is_back(place, migration_on=True)),
         why="the quorum must write to ZooKeeper again", undo=NEW,
+    ),
+    PhaseRules(
+        Phase.REOPEN, _FIRST, (Act.CHECK_BEFORE, Act.RUN, Act.CHECK_AFTER), ENDED, job=Job.REOPEN, only_reopening=True,
+        leaves_quorum_lock=True,
+        before=lambda place: (_quorum(place),),
+        after=_asks(NOT_FINISHED, DUAL_WRITE, QUORUM, WRITTEN),
+        why="the finished migration goes on: ZooKeeper gets everything that has changed since", undo=NEW,
     ),
     PhaseRules(
         Phase.START_QUORUM, _CONTROLLERS, (Act.CHECK_BEFORE, Act.START), RULES_AND_IS_DOWN,

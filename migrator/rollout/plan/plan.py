@@ -15,16 +15,17 @@ from migrator.rollout.plan.phases import WAYS
 from migrator.rollout.plan.steps import Direction, Phase, PhaseRules, Place, Step, Who
 
 
-def plan(inventory: Inventory, direction: Direction, canary: str = "") -> tuple[Step, ...]:
+def plan(inventory: Inventory, direction: Direction, canary: str = "", *, reopens: bool = False) -> tuple[Step, ...]:
     """Every step of the way.
 
     :param canary: name or id of the broker that goes first in every roll; "" for none. A canary that is not in the
         inventory any more stops nothing: no broker goes first then.
+    :param reopens: whether the way back begins after the end of the migration.
     """
     return tuple(
-        _step(rules, Place(inventory, node, group))
+        _step(rules, Place(inventory, node, group, reopens))
         for rules in WAYS[direction]
-        if rules.is_there(inventory)
+        if rules.is_there(inventory) and (reopens or not rules.only_reopening)
         for node, group in _nodes(rules.who, inventory, canary)
     )
 

@@ -41,6 +41,7 @@ class Phase(StrEnum):
     HANDOVER = "handover"
     ARCHIVE = "archive"
     MIGRATION_ON = "migration-on"
+    REOPEN = "reopen"
     START_QUORUM = "start-quorum"
     LEAVE_KRAFT = "leave-kraft"
     DRAIN = "drain"
@@ -79,6 +80,7 @@ class Job(Enum):
     FORMAT = "format"
     VERIFY = "verify"
     GIVE_BACK = "rollback"
+    REOPEN = "reopen"
     SET_ASIDE = "set aside"
     ARCHIVE = "archive"
     UNREGISTER = "unregister"
@@ -121,11 +123,13 @@ class Need:
 
 @value
 class Place:
-    """Where a step is; its gates are made from this. ``group``: the brokers that may be down at the same time."""
+    """Where a step is; its gates are made from this. ``group``: the brokers that may be down at the same time.
+    ``reopens``: the way back has begun after the end of the migration, and reopens it."""
 
     inventory: Inventory
     node: Node | None
     group: tuple[Node, ...]
+    reopens: bool = False
 
 
 GatesAt = Callable[[Place], tuple[Gate, ...]]
@@ -151,7 +155,8 @@ class PhaseRules:
     ``leaves_quorum_lock``: Kafka's controllers take over, and have no place for the lock. ``to_zookeeper``: a broker
     goes back to ZooKeeper mode, where it needs ``meta.properties`` of version 0. ``first_of_brokers``: the first phase
     of brokers; a broker's file may be in a later mode, and a broker may have the metadata log of an earlier attempt.
-    ``again``: the phases that begin anew if its job fails.
+    ``again``: the phases that begin anew if its job fails. ``only_reopening``: only of a way back that reopens the
+    migration.
     """
 
     phase: Phase
@@ -178,6 +183,7 @@ class PhaseRules:
     to_zookeeper: bool = False
     first_of_brokers: bool = False
     again: tuple[Phase, ...] = ()
+    only_reopening: bool = False
 
 
 @value

@@ -54,7 +54,7 @@ class ClusterObserver:
         self._ask_there = ask_there
         self._stock = StockLeader() if ask_there is None else None
         self.is_finished = False
-        """Whether the migration was seen to be over. Then ZooKeeper need not answer."""
+        """Whether the migration was over when its state was seen last. Then ZooKeeper need not answer."""
         self.quorum: QuorumSeen | None = None
         """The quorum of the last look."""
 
@@ -65,7 +65,7 @@ class ClusterObserver:
         if status is None and leader is not None and self._ask_there is not None and not self.is_finished:
             status = await self._ask_there(leader)
         state = _state(quorum.image, status)
-        self.is_finished = self.is_finished or state is PublicState.FINISHED
+        self.is_finished = state is PublicState.FINISHED or (self.is_finished and state is None)
         registered = _registered(zookeeper, quorum)
         known = dict(registered or {})
         asked = dict(

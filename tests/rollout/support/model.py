@@ -365,8 +365,8 @@ class ModelCluster(ModelHosts):
         elif name == "force":
             self.forced |= set() if self.new_leader else without(words)
             self._settle()
-        elif name == "rollback":
-            self._give_back()
+        elif name in ("rollback", "reopen"):
+            (self._give_back if name == "rollback" else self._reopen)()
         elif name == "rm":
             for key in below(self.files, node.name, words[-1]):
                 del self.files[key]
@@ -395,6 +395,13 @@ class ModelCluster(ModelHosts):
         leads = quorum is not None and quorum.leader_id is not None
         voters = () if quorum is None else quorum.voters.values()
         return self.state == DUAL_WRITE and leads and not any(voter.migration_on for voter in voters)
+
+    def _reopen(self) -> None:
+        if self.state != FINISHED or not all(
+            self._voter(each).migration_on for each in self.inventory.controllers.nodes
+        ):
+            self.violations.append("reopened before the end, or while a controller has the migration off")
+        self.state, self.reopened, self.kraft_claims = DUAL_WRITE, "by the rollout", True
 
     def _give_back(self) -> None:
         if any(each.name in self.processes for each in self.inventory.controllers.nodes):

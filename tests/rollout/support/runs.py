@@ -71,6 +71,8 @@ class Operator:
         self.zookeeper_connect = ""
         self.ends_again = False
         """What --end-again says."""
+        self.reopens = False
+        """What --reopen says."""
         self.inventory: Inventory | None = None
         """What the inventory says now, where it says something else than the cluster is."""
         self.gone: tuple[str, ...] = ()
@@ -109,6 +111,7 @@ class Operator:
             self.cluster.unregister,
             self.zookeeper_connect,
             self.ends_again,
+            self.reopens,
         )
 
     def apply(self, stop: StopAt = StopAt(), *, canary: str = "") -> Ending:  # noqa: B008 - a value that nobody changes
