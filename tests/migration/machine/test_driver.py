@@ -165,8 +165,7 @@ def test_the_last_broker_has_a_moment_to_hear_of_the_topics_from_the_zookeeper_c
     back = run.now
     run.registered(0)
     while run.state() is not State.DECODING:
-        known = run.wait_for(ef.ReadReadiness).replicas
-        assert known == surroundings(0).brokers.replicas, "all assignments were read already"
+        assert run.wait_for(ef.ReadReadiness).replicas == surroundings(0).brokers.replicas, "they were read already"
         run.registered(0)
     assert run.now - back >= SETTLE_MS
 
@@ -176,7 +175,7 @@ def test_who_waits_for_brokers_looks_twice_a_second_and_no_more() -> None:
     assert run.registered().state() is State.WAITING_FOR_BROKERS
     since, looks = run.now, 0
     while run.now - since < 60_000:
-        run.wait_for(ef.ReadReadiness)
+        assert run.wait_for(ef.ReadReadiness).replicas is None
         run.registered()
         assert run.asked_nothing_of(ef.ReadReadiness)
         looks += 1
@@ -218,8 +217,8 @@ def test_a_failed_copy_is_aborted_then_released_then_an_election_is_seen() -> No
     release = run.asked(ef.ReleaseClaim)
     assert (release.epoch_version, release.controller_version) == (8, 1)
     run(ev.ReleaseResult(release.ticket, released=True))
-    run.examined(standing(controller=ControllerClaim(0, 0)))
-    assert run.asked(ef.ReadReadiness).replicas is None, "the assignments are read again"
+    asked = run.examined(standing(controller=ControllerClaim(0, 0))).asked(ef.ReadReadiness)
+    assert asked.replicas is None, "the assignments are read again"
     run.ready()
     assert run.state() is State.WAITING_FOR_CONTROLLERS, "the next attempt backs off"
     run.now += 2000
