@@ -286,6 +286,10 @@ def _run(
             verdict = verdict_of(of_last(read_journal(site.state)))
             return yes or ask(*finish_question(site.inventory, left, verdict, wall_ms()))
 
+    async def accept(warnings: int) -> bool:
+        with at_a_question():
+            return yes or ask(f"Preflight leaves {warnings} warnings for you to decide (DECIDE, above). Go on?")
+
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (found, zookeeper):
             parts = replace(found, ends_again=ends_again, reopens=reopens)
@@ -299,7 +303,7 @@ def _run(
             note_without(parts, journal, reason)
             await note_with(parts, journal)
             with asked_to_stop((site.state / ABORT_FILE).touch, _STOPS):
-                return await RolloutRun(parts, journal, site.state, confirm).run(stop)
+                return await RolloutRun(parts, journal, site.state, confirm, accept).run(stop)
 
     _refuse_second(site)
     check(read_journal(site.state))

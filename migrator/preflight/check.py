@@ -52,6 +52,8 @@ class PreflightCheck:
     alone: bool = False
     of_not_examined: bool = False
     """Its finding names keys whose values were not looked up. No other check finds anything about these keys."""
+    asks: bool = False
+    """A warning about which an operator decides: a rollout asks before it goes on."""
 
 
 @value
@@ -70,6 +72,7 @@ class PreflightFinding:
             "severity": self.check.severity.value,
             "title": self.check.title,
             "concerns": self.check.concerns.value,
+            "asks": self.check.asks,
             "hosts": list(self.hosts),
             "where": list(self.where),
             "what": self.what,

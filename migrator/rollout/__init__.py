@@ -8,7 +8,7 @@ property file, restart, run a command. `engine` does them; `journal` notes each 
     async with parts_at(site, print) as (parts, session):
         with closing(RolloutJournal(site.state)) as journal:
             await open_rollout(parts, journal)                       # looks, refuses, then the first lines
-            await RolloutRun(parts, journal, site.state, confirm).run()
+            await RolloutRun(parts, journal, site.state, confirm, accept).run()
 
 Decisions are pure: they know the journal and an `Observation`, and reach the world only through the four ports of
 `ports`: `executors` touches nodes, `seeing` looks at the cluster, `lock` keeps other rollouts out, and a clock. `gates`

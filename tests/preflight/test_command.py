@@ -74,7 +74,7 @@ def test_json(cluster: ReadyCluster) -> None:
         [],
     )
     assert [finding["code"] for finding in report["findings"]] == ["M002", "M014", *ALWAYS]
-    texts = ("code", "severity", "title", "concerns", "what", "remedy")
+    texts = ("code", "severity", "title", "concerns", "asks", "what", "remedy")
     for finding in report["findings"]:
         assert set(finding) == {*texts, "hosts", "where"}
         assert all(isinstance(finding[name], str) and finding[name] for name in texts)

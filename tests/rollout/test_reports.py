@@ -14,7 +14,10 @@ from migrator.preflight.check import PreflightCheck, PreflightFinding, Preflight
 from migrator.preflight.evidence import UnknownFact
 from migrator.rehearse.forecast import Estimate, Forecast
 from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
+from migrator.rollout.engine.apply import Ending
+from migrator.rollout.engine.context import UnansweredError
 from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.reports import lines_of
 from migrator.rollout.plan.steps import Job
 from migrator.verify.comparison import Comparison, Difference, KindCounts
@@ -25,8 +28,8 @@ from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 
-def finding(severity: Severity, code: str) -> PreflightFinding:
-    check = PreflightCheck(code, severity, f"title of {code}", lambda _: (), "unused")
+def finding(severity: Severity, code: str, *, asks: bool = False) -> PreflightFinding:
+    check = PreflightCheck(code, severity, f"title of {code}", lambda _: (), "unused", asks=asks)
     return PreflightFinding(check, "it has no listener", f"mend {code}", ("b1.properties: listeners",), ("broker 1",))
 
 
@@ -34,6 +37,9 @@ PREFLIGHT = PreflightReport(
     tuple(finding(Severity.WARNING if number else Severity.BLOCKER, f"M00{number}") for number in range(5)),
     (UnknownFact("b2.properties", "it cannot be read", "give the right to read"),),
     90,
+).to_json()
+ASKS = PreflightReport(
+    (finding(Severity.WARNING, "M008"), finding(Severity.WARNING, "M009", asks=True)), (), 90
 ).to_json()
 REHEARSAL = RehearsalReport(
     "zk:2181",
@@ -64,6 +70,22 @@ def test_what_preflight_found_is_said_with_its_remedy() -> None:
         "and 1 more of this kind",
         "1 blockers, 4 warnings, 1 could not be examined",
     ]  # fmt: skip
+
+
+def test_an_operator_decides_about_some_warnings_before_the_first_step(tmp_path: Path) -> None:
+    operator, told = Operator(ModelCluster(model_inventory()), tmp_path), list[str]()
+    operator.hears = told.append
+    operator.cluster.prints["preflight"] = json.dumps(ASKS)
+    operator.accepts = False
+    with pytest.raises(UnansweredError, match="the answer was no"):
+        operator.apply()
+    assert operator.entries[-1].event is Event.PAUSED
+    assert "preflight: DECIDE M009 title of M009: broker 1, b1.properties: listeners: it has no listener" in told
+    assert "preflight:   do: mend M009" in told
+    assert {entry.step for entry in operator.entries if entry.event is Event.DONE} == set()
+    operator.accepts = True
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.warned == [1, 1]
 
 
 def test_what_the_rehearsal_found_is_said_with_the_forecast() -> None:

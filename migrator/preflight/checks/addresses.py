@@ -58,6 +58,6 @@ CHECKS = (
         "M217", Severity.WARNING, "Other controllers would look for a controller at a port that it does not open",
         another_port,
         "Correct the port in the one or the other, in every file that has it. If a proxy or a container maps the port, "
-            "say so with advertised.listeners (Kafka 3.9 and this program)",
+            "say so with advertised.listeners (Kafka 3.9 and this program)", asks=True,
     ),
 )  # fmt: skip

@@ -62,6 +62,6 @@ CHECKS = (
         "M132", Severity.WARNING, "Partitions that a roll of the brokers takes offline, or keeps from writes",
         harmed_by_a_roll,
         "A migration restarts every broker twice. Give these partitions one replica more (kafka-reassign-partitions), "
-            f"or lower {MIN_ISR} of their topics meanwhile; or tell the applications, and go on",
+            f"or lower {MIN_ISR} of their topics meanwhile; or tell the applications, and go on", asks=True,
     ),
 )  # fmt: skip

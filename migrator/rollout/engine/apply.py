@@ -13,12 +13,12 @@ from enum import Enum
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.engine.context import RunContext
+from migrator.rollout.engine.context import RunContext, UnansweredError
 from migrator.rollout.engine.decisions import FileAheadError
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.order import in_order, next_step, refuse_pause_at_end
 from migrator.rollout.engine.processes import HiddenProcessError, UntrueRestartError
-from migrator.rollout.engine.step_run import StepRun, UnansweredError
+from migrator.rollout.engine.step_run import StepRun
 from migrator.rollout.engine.which_gates import open_rack
 from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
@@ -94,10 +94,11 @@ class RolloutRun:
         journal: RolloutJournal,
         state: Path,
         confirm: Callable[[Sequence[str]], Awaitable[bool]],
+        accept: Callable[[int], Awaitable[bool]],
     ) -> None:
         progress = journal.progress
         steps = plan(parts.inventory, progress.direction, progress.canary, reopens=progress.reopens)
-        self._run = RunContext(parts, journal, state, confirm, steps)
+        self._run = RunContext(parts, journal, state, confirm, accept, steps)
         self._parts = parts
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from migrator.errors import OperatorError
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.writer import RolloutJournal
@@ -15,18 +16,24 @@ from migrator.values import value
 ABORT_FILE = "abort"
 
 
+class UnansweredError(OperatorError):
+    """The operator did not answer a question, or did not agree. This is no failure."""
+
+
 @value
 class RunContext:
     """``state``: the directory of the journal, for verdicts and outputs too; the file `ABORT_FILE` in it asks the run
     to end. ``confirm``: asks the operator to confirm the end of the migration, which cannot be undone; it is given the
     names of the controllers that still have to be restarted without the migration. It is asked once in a run, while the
-    last controller is not restarted. ``steps``: of the whole way. ``stop``: the name of the step after which the run
+    last controller is not restarted. ``accept``: asks whether the rollout goes on in spite of so many warnings of
+    preflight. ``steps``: of the whole way. ``stop``: the name of the step after which the run
     ends; "" for the end of the way."""
 
     parts: RolloutParts
     journal: RolloutJournal
     state: Path
     confirm: Callable[[Sequence[str]], Awaitable[bool]]
+    accept: Callable[[int], Awaitable[bool]]
     steps: Sequence[Step]
     stop: str = ""
 
@@ -37,6 +44,21 @@ class RunContext:
 
     def note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
         self.journal.append(self.parts.clock.wall_ms(), event, step, act, **details)
+
+    async def agrees(self, question: Awaitable[bool]) -> bool:
+        """Ask the operator. Unless the answer is yes, the rollout stays before this question, and what was checked so
+        far is checked again later.
+
+        :raises UnansweredError: nobody can answer.
+        """
+        try:
+            agreed = await question
+        except OperatorError as error:
+            self.note(Event.PAUSED)
+            raise UnansweredError(error.what, where=error.where, remedy=error.remedy) from error
+        if not agreed:
+            self.note(Event.PAUSED)
+        return agreed
 
     @property
     def abort_file(self) -> Path:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from migrator.errors import OperatorError
-from migrator.rollout.engine.context import RunContext
+from migrator.errors import ExitCode, OperatorError
+from migrator.rollout.engine.context import RunContext, UnansweredError
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
 from migrator.rollout.files.property_files import backup_of, digest_of, text_of
@@ -17,7 +17,7 @@ from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, file_mode, parsed
-from migrator.rollout.plan.reports import lines_of
+from migrator.rollout.plan.reports import lines_of, questions_of
 from migrator.rollout.plan.steps import Act, Job, Step
 from migrator.rollout.ports import Observation, Output
 
@@ -243,6 +243,8 @@ class JobActs:
         self._take_as_examined(step, examined)
         for line in lines_of(job, report):
             self._parts.tell(f"{step.name}: {line}")
+        if job is Job.PREFLIGHT:
+            await self._ask(step, len(questions_of(report)))
         if job is Job.VERIFY:
             self._verified_ms = self._parts.clock.since_boot_ms()
         try:
@@ -254,6 +256,19 @@ class JobActs:
                 remedy="See which program runs there as 'program' of the inventory, then 'migrator rollout resume'",
                 output=str(keep_output(self._run.state, step.name, output)),
             ) from error
+
+    async def _ask(self, step: Step, count: int) -> None:
+        """Ask the operator about warnings that are shown already.
+
+        :raises UnansweredError: nobody answers, or the answer is no.
+        """
+        if count and not await self._run.agrees(self._run.accept(count)):
+            raise UnansweredError(
+                "the answer was no, so the rollout ends before its first step",
+                where=step.name,
+                remedy="Mend what preflight found; 'migrator rollout resume' looks again",
+                exit_code=ExitCode.DIFFERENT,
+            )
 
     def _take_as_examined(self, step: Step, digests: Mapping[str, str]) -> None:
         """After preflight has passed, accept the files that it examined: the operator has corrected them since the

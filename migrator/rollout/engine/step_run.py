@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import StepActs
 from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.order import in_order, is_under_way
@@ -15,13 +12,8 @@ from migrator.rollout.gates.excuses import refuse_end_with
 from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Act, Step
 from migrator.rollout.ports import Observation
-
-
-class UnansweredError(OperatorError):
-    """The operator did not answer the question before the end of the migration. This is no failure."""
 
 
 class StepRun:
@@ -99,25 +91,14 @@ class StepRun:
             if each.rules.ends_migration and each.node is not None and not self._run.progress.of(each.name).finished
         ]
         await self._acts.see_files(left)
-        if not seen.is_finished and not self._confirmed and not await self._agrees(left):
+        names = [node.name for node in left]
+        if not (seen.is_finished or self._confirmed or await self._run.agrees(self._run.confirm(names))):
             return False
         self._confirmed = True
         self._run.note(Event.CONFIRMED)
         if Act.CONFIRM not in self._run.progress.of(step.name).done:
             self._run.note(Event.PASSED, step.name, Act.CONFIRM)
         return True
-
-    async def _agrees(self, left: Sequence[Node]) -> bool:
-        """Ask the operator. Unless the answer is yes, the rollout stays before this question, and what was checked so
-        far is checked again later."""
-        try:
-            agreed = await self._run.confirm([node.name for node in left])
-        except OperatorError as error:
-            self._run.note(Event.PAUSED)
-            raise UnansweredError(error.what, where=error.where, remedy=error.remedy) from error
-        if not agreed:
-            self._run.note(Event.PAUSED)
-        return agreed
 
     async def _check_after(self, step: Step) -> None:
         waited_for = self.gates.waited_for(step)

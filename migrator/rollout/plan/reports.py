@@ -22,17 +22,24 @@ def lines_of(job: Job, report: Report | None) -> list[str]:
     return [] if says is None or report is None else [line[:CHARS_MAX] for line in says(report)]
 
 
+def questions_of(report: Report | None) -> list[Report]:
+    """The warnings of preflight about which an operator decides."""
+    return [each for each in _entries(report or {}, "findings") if each.get("asks") is True]
+
+
 def _of_preflight(report: Report) -> Iterator[str]:
     found = _entries(report, "findings")
     blockers = [each for each in found if each.get("severity") == "blocker"]
-    warnings = [each for each in found if each.get("severity") == "warning"]
+    warnings = [each for each in found if each.get("severity") == "warning" and each.get("asks") is not True]
     unknown = _entries(report, "unknown")
     if "findings" not in report:
         return
     yield from _each("BLOCKER", blockers, BLOCKERS_MAX)
     yield from _each("COULD NOT TELL", unknown, BLOCKERS_MAX)
+    asking = questions_of(report)
+    yield from _each("DECIDE", asking, BLOCKERS_MAX)
     yield from _each("warning", warnings, WARNINGS_MAX)
-    yield f"{len(blockers)} blockers, {len(warnings)} warnings, {len(unknown)} could not be examined"
+    yield f"{len(blockers)} blockers, {len(warnings) + len(asking)} warnings, {len(unknown)} could not be examined"
 
 
 def _of_rehearsal(report: Report) -> Iterator[str]:

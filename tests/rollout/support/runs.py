@@ -82,6 +82,8 @@ class Operator:
         self.thinks_ms = 0
         """How long the answer takes."""
         self.asked: list[tuple[str, ...]] = []
+        self.warned: list[int] = []
+        self.accepts = True
         self.journal: RolloutJournal | None = None
         """Of the command that runs, or that ran last."""
 
@@ -172,7 +174,11 @@ class Operator:
             self.clock.now_ms += self.thinks_ms
             return self.confirms
 
-        return RolloutRun(parts, journal, self.state, confirm)
+        async def accept(warnings: int) -> bool:
+            self.warned.append(warnings)
+            return self.accepts
+
+        return RolloutRun(parts, journal, self.state, confirm, accept)
 
     @property
     def entries(self) -> list[Entry]:
