@@ -17,6 +17,7 @@ from migrator.preflight.census import sample_of
 from migrator.preflight.check import Concerns, PreflightCheck, PreflightFinding, PreflightReport, run_checks
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import PreflightRequest, gather
+from migrator.preflight.phases import START, MigrationPhase
 from migrator.preflight.reference import CONCERNS
 from migrator.preflight.table import CHECKS
 
@@ -66,6 +67,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     help="Which brokers restart together: one at a time, or those of a rack (broker.rack).",
 )
+@click.option(
+    "--before",
+    type=click.Choice([phase.value for phase in MigrationPhase]),
+    default=START.value,
+    show_default=True,
+    help="The phase that comes next. In a migration that has begun, checks that have no meaning any more are left out.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     controllers: tuple[Path, ...],
@@ -75,6 +83,7 @@ def command(
     kind: str,
     jute_maxbuffer: int,
     roll: str,
+    before: str,
     as_json: bool,
 ) -> None:
     """Find what would make a migration fail, before the migration begins. Changes nothing.
@@ -87,7 +96,7 @@ def command(
     began = time.monotonic()
     request = PreflightRequest(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer, roll == "rack")
     evidence = gather(request, lambda sentence: say(f"{sentence} ...", err=True))
-    report = run_checks(CHECKS, evidence, Concerns(kind))
+    report = run_checks(CHECKS, evidence, Concerns(kind), MigrationPhase(before))
     if as_json:
         shown = {**report.to_json(), "looked_at": _looked_at(evidence), "seconds": round(time.monotonic() - began, 1)}
         say_json(shown, indent=True)

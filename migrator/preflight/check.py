@@ -11,6 +11,7 @@ from migrator.errors import ExitCode
 from migrator.looked_up import without_looked_up
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.evidence import Evidence, UnknownFact, ZooKeeperFacts
+from migrator.preflight.phases import SPANS, START, MigrationPhase
 from migrator.values import value
 
 
@@ -73,6 +74,7 @@ class PreflightFinding:
             "title": self.check.title,
             "concerns": self.check.concerns.value,
             "asks": self.check.asks,
+            "phase": SPANS[self.check.code].first.value,
             "hosts": list(self.hosts),
             "where": list(self.where),
             "what": self.what,
@@ -110,12 +112,16 @@ class PreflightReport:
         }
 
 
-def run_checks(checks: Sequence[PreflightCheck], evidence: Evidence, controllers: Concerns) -> PreflightReport:
+def run_checks(
+    checks: Sequence[PreflightCheck], evidence: Evidence, controllers: Concerns, before: MigrationPhase = START
+) -> PreflightReport:
     """Judge the evidence; the findings have blockers first.
 
     :param controllers: whose controllers will migrate the cluster. Checks that concern only the others are left out.
+    :param before: the phase that comes next. Checks that have no meaning any more are left out.
     """
-    wanted = [check for check in checks if check.concerns in (Concerns.BOTH, controllers)]
+    concern = [check for check in checks if check.concerns in (Concerns.BOTH, controllers)]
+    wanted = [check for check in concern if SPANS[check.code].matters_before(before)]
     for check in wanted:
         if check.alone and (decisive := tuple(_findings(check, evidence))):
             return PreflightReport(decisive, (), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.preflight.check import Concerns, PreflightCheck
+from migrator.preflight.phases import SPANS
 from migrator.preflight.table import SUBJECTS
 
 INTRODUCTION = """\
@@ -34,6 +35,11 @@ of `-c` is that of this machine's controller. Every other file may be a copy fro
 placeholder (`config.providers`) in it. It shows the placeholder instead of a value, and says what it did not examine
 (M316). A cluster of 200,000 partitions takes about ten seconds.
 
+The column "phases" says in which phase of a [rollout](rollout.md) a fault does harm first, and until which phase its
+check has a meaning. In a migration that has begun, `--before PHASE` leaves out what is over: a mark in /migration is a
+blocker before the copy, and has to be there after it. About a warning that "asks", an operator decides: a rollout does
+not go on without a yes.
+
 This page is generated: `python -m migrator.preflight.reference > docs/checks.md`.
 """
 
@@ -48,10 +54,12 @@ def reference() -> str:
 
 
 def _table(subject: str, checks: tuple[PreflightCheck, ...]) -> Iterator[str]:
-    yield f"## {subject}\n\n| code | severity | finds | what to do | concerns |\n|---|---|---|---|---|"
+    yield f"## {subject}\n\n| code | severity | finds | what to do | phases | concerns |\n|---|---|---|---|---|---|"
     for check in checks:
         remedy = check.remedy.replace("|", "\\|")
-        yield f"| {check.code} | {check.severity.value} | {check.title} | {remedy} | {CONCERNS[check.concerns]} |"
+        severity = f"{check.severity.value}, asks" if check.asks else check.severity.value
+        phases = SPANS[check.code]
+        yield f"| {check.code} | {severity} | {check.title} | {remedy} | {phases} | {CONCERNS[check.concerns]} |"
     yield ""
 
 

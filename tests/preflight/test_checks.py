@@ -13,6 +13,7 @@ from migrator.preflight.check import Concerns
 from migrator.preflight.checks.controllers import RUNS_WITH_IT
 from migrator.preflight.checks.defaults import DECIDED, SHOWN
 from migrator.preflight.checks.security import STOCK_WAY
+from migrator.preflight.phases import KRAFT, SPANS, START
 from migrator.preflight.table import CHECKS
 from tests.preflight.support import cases_of_brokers, cases_of_files, cases_of_the_way, cases_of_zookeeper
 from tests.preflight.support.ready_cluster import ReadyCluster
@@ -79,8 +80,17 @@ def test_nobody_is_told_to_delete_a_log_while_a_migration_may_run(
     assert all(remedy == RUNS_WITH_IT for remedy in told), told
 
 
-def test_every_check_has_a_case() -> None:
-    assert {case.code for case in CASES} == set(BY_CODE)
+def test_every_check_has_a_case_and_its_phases() -> None:
+    assert {case.code for case in CASES} == set(BY_CODE) == set(SPANS)
+    assert all(it.first.number <= it.last.number for it in SPANS.values())
+
+
+def test_what_is_right_after_the_copy_is_no_blocker_then(cluster: ReadyCluster) -> None:
+    """A quorum has the claim, ZooKeeper has its mark, and the log of the controller has the copy."""
+    cases_of_files.migration_under_way(cluster)
+    cases_of_zookeeper.claimed_by_kraft(cluster)
+    found = [{it.check.code for it in cluster.report(before=phase).findings} for phase in (START, KRAFT)]
+    assert found == [{"M003", "M005"} | EXPECTED, EXPECTED]
 
 
 JAVA = (

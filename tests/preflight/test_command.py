@@ -74,9 +74,9 @@ def test_json(cluster: ReadyCluster) -> None:
         [],
     )
     assert [finding["code"] for finding in report["findings"]] == ["M002", "M014", *ALWAYS]
-    texts = ("code", "severity", "title", "concerns", "asks", "what", "remedy")
+    texts = ("code", "severity", "title", "concerns", "phase", "what", "remedy")
     for finding in report["findings"]:
-        assert set(finding) == {*texts, "hosts", "where"}
+        assert set(finding) == {*texts, "hosts", "where", "asks"}
         assert all(isinstance(finding[name], str) and finding[name] for name in texts)
         assert finding["where"]
     looked_at = report["looked_at"]

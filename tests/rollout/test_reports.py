@@ -34,7 +34,7 @@ def finding(severity: Severity, code: str, *, asks: bool = False) -> PreflightFi
 
 
 PREFLIGHT = PreflightReport(
-    tuple(finding(Severity.WARNING if number else Severity.BLOCKER, f"M00{number}") for number in range(5)),
+    tuple(finding(Severity.WARNING if number else Severity.BLOCKER, f"M00{number + 1}") for number in range(5)),
     (UnknownFact("b2.properties", "it cannot be read", "give the right to read"),),
     90,
 ).to_json()
@@ -62,11 +62,11 @@ COMPARISON = Verdict(
 def test_what_preflight_found_is_said_with_its_remedy() -> None:
     place = "broker 1, b1.properties: listeners"
     assert lines_of(Job.PREFLIGHT, PREFLIGHT) == [
-        f"BLOCKER M000 title of M000: {place}: it has no listener",
-        "  do: mend M000",
+        f"BLOCKER M001 title of M001: {place}: it has no listener",
+        "  do: mend M001",
         "COULD NOT TELL b2.properties: it cannot be read",
         "  do: give the right to read",
-        *(f"warning M00{it} title of M00{it}: {place}: it has no listener" for it in (1, 2, 3)),
+        *(f"warning M00{it} title of M00{it}: {place}: it has no listener" for it in (2, 3, 4)),
         "and 1 more of this kind",
         "1 blockers, 4 warnings, 1 could not be examined",
     ]  # fmt: skip
@@ -127,5 +127,5 @@ def test_blockers_are_shown_when_the_step_fails(tmp_path: Path) -> None:
     operator.cluster.prints["preflight"] = json.dumps(PREFLIGHT, indent=2)
     with pytest.raises(JobFailedError, match="preflight has found blockers"):
         operator.apply()
-    assert "    do: mend M000" in operator.said
+    assert "    do: mend M001" in operator.said
     assert not [line for line in operator.said if line.strip() in ("{", "}", "],")]

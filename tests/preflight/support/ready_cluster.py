@@ -24,6 +24,7 @@ from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.lost_states import Partition, Reported
+from migrator.preflight.phases import START, MigrationPhase
 from migrator.preflight.protocol_versions import KEY as PROTOCOL_VERSION
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
@@ -193,9 +194,9 @@ class ReadyCluster:
             files["controller"], files["broker"], self.hosts, self.jute_maxbuffer, self.roll_by_rack
         )
 
-    def report(self, concerns: Concerns = Concerns.OURS) -> PreflightReport:
+    def report(self, concerns: Concerns = Concerns.OURS, before: MigrationPhase = START) -> PreflightReport:
         """What preflight finds."""
-        return run_checks(CHECKS, self.see(gather(self.request(), lambda _: None)), concerns)
+        return run_checks(CHECKS, self.see(gather(self.request(), lambda _: None)), concerns, before)
 
     def _write(self, name: str, keys: dict[str, str]) -> Path:
         path = self.directory / f"{name}.properties"
