@@ -68,6 +68,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Which brokers restart together: one at a time, or those of a rack (broker.rack).",
 )
 @click.option(
+    "--verify",
+    is_flag=True,
+    help="See whether 'migrator verify' can run on this machine: Java, and the packages of the extra [verify].",
+)
+@click.option(
     "--before",
     type=click.Choice([phase.value for phase in MigrationPhase]),
     default=START.value,
@@ -83,6 +88,7 @@ def command(
     kind: str,
     jute_maxbuffer: int,
     roll: str,
+    verify: bool,
     before: str,
     as_json: bool,
 ) -> None:
@@ -94,7 +100,9 @@ def command(
     if more_brokers and not brokers:
         raise click.UsageError("Give each controller's file with -c, and brokers' files after --brokers")
     began = time.monotonic()
-    request = PreflightRequest(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer, roll == "rack")
+    request = PreflightRequest(
+        controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer, roll == "rack", verify
+    )
     evidence = gather(request, lambda sentence: say(f"{sentence} ...", err=True))
     report = run_checks(CHECKS, evidence, Concerns(kind), MigrationPhase(before))
     if as_json:

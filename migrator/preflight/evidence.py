@@ -314,6 +314,8 @@ class MachineFacts:
     now_ms: int
     ports: tuple[PortFacts, ...] = ()
     answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
+    cannot_verify: Trouble | None = None
+    """The reason why ``verify`` could not run here; None also if it will not be run here."""
 
 
 @dataclass(frozen=True)

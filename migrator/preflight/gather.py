@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from migrator.errors import MigratorError, OperatorError
@@ -16,7 +17,7 @@ from migrator.preflight.evidence import (
     ZooKeeperFacts,
 )
 from migrator.preflight.files import FileGatherer
-from migrator.preflight.host import look_at_machine
+from migrator.preflight.host import cannot_verify, look_at_machine
 from migrator.preflight.reading import ZooKeeperReading
 from migrator.values import value
 from migrator.zookeeper.clusters import NoClusterError
@@ -39,6 +40,8 @@ class PreflightRequest:
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER
     roll_by_rack: bool = False
     """Whether the brokers of a rack will be restarted together."""
+    verifies_here: bool = False
+    """Whether ``verify`` will be run on this machine."""
 
 
 def gather(request: PreflightRequest, tell: Tell) -> Evidence:
@@ -64,12 +67,13 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
     tell("looking at this machine, and asking brokers for their versions")
     registered, lost = ({}, ()) if zookeeper is None else (zookeeper.brokers, zookeeper.topics.lost)
     nameless = () if zookeeper is None else zookeeper.without_id.examples
+    machine = look_at_machine(controllers, registered, lost, set(map(paths.name_of, nameless)))
     return Evidence(
         controllers=controllers,
         brokers=brokers,
         refused_files=tuple(files.refused),
         zookeeper=zookeeper,
-        machine=look_at_machine(controllers, registered, lost, set(map(paths.name_of, nameless))),
+        machine=replace(machine, cannot_verify=cannot_verify() if request.verifies_here else None),
         unknown=tuple(unknown),
         jute_maxbuffer=request.jute_maxbuffer,
         roll_by_rack=request.roll_by_rack,

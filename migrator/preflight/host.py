@@ -11,8 +11,10 @@ from collections.abc import Set as AbstractSet
 from migrator.clock import wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.parts.java import find_java, pyspark_jars
 from migrator.preflight.asking import Asked, ask_each, ask_partitions, ask_topic_ids
-from migrator.preflight.evidence import BrokerAnswer, ControllerFile, MachineFacts, PortFacts
+from migrator.preflight.evidence import BrokerAnswer, ControllerFile, MachineFacts, PortFacts, Trouble
 from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.wire.client import KafkaConnection
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
@@ -36,6 +38,16 @@ def look_at_machine(
     asking = {it.topic for it in lost}
     answers = asyncio.run(ask_brokers(controllers[0].settings, brokers, asking, nameless)) if controllers else {}
     return MachineFacts(wall_ms(), ports, answers)
+
+
+def cannot_verify() -> Trouble | None:
+    """The part that ``verify`` needs and this machine lacks: Java, or the packages of the extra ``[verify]``."""
+    for look in (find_java, pyspark_jars):
+        try:
+            look()
+        except OperatorError as error:
+            return Trouble(error.where or "verify", error.what, error.remedy)
+    return None
 
 
 def _ports(controller: ControllerFile) -> Iterator[PortFacts]:

@@ -80,6 +80,12 @@ def taken_port(evidence: Evidence) -> Iterator[Found]:
             yield Found(port.where, f"{port.address} cannot be bound on this machine: {port.fault}")
 
 
+def cannot_verify(evidence: Evidence) -> Iterator[Found]:
+    lacks = evidence.machine.cannot_verify
+    if lacks is not None:
+        yield Found(lacks.where, f"verify will run on this machine, and cannot: {lacks.what}", lacks.remedy)
+
+
 @of_zookeeper
 def old_server(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     if zookeeper.version is not None and zookeeper.version < OLDEST:
@@ -143,5 +149,10 @@ CHECKS = (
     PreflightCheck(
         "M510", Severity.WARNING, "Metadata directories that every user may read", read_by_all,
         "Let only the controller's user enter it: stock Kafka makes its files as the umask says", Concerns.STOCK,
+    ),
+    PreflightCheck(
+        "M511", Severity.BLOCKER, "verify cannot run on this machine", cannot_verify,
+        "Install Java and the extra [verify] on every controller's machine; in a rollout, or leave the comparison out "
+            "(steps.verify: false)",
     ),
 )  # fmt: skip

@@ -58,7 +58,8 @@ def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequ
     files = [word for path in controllers for word in ("-c", path)]
     of_brokers = [word for path in brokers for word in ("--brokers", path)]
     roll = ["--roll", Roll.RACK.value] if inventory.brokers.roll is Roll.RACK else []
-    choices = ["--controllers", kind, *roll, "--json"]
+    verify = [] if inventory.left_out.verify else ["--verify"]
+    choices = ["--controllers", kind, *roll, *verify, "--json"]
     return [inventory.controllers.program, Job.PREFLIGHT.value, *files, *of_brokers, *choices]
 
 

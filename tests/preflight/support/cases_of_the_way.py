@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from migrator.parts.java import find_java
 from migrator.zookeeper.znodes import paths
 from tests.preflight.support.cases_of_files import BROKER, FILE, broker_with, controller_with, directory_with
 from tests.preflight.support.cases_of_zookeeper import TOPIC, Case, Damage, claimed_by_kraft, copied_by_another_quorum
@@ -138,6 +141,14 @@ def kerberos(cluster: ReadyCluster) -> None:
     }
 
 
+def no_java(cluster: ReadyCluster) -> None:
+    """JAVA_HOME names a directory without one."""
+    find_java.cache_clear()
+    patch = pytest.MonkeyPatch()
+    patch.setenv("JAVA_HOME", str(cluster.directory))
+    cluster.undo += [find_java.cache_clear, patch.undo]
+
+
 HARMLESS: tuple[Damage, ...] = (
     mapped_port,
     topic_with("2"),
@@ -150,6 +161,7 @@ HARMLESS: tuple[Damage, ...] = (
 )
 """Changes with which a cluster is as healthy as before."""
 CASES = (
+    Case("M511", no_java, "JAVA_HOME=", "verify will run on this machine, and cannot: Java 17 or newer is needed"),
     Case(
         "M134",
         broker_with(log_dirs="/a,/b"),

@@ -191,7 +191,7 @@ class ReadyCluster:
             for kind, all_keys in (("controller", self.controllers), ("broker", self.brokers))
         }
         return PreflightRequest(
-            files["controller"], files["broker"], self.hosts, self.jute_maxbuffer, self.roll_by_rack
+            files["controller"], files["broker"], self.hosts, self.jute_maxbuffer, self.roll_by_rack, True
         )
 
     def report(self, concerns: Concerns = Concerns.OURS, before: MigrationPhase = START) -> PreflightReport:
