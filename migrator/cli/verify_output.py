@@ -16,13 +16,14 @@ from migrator.cli.terminal import console, say, say_json
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import ExitCode, OperatorError
+from migrator.observe.pages.template import write
 from migrator.observe.printable import utc
 from migrator.verify.comparison import EXAMPLES_MAX, Difference
 from migrator.verify.foreign import ForeignWrite
 from migrator.verify.history import History
 from migrator.verify.named import Sources
 from migrator.verify.next_step import next_step
-from migrator.verify.page import About, render, write
+from migrator.verify.page import About, render
 from migrator.verify.verdict import Verdict
 
 

@@ -1,7 +1,6 @@
 """The verdict as one HTML page that needs no network: what differs, charts, the next command, a table to search.
 
-The page's content security policy forbids it to load anything; the template escapes everything that comes from the
-cluster. `page.css` has the look of a page: light and dark, on a telephone, on paper.
+What all pages share is in `migrator.observe.pages`; `page.html` and `verify.css` are of this one.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-
-from migrator.errors import ExitCode, OperatorError
-from migrator.observe.printable import printable, utc
+from migrator.errors import ExitCode
+from migrator.observe.pages.template import template
+from migrator.observe.printable import utc
 from migrator.values import value
 from migrator.verify.canonical import RULES
 from migrator.verify.charts import difference_bars, line, row_bars
@@ -43,12 +41,12 @@ def render(verdict: Verdict, about: About, history: Sequence[HistoryEntry], now_
     """
     kinds = verdict.comparison.kinds
     shown = [*verdict.comparison.found, *verdict.undecided][:ROWS_MAX]
-    return _template().render(
+    return template(Path(__file__).with_suffix(".html")).render(
         verdict=verdict.word,
         tone={ExitCode.OK: "good", ExitCode.DIFFERENT: "bad"}.get(verdict.exit_code, UNSURE),
         sentence=_sentence(verdict),
         next=about.next_step,
-        facts=_facts(verdict, about, now_ms),
+        labelled=_facts(verdict, about, now_ms),
         row_bars=row_bars(kinds),
         difference_bars=difference_bars(kinds),
         history=line(history),
@@ -59,21 +57,6 @@ def render(verdict: Verdict, about: About, history: Sequence[HistoryEntry], now_
         total=verdict.comparison.differences + len(verdict.undecided),
         rules=RULES,
     )
-
-
-def write(page: Path, text: str) -> None:
-    """Write the page to its file.
-
-    :raises OperatorError: the file can't be written.
-    """
-    try:
-        page.write_text(text, "utf-8")
-    except OSError as error:
-        raise OperatorError(
-            f"the page cannot be written: {error.strerror}",
-            where=str(page),
-            remedy="Name a file with --page, in a directory that you may write to",
-        ) from error
 
 
 def _sentence(verdict: Verdict) -> str:
@@ -103,17 +86,3 @@ def _facts(verdict: Verdict, about: About, now_ms: int) -> dict[str, str]:
         "Version of migrator": about.version,
     }
     return {label: text for label, text in facts.items() if text}
-
-
-def _template() -> Template:
-    here = Path(__file__)
-    environment = Environment(
-        loader=FileSystemLoader(here.parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda text: printable(text) if type(text) is str else text,  # but not the markup that a macro returns
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["thousands"] = "{:,}".format
-    return environment.get_template(here.with_suffix(".html").name)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.observe.pages.template import write
 from migrator.verify.comparison import Comparison
 from migrator.verify.history import HistoryEntry
-from migrator.verify.page import render, write
+from migrator.verify.page import render
 from tests.verify.support.chromium import VIEWS, Browser, View, browser
 from tests.verify.support.page_checks import faults
 from tests.verify.support.sample_pages import (

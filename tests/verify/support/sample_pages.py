@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from migrator.observe.pages.template import write
 from migrator.verify.comparison import Comparison, Difference, KindCounts
 from migrator.verify.history import HistoryEntry
 from migrator.verify.named import Sources
 from migrator.verify.next_step import next_step
-from migrator.verify.page import About, render, write
+from migrator.verify.page import About, render
 from migrator.verify.recheck import Pair
 from migrator.verify.verdict import Verdict
 from tests.verify.support.chromium import DESK, View, browser
