@@ -61,6 +61,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rollout rollback": (f"migrator rollout rollback {INVENTORY}",),
     "rollout status": (f"migrator rollout status {INVENTORY}", f"migrator rollout status {INVENTORY} --json"),
     "rollout history": (f"migrator rollout history {INVENTORY}",),
+    "rollout report": (
+        f"migrator rollout report {INVENTORY}",
+        f"migrator rollout report {INVENTORY} --before --page plan.html",
+    ),
     "rollout abort": (f"migrator rollout abort {INVENTORY}",),
     "rollout unlock": (f"migrator rollout unlock {INVENTORY}",),
     "rollout remove-znodes": (f"migrator rollout remove-znodes {INVENTORY}",),

@@ -21,7 +21,9 @@ from migrator.cli.rollout_options import (
     nodes_options,
     not_empty,
     stop_options,
+    typed,
 )
+from migrator.cli.rollout_report import PAGE, finish_archive, write_report
 from migrator.cli.rollout_text import (
     REOPENS,
     ending_lines,
@@ -46,7 +48,7 @@ from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, read_journal
 from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.journal.summary import of_last, verdict_of
-from migrator.rollout.journal.writer import RolloutJournal
+from migrator.rollout.journal.writer import RolloutJournal, order_of
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
@@ -309,6 +311,8 @@ def _run(
     check(read_journal(site.state))
     with _journal(site) as journal:
         ending = asyncio.run(work(journal))
+        if ending is Ending.COMPLETE:
+            finish_archive(site, journal.entries, _say_with_time)
         with suppress(OSError):  # the terminal may be closed
             for line in ending_lines(site.inventory, ending, journal.entries):
                 say(line)
@@ -344,10 +348,11 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
     """
     _refuse_second(site)
     site.make_state()
-    with DirectoryLock(site.state, says=click.get_current_context().info_name or ""):
+    context = click.get_current_context()
+    with DirectoryLock(site.state, says=context.info_name or ""):
         # An order to stop that was given to an earlier command does not concern this one.
         (site.state / ABORT_FILE).unlink(missing_ok=True)
-        journal = RolloutJournal(site.state)
+        journal = RolloutJournal(site.state, order_of(typed(context)))
         try:
             yield journal
         finally:
@@ -399,6 +404,26 @@ def history(inventory: Path, as_json: bool) -> None:
         say_json(entry.as_json()) if as_json else say(history_line(entry))
     if not entries:
         say(f"no rollout has begun: there is no journal in {state}", err=True)
+
+
+@command.command("report")
+@inventory_option
+@click.option(
+    "--page",
+    metavar="FILE",
+    default=PAGE,
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the page. It needs no network and no script.",
+)
+@click.option("--before", "planned", is_flag=True, help="What a rollout would do now, also after one was begun.")
+@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, and write no page.")
+def report(inventory: Path, page: Path, planned: bool, as_json: bool) -> None:
+    """Write one page: what happened in the last rollout, who ordered it, what stood still and why. Changes nothing.
+
+    Before the first rollout, the page shows the plan, with forecast and risks.
+    """
+    write_report(site_of(inventory), page, planned=planned, as_json=as_json, previews=_previews)
 
 
 @command.command("abort")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from migrator.cli.options import Command
 from migrator.errors import OperatorError
+from migrator.observe.printable import printable
 from migrator.rollout.site import Site, site_of
 from migrator.values import value
+
+TYPED_MAX = 500
 
 
 def inventory_option(function: Command) -> Command:
@@ -112,3 +117,16 @@ def named_site(inventory: Path, named: Named) -> Site:
             remedy="Name the node that is gone for good, or leave the reason out",
         )
     return site_of(inventory, named.gone, named.back)
+
+
+def typed(context: click.Context) -> str:
+    """The command as the operator typed it, without the inventory, for the journal."""
+    words = [context.info_name or ""]
+    for option in context.command.params:
+        name = option.name or ""
+        if name == "inventory" or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        given = context.params[name] if getattr(option, "multiple", False) else [context.params[name]]
+        for each in given:
+            words += [option.opts[0]] if getattr(option, "is_flag", False) else [option.opts[0], str(each)]
+    return printable(shlex.join(words))[:TYPED_MAX]

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from migrator.observe.pages.charts import POINTS_MAX, thinned
 from migrator.observe.printable import utc
 from migrator.values import value
 from migrator.verify.comparison import KindCounts
 from migrator.verify.history import HistoryEntry
 
-POINTS_MAX = 240
-"""Points of the line; a longer history shows the worst comparison of each stretch."""
 NOT_EQUAL_MAX = 10
 """How many comparisons are listed below the line: the newest ones that did not end with "equal"."""
 SIDES = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
@@ -100,19 +99,13 @@ def line(history: Sequence[HistoryEntry]) -> LineChart | None:
         height = (entry.lag or 0) / most
         return Point(round(100 * across, 2), round(100 * (1 - height), 2), utc(entry.time_ms), entry.verdict, entry.lag)
 
-    points = tuple(map(point, thinned(history)))
+    points = tuple(map(point, thinned(history, POINTS_MAX, badness)))
     lines = tuple((a, b) for a, b in pairwise(points) if a.lag is not None and b.lag is not None)
     verdicts = tuple(word for word in _SEVERITY if any(point.verdict == word for point in points))
     not_equal = [entry for entry in reversed(history) if entry.verdict != "equal"]
     return LineChart(points, lines, most, len(history), verdicts, tuple(not_equal[:NOT_EQUAL_MAX]))
 
 
-def thinned(history: Sequence[HistoryEntry], points_max: int = POINTS_MAX) -> list[HistoryEntry]:
-    """At most ``points_max`` entries, in order: for each stretch the one with the worst verdict, and of these the
-    largest lag."""
-    stretch = -(-len(history) // points_max)
-    return [max(history[start : start + stretch], key=_badness) for start in range(0, len(history), stretch)]
-
-
-def _badness(entry: HistoryEntry) -> tuple[int, int]:
+def badness(entry: HistoryEntry) -> tuple[int, int]:
+    """The worst verdict first, and of these the largest lag."""
     return _SEVERITY.index(entry.verdict), -1 if entry.lag is None else entry.lag

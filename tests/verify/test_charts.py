@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrator.verify.charts import POINTS_MAX, difference_bars, line, row_bars, thinned
+from migrator.observe.pages.charts import POINTS_MAX, thinned
+from migrator.verify.charts import badness, difference_bars, line, row_bars
 from tests.verify.support.sample_pages import COUNTS, HISTORY
 
 
@@ -43,9 +44,9 @@ def test_a_month_of_minutes_is_as_small_as_an_hour_and_hides_nothing_bad() -> No
     month = [replace(HISTORY[0], time_ms=minute * 60_000, lag=minute % 7) for minute in range(43_200)]
     month[20_000] = replace(month[20_000], verdict="different", lag=0)
     month[30_000] = replace(month[30_000], lag=9_999)
-    found = thinned(month)
+    found = thinned(month, POINTS_MAX, badness)
     assert len(found) <= POINTS_MAX
     assert month[20_000] in found
     assert month[30_000] in found
     assert found == sorted(found, key=lambda entry: entry.time_ms)
-    assert thinned(HISTORY) == HISTORY
+    assert thinned(HISTORY, POINTS_MAX, badness) == HISTORY

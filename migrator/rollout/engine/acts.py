@@ -13,6 +13,7 @@ from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.processes import Processes
 from migrator.rollout.engine.soak_act import SoakAct
 from migrator.rollout.engine.step_gates import StepGates
+from migrator.rollout.files.archive import keep_changes
 from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
@@ -163,6 +164,7 @@ class StepActs:
             note = partial(self._run.note, Event.REMOVES, step.name, Act.EDIT)
             await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
         if decision is ActDecision.DO:
+            keep_changes(self._run.state, self._run.progress.rollout, step.name, target, old, new)
             kept = "" if old is None else backup(target, step.phase, self._run.progress.rollout)
             details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}
             self._run.note(Event.BEGUN, step.name, Act.EDIT, **details)

@@ -27,6 +27,7 @@ from migrator.rollout.gates.excuses import BackAgainError
 from migrator.rollout.gates.gatekeeper import AbortedError, GateShutError, GateTimeoutError, ProcessEndedError
 from migrator.rollout.gates.reopened import refuse_reopened
 from migrator.rollout.journal.journal import Detail, Event
+from migrator.rollout.journal.looks import LooksFile
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import canary_steps, has_canary, plan, refuse_step
@@ -98,8 +99,9 @@ class RolloutRun:
     ) -> None:
         progress = journal.progress
         steps = plan(parts.inventory, progress.direction, progress.canary, reopens=progress.reopens)
-        self._run = RunContext(parts, journal, state, confirm, accept, steps)
-        self._parts = parts
+        looks = LooksFile(state, progress.rollout, parts.clock)
+        self._parts = replace(parts, show=looks.timed(parts.show))
+        self._run = RunContext(self._parts, journal, state, confirm, accept, steps, looks)
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
         """Run to the end of the plan, or to ``stop``. May be called again after any failure.
@@ -122,6 +124,8 @@ class RolloutRun:
             return await self._take_all(stop, taking)
         except AbortedError:
             return await self._aborted(taking)
+        finally:
+            self._run.looks.measure()
 
     def _refuse_other_cluster(self, seen: Observation) -> None:
         """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.journal.journal import Detail, Event
+from migrator.rollout.journal.looks import LooksFile
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
@@ -26,8 +27,8 @@ class RunContext:
     to end. ``confirm``: asks the operator to confirm the end of the migration, which cannot be undone; it is given the
     names of the controllers that still have to be restarted without the migration. It is asked once in a run, while the
     last controller is not restarted. ``accept``: asks whether the rollout goes on in spite of so many warnings of
-    preflight. ``steps``: of the whole way. ``stop``: the name of the step after which the run
-    ends; "" for the end of the way."""
+    preflight. ``steps``: of the whole way. ``stop``: the name of the step after which the run ends; "" for the end of
+    the way. ``looks``: notes what is seen, for the report."""
 
     parts: RolloutParts
     journal: RolloutJournal
@@ -35,6 +36,7 @@ class RunContext:
     confirm: Callable[[Sequence[str]], Awaitable[bool]]
     accept: Callable[[int], Awaitable[bool]]
     steps: Sequence[Step]
+    looks: LooksFile
     stop: str = ""
 
     @property
@@ -53,6 +55,7 @@ class RunContext:
         """
         try:
             agreed = await question
+            self.looks.answered()
         except OperatorError as error:
             self.note(Event.PAUSED)
             raise UnansweredError(error.what, where=error.where, remedy=error.remedy) from error

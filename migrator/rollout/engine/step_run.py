@@ -20,7 +20,7 @@ class StepRun:
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._confirmed = False
-        gates = Gatekeeper(run.parts, lambda: run.progress.baseline, run.note, run.is_aborted)
+        gates = Gatekeeper(run.parts, lambda: run.progress.baseline, run.note, run.is_aborted, run.looks.saw)
         self.gates = StepGates(run, gates)
         self._acts = StepActs(run, gates, self.gates)
         self.act: Act | None = None

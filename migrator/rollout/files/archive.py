@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import orjson
+
+from migrator.config.properties import decoded
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_DIRECTORY, TEMPORARY_SUFFIX, file_digest, sync_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME
@@ -18,10 +21,10 @@ from migrator.rollout.files.property_files import text_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import directories_of
-from migrator.rollout.plan.modes import parsed
+from migrator.rollout.plan.modes import changes_shown, parsed
 from migrator.rollout.ports import ExecutorError, Output, UnreachableError
 
-VERDICTS, OUTPUTS, SUMS = "verdicts", "outputs", "SHA256SUMS"
+VERDICTS, OUTPUTS, CHANGES, SUMS = "verdicts", "outputs", "changes", "SHA256SUMS"
 ZOOKEEPER = "zookeeper.jsonl"
 TRIES = 3
 SEGMENTS_MAX = 1000
@@ -51,6 +54,29 @@ def keep_output(state: Path, step: str, output: Output) -> Path:
     return path
 
 
+def keep_changes(state: Path, rollout: str, step: str, node: Node, before: bytes | None, after: bytes) -> None:
+    """Keep which keys a step changes in a property file, for the report; values that may be secrets are hidden. A later
+    change of the same step replaces it.
+
+    :param before: None for a new file.
+    :raises StorageError: the disk refuses.
+    """
+    lines = changes_shown(decoded(before or b""), decoded(after))
+    kept = {"step": step, "node": node.name, "host": node.host, "file": node.properties, "changes": lines}
+    path = _directory(state / CHANGES) / f"{rollout}-{step.replace('/', '-')}.json"
+    write_durably(path, json_text(kept, indent=True).encode() + b"\n")
+
+
+def read_changes(state: Path, rollout: str) -> dict[str, Mapping[str, Any]]:
+    """What `keep_changes` has kept of a rollout, by step. A file that is damaged is left out."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path in sorted((state / CHANGES).glob(f"{rollout}-*.json")):
+        with suppress(OSError, orjson.JSONDecodeError, LookupError, TypeError):
+            kept = orjson.loads(path.read_bytes())
+            found[str(kept["step"])] = kept
+    return found
+
+
 async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: str) -> Path:
     """Archive the journal, the verdicts, the metadata log of the controller ``node``, and Kafka's znodes.
 
@@ -75,6 +101,17 @@ def _write_sums(directory: Path) -> None:
     names = sorted(path.name for path in directory.iterdir() if path.name != SUMS)
     sums = "".join(f"{file_digest(directory / name)}  {name}\n" for name in names)
     write_durably(directory / SUMS, sums.encode())
+
+
+def complete_archive(directory: Path, state: Path, *files: tuple[str, bytes]) -> None:
+    """Put the whole journal and more files into an archive that was made before the last lines of the journal.
+
+    :param files: name and content.
+    :raises OSError: the disk refuses.
+    """
+    for name, content in ((COMMAND_FILE, (state / COMMAND_FILE).read_bytes()), *files):
+        write_durably(directory / name, content)
+    _write_sums(directory)
 
 
 async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> None:

@@ -104,6 +104,7 @@ class Gatekeeper:
     :param baseline: gives the partitions that were unhealthy before.
     :param note: writes to the journal which of them are healthy again.
     :param is_aborted: whether the operator has asked for an end.
+    :param saw: takes in each look, for the report: the step, what was seen, and who is waited for.
     """
 
     def __init__(
@@ -112,8 +113,10 @@ class Gatekeeper:
         baseline: Callable[[], Baseline],
         note: Note,
         is_aborted: Callable[[], bool] = lambda: False,
+        saw: Callable[[str, Observation, str], None] = lambda *_: None,
     ) -> None:
         self._is_aborted = is_aborted
+        self._saw = saw
         self._parts = parts
         self._baseline = baseline
         self._note = note
@@ -157,6 +160,7 @@ class Gatekeeper:
             self._shrink(seen)
             gates = [await self._with_file(gate, seen, files) for gate in asked(seen)]
             waiting = tuple(self._waiting(gates, seen))
+            self._saw(step, seen, said_of(waiting))
             if not waiting:
                 for sentence in (text for gate in gates for text in unseen(gate, seen)):
                     self._parts.tell(f"{step}: {sentence}")
@@ -238,6 +242,7 @@ class Gatekeeper:
             seen = await self._parts.observer.observe(partitions=False)
             self._session_ms = max(self._session_ms, _session_ms(seen))
             waiting = judge(Gate(GateKind.BROKER_GONE, node), seen)
+            self._saw(step, seen, said_of(waiting))
             if not waiting or await self._runs(node):
                 return
             passed_ms, shown = clock.monotonic_ms() - began_ms, said_of(waiting)

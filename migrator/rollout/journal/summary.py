@@ -118,7 +118,7 @@ def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
     between two commands, and before an answer. Wrong when the time of day has jumped."""
     touching = {step.name for step in steps if any(act in TOUCHES for act in step.acts)}
     restarts = total = 0
-    for step, lines in _by_step(list(_without_people(entries))):
+    for step, lines in _by_step(list(without_people(entries))):
         begun = next((entry.time_ms for entry in lines if entry.event is Event.BEGUN and entry.act in TOUCHES), None)
         if step not in touching or begun is None:
             continue
@@ -138,7 +138,7 @@ def without_controller(entries: Sequence[Entry]) -> float | None:
     return max(0, elected[-1] - stops[-1]) / 1000 if stops and elected else None
 
 
-def _without_people(entries: Sequence[Entry]) -> Iterator[Entry]:
+def without_people(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The same lines, without the time in which the rollout waited for a person."""
     waited_ms = 0
     for before, entry in zip((*entries[:1], *entries), entries, strict=False):

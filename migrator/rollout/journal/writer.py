@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 from migrator.errors import OperatorError
@@ -11,15 +14,41 @@ from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.journal.journal import Detail, Entry, Event, line_of, read_lines
 from migrator.rollout.journal.progress import progress_of
 
+ORDERED = frozenset(
+    (
+        Event.OPENED, Event.TURNED, Event.FORWARD, Event.RESUMED, Event.CONFIRMED, Event.LEFT_OUT, Event.BACK_IN,
+        Event.LOCK_BROKEN,
+    )
+)  # fmt: skip
+"""Lines that say who has ordered it, and with which command."""
+
+
+def user() -> str:
+    """The name of this process's user, or the number of one without a name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+def order_of(command: str) -> dict[str, str]:
+    """What a line says of its order.
+
+    :param command: as it was typed.
+    """
+    return {"by": f"{user()}@{socket.gethostname()}", "command": command}
+
 
 class RolloutJournal:
     """The one writer of a journal. Opening reads the file and cuts off an incomplete last line. ``progress`` is the
     fold of all lines so far.
 
+    :param order: for the lines of `ORDERED`; see `order_of`.
     :raises OperatorError: the file can't be read, or a line before the last is damaged.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, order: Mapping[str, str] | None = None) -> None:
+        self._order = order or {}
         self.path = directory / COMMAND_FILE
         try:
             data = self.path.read_bytes() if self.path.exists() else b""
@@ -40,7 +69,7 @@ class RolloutJournal:
         :raises OperatorError: the disk refuses.
         """
         number = self.entries[-1].number + 1 if self.entries else 1
-        entry = Entry(number, time_ms, event, step, act, details)
+        entry = Entry(number, time_ms, event, step, act, {**details, **(self._order if event in ORDERED else {})})
         line = line_of(entry.as_json())
         try:
             written = 0

@@ -7,13 +7,12 @@ neither.
 
 from __future__ import annotations
 
-import getpass
-import os
 import socket
 from collections.abc import Callable
 from secrets import token_hex
 
 from migrator.errors import OperatorError
+from migrator.rollout.journal.writer import user
 from migrator.rollout.lock.places import BREAK_REMEDY, FilePlace, LockEntry, LockPlace, ZooKeeperPlace, locked, told
 from migrator.rollout.lock.quorum import QuorumAwayError, QuorumPlace
 from migrator.rollout.ports import LockedError, LockHolder
@@ -156,7 +155,7 @@ class RolloutLock:
                 self._taken.add(place)
                 return
             since = self._wall_ms() if entry is None else entry.holder.since_ms
-            mine = LockEntry(LockHolder(rollout, _user(), socket.gethostname(), since), self._token)
+            mine = LockEntry(LockHolder(rollout, user(), socket.gethostname(), since), self._token)
             await place.move(version, mine)
         raise OperatorError("the lock could not be taken: somebody else writes it again and again", where=place.where)
 
@@ -180,10 +179,3 @@ async def _break(place: LockPlace, rollout: str) -> None:
 def held(holder: LockHolder) -> LockedError:
     """The error for another rollout that wants the lock."""
     return locked("another rollout holds the lock", LockEntry(holder, ""), "the lock of the cluster's rollouts")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())

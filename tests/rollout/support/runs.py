@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,8 @@ Begins = Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, None]]
 class CountingJournal(RolloutJournal):
     """Passes a boundary before and after each line."""
 
-    def __init__(self, directory: Path, points: Points) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, points: Points, order: Mapping[str, str]) -> None:
+        super().__init__(directory, order)
         self._points = points
 
     def append(self, time_ms: int, event: Event, step: str = "", act: str = "", **details: Detail) -> Entry:
@@ -79,6 +79,8 @@ class Operator:
         """What is given as --without-node."""
         self.back: tuple[str, ...] = ()
         """What is given as --with-node."""
+        self.order: Mapping[str, str] = {}
+        """Who types the commands, as the journal has it."""
         self.thinks_ms = 0
         """How long the answer takes."""
         self.asked: list[tuple[str, ...]] = []
@@ -186,7 +188,7 @@ class Operator:
         return read_journal(self.state)
 
     def _with_journal(self, work: Callable[[RolloutJournal], Coroutine[Any, Any, Ending]]) -> Ending:
-        self.journal = journal = CountingJournal(self.state, self.cluster.points)
+        self.journal = journal = CountingJournal(self.state, self.cluster.points, self.order)
         try:
             return asyncio.run(work(journal))
         finally:

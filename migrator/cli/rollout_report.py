@@ -1,0 +1,93 @@
+"""`migrator rollout report`: the page and the JSON of a rollout, or of a plan; also at the end of a rollout."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from migrator.cli.terminal import say, say_json
+from migrator.clock import wall_ms
+from migrator.errors import OperatorError
+from migrator.observe.printable import json_text
+from migrator.rollout.engine.preview import StepPreview
+from migrator.rollout.files.archive import complete_archive, read_changes
+from migrator.rollout.journal.journal import Entry, read_journal
+from migrator.rollout.journal.looks import read_looks
+from migrator.rollout.journal.progress import Progress, progress_of
+from migrator.rollout.journal.summary import forecast_of, of_last
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan.steps import Direction
+from migrator.rollout.report.after import After, after
+from migrator.rollout.report.before import Before, before
+from migrator.rollout.site import Site, parts_at
+
+PAGE = "rollout-report.html"
+Previews = Callable[[RolloutParts, Progress, Direction], Awaitable[Sequence[StepPreview]]]
+"""Makes the steps of a plan."""
+
+
+def write_report(site: Site, page: Path, *, planned: bool, as_json: bool, previews: Previews) -> None:
+    """Write the page, or print JSON: of the last rollout; of the plan if there is none, or it is asked for.
+
+    :raises OperatorError: the journal, the cluster or the page is not to be had.
+    """
+    entries = read_journal(site.state)
+    if planned or not of_last(entries):
+        facts: After | Before = asyncio.run(_before(site, entries, previews))
+    else:
+        facts = _after(site, entries)
+    if as_json:
+        say_json(facts.as_json(), indent=True)
+        return
+    from migrator.observe.pages.template import write  # noqa: PLC0415 - Jinja2 is optional
+    from migrator.rollout.report.page import render  # noqa: PLC0415
+
+    write(page, render(facts, wall_ms()))
+    say(f"report: {page}")
+
+
+def finish_archive(site: Site, entries: Sequence[Entry], tell: Callable[[str], None]) -> None:
+    """Put the whole journal and the report into the archive of a rollout that is complete, if it has one. What goes
+    wrong is told, because the rollout itself has ended well."""
+    kept = next((each.details["archive"] for each in reversed(of_last(entries)) if "archive" in each.details), None)
+    if kept is None:
+        return
+    facts, directory = _after(site, entries), Path(str(kept))
+    files = [("report.json", f"{json_text(facts.as_json(), indent=True)}\n".encode())]
+    try:
+        from migrator.rollout.report.page import render  # noqa: PLC0415 - Jinja2 is optional
+
+        files.append(("report.html", render(facts, wall_ms()).encode()))
+    except ModuleNotFoundError:
+        tell("archive: it has no page of the report: the extra 'verify' of this program is not installed here")
+    try:
+        complete_archive(directory, site.state, *files)
+    except (OSError, OperatorError) as error:
+        tell(f"archive: the report is not in it: {error}")
+
+
+def _after(site: Site, entries: Sequence[Entry]) -> After:
+    rollout = progress_of(entries).rollout
+    return after(site.inventory, entries, read_looks(site.state, rollout), read_changes(site.state, rollout))
+
+
+async def _before(site: Site, entries: Sequence[Entry], previews: Previews) -> Before:
+    progress = progress_of(entries)
+    direction = Direction.BACK if progress.goes_back else Direction.FORWARD
+    async with parts_at(site, lambda line: say(line, err=True)) as (parts, _):
+        seen = await parts.observer.observe()
+        shown = await previews(parts, progress, direction)
+        local = False
+        with suppress(OperatorError):  # unknown yet: `apply` reports it
+            local = await parts.lock.is_local()
+        return before(
+            site.inventory,
+            direction,
+            parts.zookeeper_connect,
+            shown,
+            seen,
+            forecast_of(entries),
+            lock_is_local=local,
+        )

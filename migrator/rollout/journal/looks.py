@@ -1,0 +1,174 @@
+"""What the looks of a rollout saw, for its report: partitions, ZooKeeper's lag, shut gates, and the longest silence.
+
+One file for each rollout, beside the journal. It decides nothing, so it is not synced, and a disk that refuses it stops
+nothing. It stays small: a line is written when something changes, or after `EVERY_MS`; beyond `LINES_MAX` lines, of
+each two the worse one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from migrator.log.errors import StorageError
+from migrator.log.files import PRIVATE_FILE, write_durably
+from migrator.observe.pages.charts import thinned
+from migrator.observe.status import ImagesStatus
+from migrator.rollout.ports import Clock, Observation
+from migrator.values import value
+
+EVERY_MS = 30_000
+LINES_MAX = 4_000
+WAITS_MAX = 400
+"""The most characters of a line about who is waited for."""
+_NUMBERS = ("offline", "under_replicated", "lag")
+_NO_IMAGES: tuple[tuple[int, ...], ...] = ()
+
+
+@value
+class Look:
+    """One look. ``waits``: who the gates of ``step`` wait for, and why; "" for open gates. ``state``: of the migration.
+    ``offline`` and ``under_replicated``: how many partitions; ``lag``: the records that ZooKeeper is behind; None
+    unknown. ``images``: how the controllers' digests compare; None in most lines."""
+
+    time_ms: int
+    step: str = ""
+    waits: str = ""
+    state: str = ""
+    offline: int | None = None
+    under_replicated: int | None = None
+    lag: int | None = None
+    images: ImagesStatus | None = None
+
+    @property
+    def badness(self) -> tuple[int, ...]:
+        """For thinning: what must not get lost comes last."""
+        return (self.offline or 0, self.under_replicated or 0, bool(self.waits), self.lag or 0)
+
+
+@value
+class Looked:
+    """All looks of a rollout. ``silent_ms``: the longest time without a line on the terminal; None unknown."""
+
+    looks: tuple[Look, ...] = ()
+    silent_ms: int | None = None
+
+
+def looks_file(state: Path, rollout: str) -> Path:
+    return state / f"looks-{rollout}.jsonl"
+
+
+def read_looks(state: Path, rollout: str) -> Looked:
+    """Nothing where there is no file. A line that is damaged is left out."""
+    try:
+        lines = looks_file(state, rollout).read_bytes().splitlines()
+    except OSError:
+        return Looked()
+    found = [each for each in map(_parsed, lines) if each is not None]
+    silent = [each for each in found if isinstance(each, int)]
+    return Looked(tuple(each for each in found if isinstance(each, Look)), max(silent, default=None))
+
+
+def _parsed(line: bytes) -> Look | int | None:
+    """A look, the milliseconds of a silence, or None."""
+    try:
+        found = orjson.loads(line)
+        if "silent" in found:
+            return int(found["silent"])
+        images = found.get("images")
+        step, waits, state = (str(found.get(name, "")) for name in ("step", "waits", "state"))
+        offline, under, lag = (None if found.get(name) is None else int(found[name]) for name in _NUMBERS)
+        digests = None if images is None else ImagesStatus(int(images[0]), int(images[1]), *map(tuple, images[2:5]))
+        return Look(int(found["t"]), step, waits, state, offline, under, lag, digests)
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+class LooksFile:
+    """Writes the looks of one run, and times its lines on the terminal."""
+
+    def __init__(self, state: Path, rollout: str, clock: Clock) -> None:
+        self._path = looks_file(state, rollout)
+        self._clock = clock
+        self._last, self._images = Look(0), _NO_IMAGES
+        self._lines: int | None = None
+        self._told_ms = clock.monotonic_ms()
+        self._silent_ms = 0
+
+    def saw(self, step: str, seen: Observation, waits: str = "") -> None:
+        """Take in a look at the gates of a step. What the look did not ask for is as it was."""
+        now_ms, before = self._clock.wall_ms(), self._last
+        partitions, migration = seen.partitions, seen.migration
+        look = Look(
+            now_ms,
+            step,
+            waits[:WAITS_MAX],
+            "" if migration is None else migration.state,
+            before.offline if partitions is None else partitions.offline.count,
+            before.under_replicated if partitions is None else partitions.under_replicated.count,
+            None if migration is None or migration.write_behind_lag < 0 else migration.write_behind_lag,
+        )
+        is_due = not 0 <= now_ms - before.time_ms < EVERY_MS
+        if not is_due and look == replace(before, time_ms=now_ms):
+            return
+        images = None if migration is None else migration.images
+        if not is_due and _groups(images) == self._images:
+            images = None
+        self._last, self._images = look, _groups(images) or self._images
+        self._write(_line(replace(look, images=images)))
+
+    def timed(self, show: Callable[[str], None]) -> Callable[[str], None]:
+        """The same function, which also measures the silence before each line."""
+
+        def shows(sentence: str) -> None:
+            self.measure()
+            show(sentence)
+
+        return shows
+
+    def measure(self) -> None:
+        """Note the time since the last line, if no silence was longer by a second."""
+        now_ms = self._clock.monotonic_ms()
+        silent_ms, self._told_ms = now_ms - self._told_ms, now_ms
+        if silent_ms >= self._silent_ms + 1000:
+            self._silent_ms = silent_ms
+            self._write({"silent": silent_ms})
+
+    def answered(self) -> None:
+        """The operator has answered a question: the time until then was no silence."""
+        self._told_ms = self._clock.monotonic_ms()
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        with suppress(OSError, StorageError):
+            if self._lines is None:
+                self._path.touch(PRIVATE_FILE)
+                self._lines = self._path.read_bytes().count(b"\n")
+            if self._lines >= LINES_MAX:
+                self._halve()
+            with self._path.open("ab") as file:
+                file.write(orjson.dumps(line) + b"\n")
+            self._lines += 1
+
+    def _halve(self) -> None:
+        kept = read_looks(self._path.parent, self._path.stem.removeprefix("looks-"))
+        looks = thinned(kept.looks, LINES_MAX // 2, lambda look: look.badness)
+        lines = [*map(_line, looks), *([] if kept.silent_ms is None else [{"silent": kept.silent_ms}])]
+        write_durably(self._path, b"".join(orjson.dumps(each) + b"\n" for each in lines))
+        self._lines = len(lines)
+
+
+def _groups(images: ImagesStatus | None) -> tuple[tuple[int, ...], ...]:
+    return _NO_IMAGES if images is None else (images.equal, images.different, images.unknown)
+
+
+def _line(look: Look) -> dict[str, Any]:
+    images = look.images
+    found = {name: getattr(look, name) for name in ("step", "waits", "state", *_NUMBERS)}
+    shown = {name: each for name, each in found.items() if each not in ("", None)}
+    more = {} if images is None else {"images": [images.offset, images.time_ms, *map(list, _groups(images))]}
+    return {"t": look.time_ms, **shown, **more}

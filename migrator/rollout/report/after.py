@@ -1,0 +1,326 @@
+"""What happened in a rollout: its journal, its looks and its file changes, put together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from migrator.rollout.inventory import Inventory
+from migrator.rollout.journal.journal import Entry, Event
+from migrator.rollout.journal.looks import Look, Looked
+from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.journal.summary import (
+    ENDS,
+    TOUCHES,
+    Durations,
+    Forecast,
+    durations_of,
+    failure_of,
+    forecast_of,
+    of_last,
+    without_controller,
+    without_people,
+)
+from migrator.rollout.plan.plan import plan
+from migrator.rollout.plan.steps import Act, Direction, Job, Phase
+from migrator.values import value
+
+ENDED = {Event.FAILED: "failed", Event.PAUSED: "stopped, as was asked for", Event.CLOSED: "the rollout was complete"}
+NO_WORD = "as far as was asked for, or ended from outside"
+ORDERS = {
+    Event.OPENED: "a new rollout",
+    Event.TURNED: "turns back",
+    Event.FORWARD: "goes forward again",
+    Event.RESUMED: "",
+    Event.CONFIRMED: "says yes to the end of the migration",
+    Event.LEFT_OUT: "leaves {node} out: {reason}",
+    Event.BACK_IN: "takes {node} in again",
+    Event.LOCK_BROKEN: "breaks the lock of rollout {of}",
+}
+"""Lines that a person has ordered, in words; "" where the command says enough."""
+RESULTS = {Job.PREFLIGHT.value: "no blockers", Job.VERIFY.value: "equal"}
+"""The result of a job that is done."""
+
+
+@value
+class Order:
+    """``by``: user@host; "" where the journal does not say. ``ended``: how its command ended."""
+
+    time_ms: int
+    by: str
+    command: str
+    what: str
+    ended: str
+
+
+@value
+class Wait:
+    """A gate that was shut. ``seconds`` may be too small by the time between two looks."""
+
+    step: str
+    began_ms: int
+    seconds: float
+    why: str
+
+
+@value
+class StepLine:
+    """``start`` and ``seconds``: without the time in which no command ran, or a person was asked, from the beginning of
+    the rollout. ``restart_seconds``: from the order to stop or start until the node was back; None without one."""
+
+    name: str
+    why: str
+    state: str
+    began_ms: int
+    start: float
+    seconds: float
+    restart_seconds: float | None
+    waited_seconds: float
+    failures: int
+
+
+@value
+class Verdict:
+    """``what``: preflight, rehearse or verify. ``rows``: that were compared; None unknown."""
+
+    time_ms: int
+    step: str
+    what: str
+    result: str
+    rows: int | None = None
+
+
+@value
+class Trouble:
+    """A failure, with what was to be done about it."""
+
+    time_ms: int
+    step: str
+    act: str
+    what: str
+    where: str
+    remedy: str
+
+
+@value
+class FileChange:
+    """``changes``: lines ``- key=value`` and ``+ key=value``, secrets hidden. ``before`` and ``after``: SHA-256."""
+
+    step: str
+    node: str
+    host: str
+    file: str
+    changes: tuple[str, ...]
+    before: str
+    after: str
+
+
+@value
+class After:
+    """``state``: complete, failed or open. ``measured_seconds``: from the restart of the last broker in the phase
+    ``migrate`` until both sides were seen to be written; beside the ``forecast``. ``silent_seconds``: the longest time
+    without a line on the terminal. ``without_controller``: seconds, on the way back. ``span_seconds``: the length of
+    the rollout, without the time in which no command ran. ``left_out``: the reason, by node. ``baseline``: partitions
+    that had replicas out of sync before, as the journal names them."""
+
+    cluster: str
+    cluster_id: str
+    rollout: str
+    direction: Direction
+    state: str
+    began_ms: int
+    ended_ms: int
+    span_seconds: float
+    durations: Durations
+    forecast: Forecast | None
+    measured_seconds: float | None
+    silent_seconds: float | None
+    without_controller: float | None
+    orders: tuple[Order, ...]
+    steps: tuple[StepLine, ...]
+    waits: tuple[Wait, ...]
+    verdicts: tuple[Verdict, ...]
+    troubles: tuple[Trouble, ...]
+    files: tuple[FileChange, ...]
+    looks: tuple[Look, ...]
+    left_out: Mapping[str, str]
+    baseline: tuple[str, ...]
+
+    @property
+    def longest_wait(self) -> Wait | None:
+        return max(self.waits, key=lambda wait: wait.seconds, default=None)
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {"kind": "after", **orjson.loads(orjson.dumps(self))}
+
+
+def after(
+    inventory: Inventory, entries: Sequence[Entry], looked: Looked, changes: Mapping[str, Mapping[str, Any]]
+) -> After:
+    """The facts of the rollout that was opened last.
+
+    :param entries: the whole journal; it has a rollout.
+    :param changes: of property files, by step.
+    """
+    last, progress = of_last(entries), progress_of(entries)
+    active = _active(last)
+    waits = tuple(_waits(looked.looks, last))
+    steps = plan(inventory, progress.direction, progress.canary)
+    failed = failure_of(last) is not None
+    return After(
+        cluster=inventory.cluster,
+        cluster_id=progress.cluster_id,
+        rollout=progress.rollout,
+        direction=progress.direction,
+        state="complete" if progress.closed else "failed" if failed else "open",
+        began_ms=last[0].time_ms,
+        ended_ms=last[-1].time_ms,
+        span_seconds=active[last[-1].number],
+        durations=durations_of(last, steps),
+        forecast=forecast_of(last),
+        measured_seconds=_measured(last),
+        silent_seconds=None if looked.silent_ms is None else looked.silent_ms / 1000,
+        without_controller=without_controller(last),
+        orders=tuple(_orders(last)),
+        steps=tuple(_steps(inventory, last, active, waits)),
+        waits=waits,
+        verdicts=tuple(_verdicts(last)),
+        troubles=tuple(_troubles(last)),
+        files=tuple(_files(last, changes)),
+        looks=looked.looks,
+        left_out=dict(progress.left_out),
+        baseline=tuple(str(each.details.get("partitions", "")) for each in last if each.event is Event.BASELINE),
+    )
+
+
+def _active(entries: Sequence[Entry]) -> dict[int, float]:
+    """By number of a line, the seconds since the beginning in which a command worked."""
+    begin = entries[0].time_ms
+    return {each.number: max(0, each.time_ms - begin) / 1000 for each in without_people(entries)}
+
+
+def _waits(looks: Sequence[Look], entries: Sequence[Entry]) -> Iterator[Wait]:
+    """Each time that gates of one step were shut without a break. A command that ended ends the wait, too."""
+    ends = [each.time_ms for each in entries if each.event in (Event.FAILED, Event.PAUSED, Event.RESUMED)]
+    begun: Look | None = None
+    for look, later in pairwise([*looks, None]):
+        if look is None or not look.waits:
+            continue
+        begun = begun or look
+        goes_on = later is not None and later.waits and later.step == look.step
+        stopped = next((end for end in ends if end > look.time_ms and (later is None or end <= later.time_ms)), None)
+        if goes_on and stopped is None:
+            continue
+        end = stopped or (look if later is None else later).time_ms
+        yield Wait(begun.step, begun.time_ms, max(0, end - begun.time_ms) / 1000, begun.waits)
+        begun = None
+
+
+def _steps(
+    inventory: Inventory, entries: Sequence[Entry], active: Mapping[int, float], waits: Sequence[Wait]
+) -> Iterator[StepLine]:
+    why = {step.name: step.rules.why for way in Direction for step in plan(inventory, way)}
+    lines: dict[str, list[Entry]] = {}
+    for before, entry in zip((*entries[:1], *entries), entries, strict=False):
+        if entry.step:
+            lines.setdefault(entry.step, [before]).append(entry)
+    for name, found in lines.items():
+        start, end = active[found[0].number], active[found[-1].number]
+        touched = [active[each.number] for each in found if each.event is Event.BEGUN and each.act in TOUCHES]
+        back = [active[e.number] for e in found if e.event in ENDS and e.act in (*TOUCHES, Act.CHECK_AFTER)]
+        yield StepLine(
+            name,
+            why.get(name, ""),
+            _state_of(found[-1]),
+            found[1].time_ms,
+            start,
+            end - start,
+            max(0.0, max(back, default=0.0) - touched[0]) if touched else None,
+            sum(wait.seconds for wait in waits if wait.step == name),
+            sum(each.event is Event.FAILED for each in found),
+        )
+
+
+def _state_of(last: Entry) -> str:
+    if last.event is Event.SKIPPED:
+        return "not needed"
+    if last.event in (Event.DONE, Event.PAUSED) and not last.act:
+        return "done"
+    return "failed" if last.event is Event.FAILED else "under way"
+
+
+def _orders(entries: Sequence[Entry]) -> Iterator[Order]:
+    confirmed = False
+    for number, entry in enumerate(entries):
+        confirmed = confirmed and entry.event is not Event.RESUMED
+        if entry.event not in ORDERS or (entry.event is Event.CONFIRMED and confirmed):
+            continue  # one answer counts for all controllers
+        confirmed = confirmed or entry.event is Event.CONFIRMED
+        details = {name: str(each) for name, each in entry.details.items()}
+        what = ORDERS[entry.event].format_map({"node": "", "reason": "", "of": "", **details})
+        ended = _ended(entries[number + 1 :]) if entry.event is Event.RESUMED else ""
+        yield Order(entry.time_ms, details.get("by", ""), details.get("command", ""), what, ended)
+
+
+def _ended(later: Sequence[Entry]) -> str:
+    """How the command ended whose first line comes before these."""
+    for entry in later:
+        if entry.event in (Event.RESUMED, *ENDED):
+            return ENDED.get(entry.event, NO_WORD)
+    return NO_WORD
+
+
+def _verdicts(entries: Sequence[Entry]) -> Iterator[Verdict]:
+    for entry in entries:
+        job = Job.VERIFY.value if entry.event is Event.VERIFIED else entry.details.get("job")
+        rows = entry.details.get("rows")
+        if entry.event not in (Event.DONE, Event.VERIFIED):
+            continue
+        if job in RESULTS:
+            yield Verdict(
+                entry.time_ms, entry.step, str(job), RESULTS[str(job)], rows if isinstance(rows, int) else None
+            )
+        elif job == Job.REHEARSE.value:
+            forecast = forecast_of([entry])
+            yield Verdict(entry.time_ms, entry.step, "rehearse", "fine" if forecast is None else f"fine; {forecast}")
+
+
+def _troubles(entries: Sequence[Entry]) -> Iterator[Trouble]:
+    for entry in entries:
+        if entry.event is Event.FAILED:
+            said = {name: str(entry.details.get(name) or "") for name in ("what", "error", "where", "remedy")}
+            what = said["what"] or said["error"]
+            yield Trouble(entry.time_ms, entry.step, entry.act, what, said["where"], said["remedy"])
+
+
+def _files(entries: Sequence[Entry], changes: Mapping[str, Mapping[str, Any]]) -> Iterator[FileChange]:
+    """The last write of each step."""
+    written = {each.step: each.details for each in entries if each.event is Event.BEGUN and each.act == Act.EDIT}
+    for step, details in written.items():
+        kept = changes.get(step, {})
+        lines = kept.get("changes")
+        yield FileChange(
+            step,
+            str(details.get("node") or ""),
+            str(kept.get("host", "")),
+            str(kept.get("file", "")),
+            tuple(map(str, lines)) if isinstance(lines, list) else (),
+            str(details.get("before") or ""),
+            str(details.get("after") or ""),
+        )
+
+
+def _measured(entries: Sequence[Entry]) -> float | None:
+    """Seconds from the last restart of the phase ``migrate`` until both sides were written."""
+    written = [each.time_ms for each in entries if each.event is Event.PASSED and each.step == Phase.COPY.value]
+    restarted = [
+        each.time_ms
+        for each in entries
+        if each.event is Event.DONE and each.act == Act.RESTART and each.step.startswith(f"{Phase.MIGRATE.value}/")
+        if written and each.time_ms <= written[-1]
+    ]
+    return (written[-1] - restarted[-1]) / 1000 if restarted else None
