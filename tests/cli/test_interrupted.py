@@ -14,7 +14,7 @@ from migrator.cli.main import COMMANDS, migrator
 
 READS = {
     *("preflight", "controller", "status", "top", "gates", "log dump", "man", "completion", "handover check"),
-    *("quorum describe", "rollout plan", "rollout status", "rollout history", "rollout schema"),
+    *("quorum describe", "rollout plan", "rollout status", "rollout history", "rollout report", "rollout schema"),
 }
 """ `controller` ends in good order by itself."""
 

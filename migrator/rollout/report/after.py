@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -68,7 +69,7 @@ class Wait:
 
 @value
 class StepLine:
-    """``start`` and ``seconds``: without the time in which no command ran, or a person was asked, from the beginning of
+    """``began_ms``: when the line before was written. ``start`` and ``seconds``: without the time in which no command ran, or a person was asked, from the beginning of
     the rollout. ``restart_seconds``: from the order to stop or start until the node was back; None without one."""
 
     name: str
@@ -236,7 +237,7 @@ def _steps(
             name,
             why.get(name, ""),
             _state_of(found[-1]),
-            found[1].time_ms,
+            found[0].time_ms,
             start,
             end - start,
             max(0.0, max(back, default=0.0) - touched[0]) if touched else None,
@@ -254,16 +255,32 @@ def _state_of(last: Entry) -> str:
 
 
 def _orders(entries: Sequence[Entry]) -> Iterator[Order]:
+    """Each command, with what its first lines say, and each answer to a question."""
+    first: list[Order] = []
     confirmed = False
     for number, entry in enumerate(entries):
         confirmed = confirmed and entry.event is not Event.RESUMED
         if entry.event not in ORDERS or (entry.event is Event.CONFIRMED and confirmed):
             continue  # one answer counts for all controllers
-        confirmed = confirmed or entry.event is Event.CONFIRMED
-        details = {name: str(each) for name, each in entry.details.items()}
-        what = ORDERS[entry.event].format_map({"node": "", "reason": "", "of": "", **details})
-        ended = _ended(entries[number + 1 :]) if entry.event is Event.RESUMED else ""
-        yield Order(entry.time_ms, details.get("by", ""), details.get("command", ""), what, ended)
+        order = _order(entry)
+        if entry.event in (Event.CONFIRMED, Event.LOCK_BROKEN):
+            confirmed = entry.event is Event.CONFIRMED
+            yield order
+        elif entry.event is Event.RESUMED:
+            own = [each for each in first if (each.by, each.command) == (order.by, order.command)]
+            yield from (each for each in first if each not in own)
+            what = "; ".join(each.what for each in own)
+            yield replace(order, what=what, ended=_ended(entries[number + 1 :]))
+            first = []
+        else:
+            first.append(order)
+    yield from first
+
+
+def _order(entry: Entry) -> Order:
+    details = {name: str(each) for name, each in entry.details.items()}
+    what = ORDERS[entry.event].format_map({"node": "", "reason": "", "of": "", **details})
+    return Order(entry.time_ms, details.get("by", ""), details.get("command", ""), what, "")
 
 
 def _ended(later: Sequence[Entry]) -> str:

@@ -81,10 +81,12 @@ def before(
 def _of_plan(
     inventory: Inventory, direction: Direction, shown: Sequence[StepPreview], zookeeper: str, *, lock_is_local: bool
 ) -> Iterator[str]:
-    left = [one for one in shown if one.state in (StepState.OPEN, StepState.UNDER_WAY)]
-    ends = [one.step.name for one in left if one.step.rules.ends_migration]
-    if ends:
-        yield f"After {ends[-1]} the migration has ended: no 'migrator rollout rollback' leads back. Before, it does"
+    left = [one.step for one in shown if one.state in (StepState.OPEN, StepState.UNDER_WAY)]
+    ends = [step.name for step in left if step.rules.ends_migration and step.node is not None]
+    if ends and inventory.controllers.kind is ControllerKind.STOCK:
+        yield f"From the step {ends[0]} on, the migration may be over: then 'migrator rollout rollback' is refused"
+    elif ends:
+        yield f"After the step {ends[-1]}, the migration is over: 'migrator rollout rollback' is refused from there on"
     if inventory.brokers.roll is Roll.RACK:
         yield "All brokers of one rack are down at the same time: replicas in other racks have to be enough"
     if direction is Direction.FORWARD and not inventory.times.soak:

@@ -10,16 +10,19 @@ from typing import Any
 from migrator.observe.pages.charts import Series, series
 from migrator.observe.pages.template import template
 from migrator.observe.printable import number_of, utc
-from migrator.rollout.engine.preview import StepPreview, asked
+from migrator.rollout.engine.preview import StepPreview, StepState, asked
 from migrator.rollout.journal.looks import Look
 from migrator.rollout.plan.steps import Direction
-from migrator.rollout.report.after import After, Order, StepLine
+from migrator.rollout.report.after import After, FileChange, Order, StepLine
 from migrator.rollout.report.before import Before
 from migrator.values import value
 
 Cell = str | tuple[str, ...]
 MINUTES_FROM, HOURS_FROM = 120, 7_200
 """From so many seconds on, a time is given in minutes, or in hours."""
+DIGEST = 12
+"""Characters of a digest that are shown; the JSON has all."""
+SEE = "see what the command said"
 TONES = {"complete": "good", "failed": "bad"}
 
 
@@ -170,7 +173,7 @@ def _tables(facts: After) -> Iterator[Table]:
         "orders",
         "Who ordered what",
         "Each command of the rollout, and each answer to a question.",
-        ("time", "who", "command", "what", "ended"),
+        ("time", "who", "command", "ended"),
         tuple(map(_ordered, facts.orders)),
     )
     yield Table(
@@ -185,7 +188,7 @@ def _tables(facts: After) -> Iterator[Table]:
         "Failures",
         "Each of them stopped the rollout; the next command went on from there.",
         ("time", "step", "what", "where", "remedy"),
-        tuple((utc(each.time_ms), each.step, each.what, each.where, each.remedy) for each in facts.troubles),
+        tuple((utc(each.time_ms), each.step, each.what, each.where, each.remedy or SEE) for each in facts.troubles),
     )
     yield Table(
         "verdicts",
@@ -193,7 +196,7 @@ def _tables(facts: After) -> Iterator[Table]:
         "Each examination that was made, and its result.",
         ("time", "step", "examination", "result", "rows"),
         tuple(
-            (utc(each.time_ms), each.step, each.what, each.result, "" if each.rows is None else f"{each.rows:,}")
+            (utc(each.time_ms), each.step, each.what, each.result, "none" if each.rows is None else f"{each.rows:,}")
             for each in facts.verdicts
         ),
     )
@@ -208,10 +211,9 @@ def _tables(facts: After) -> Iterator[Table]:
         "files",
         "Property files",
         "Values that may be secrets are hidden. The digests are SHA-256 of the whole file, shortened.",
-        ("step", "file", "changes", "digest before", "digest after"),
+        ("step", "file", "changes", "digest"),
         tuple(
-            (each.step, _place(each.node, each.host, each.file), each.changes, each.before[:12], each.after[:12])
-            for each in facts.files
+            (each.step, _place(each.node, each.host, each.file), each.changes, _digests(each)) for each in facts.files
         ),
     )
     yield Table(
@@ -228,11 +230,16 @@ def _tables(facts: After) -> Iterator[Table]:
 
 def _ordered(order: Order) -> tuple[Cell, ...]:
     command = f"migrator rollout {order.command}" if order.command else "not in the journal"
-    return utc(order.time_ms), order.by or "not in the journal", command, order.what, order.ended
+    return utc(order.time_ms), order.by or "not in the journal", (command, order.what), order.ended or "answered"
 
 
 def _place(node: str, host: str, file: str) -> str:
     return " ".join(part for part in (node, f"on {host}:" if host else "", file) if part)
+
+
+def _digests(change: FileChange) -> tuple[str, ...]:
+    before = f"before {change.before[:DIGEST]}" if change.before else "a new file"
+    return before, f"after {change.after[:DIGEST]}"
 
 
 def _images(looks: Sequence[Look]) -> Iterator[tuple[Cell, ...]]:
@@ -242,7 +249,11 @@ def _images(looks: Sequence[Look]) -> Iterator[tuple[Cell, ...]]:
         if (told := look.images) is not None:
             groups = (told.equal, told.different, told.unknown)
             found.pop(groups, None)  # the order of the last ones
-            found[groups] = utc(told.time_ms), f"{told.offset:,}", *(", ".join(map(str, group)) for group in groups)
+            found[groups] = (
+                utc(told.time_ms),
+                f"{told.offset:,}",
+                *(", ".join(map(str, group)) or "none" for group in groups),
+            )
     yield from found.values()
 
 
@@ -251,7 +262,7 @@ def _planned(shown: Sequence[StepPreview]) -> Table:
         "steps",
         "Steps",
         "In this order. Each step waits for its gates, before it and after it.",
-        ("step", "state", "why", "waits for", "changes", "way back"),
+        ("step", "why", "waits for", "changes", "way back"),
         tuple(map(_planned_row, shown)),
     )
 
@@ -262,4 +273,5 @@ def _planned_row(one: StepPreview) -> tuple[Cell, ...]:
     gates = (*(f"before: {each}" for each in asked(step.before)), *(f"after: {each}" for each in asked(step.after)))
     file = (one.file, *one.changes) if one.changes else ()
     runs = (f"runs {' '.join(one.command)}",) if one.command else ()
-    return (step.name, where), one.state.value, step.rules.why, gates, (*file, *runs), step.rules.undo
+    state = "" if one.state is StepState.OPEN else one.state.value
+    return (step.name, where, state), step.rules.why, gates, (*file, *runs), step.rules.undo

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,8 @@ NOW_MS = 1_790_000_000_000
 AWAY_MS = 45_000
 """How long the replicas of the broker are out of sync that comes back slowly."""
 RESTART_MS = 4_000
+LAGS = (1, 2, *range(7, 14))
+"""Looks in dual-write at which ZooKeeper is behind."""
 THINKS_MS = 300_000
 
 
@@ -44,7 +47,7 @@ class Lively(ModelCluster):
     clock: ModelClock
     lagging_since = 0
     broken = True
-    looks = 0
+    looks = written = 0
 
     async def stop(self, node: Node) -> None:
         if node.name == "broker-3" and self.broken and self.state == "DualWrite":
@@ -67,7 +70,8 @@ class Lively(ModelCluster):
 
     def _migration(self) -> MigrationSeen:
         self.looks += 1
-        self.lag = (self.looks * 7919) % 40 * (self.looks % 3) if self.state == "DualWrite" else 0
+        self.written += self.state == "DualWrite"
+        self.lag = (self.written * 7919) % 40 if self.written in LAGS else 0
         voters = tuple(node.node_id for node in self.inventory.controllers.nodes)
         images = ImagesStatus(self.looks * 100, self.clock.wall_ms(), voters)
         return replace(super()._migration(), images=images)
@@ -128,26 +132,32 @@ def before_of(operator: Operator) -> Before:
     return asyncio.run(made())
 
 
-def pages(directory: Path) -> dict[str, str]:
-    """Each kind of page."""
-    ended = forward(directory / "forward")
-    plain = lively(directory / "plain")
-    plain.cluster.lagging = {"broker-2"}
-    assert isinstance(plain.cluster, Lively)
-    plain.cluster.lagging_since = plain.clock.now_ms
-    return {
-        "forward": render(after_of(ended), NOW_MS),
-        "back": render(after_of(back(directory / "back")), NOW_MS),
-        "before": render(before_of(plain), NOW_MS),
-    }
+def _plan(state: Path) -> Before:
+    operator = lively(state)
+    assert isinstance(operator.cluster, Lively)
+    operator.cluster.lagging, operator.cluster.lagging_since = {"broker-2"}, operator.clock.now_ms
+    return before_of(operator)
+
+
+FACTS: Mapping[str, Callable[[Path], After | Before]] = {
+    "forward": lambda state: after_of(forward(state)),
+    "back": lambda state: after_of(back(state)),
+    "before": _plan,
+}
+"""By kind of page; the directory for the journal does not exist yet."""
+
+
+def page(kind: str, state: Path) -> str:
+    """A page of this kind."""
+    return render(FACTS[kind](state), NOW_MS)
 
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     place.mkdir()
     with browser(place / "profile") as tab:
-        for kind, text in pages(place).items():
-            write(place / f"{kind}.html", text)
+        for kind in FACTS:
+            write(place / f"{kind}.html", page(kind, place / kind))
             tab.open(place / f"{kind}.html")
             for view in VIEWS:
                 tab.look(view)
