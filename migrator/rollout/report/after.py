@@ -1,4 +1,4 @@
-"""What happened in a rollout: its journal, its looks and its file changes, put together. Pure."""
+"""What happened in a rollout: its journal, its looks and its file changes, put together. It opens nothing."""
 
 from __future__ import annotations
 
