@@ -11,6 +11,7 @@ from dataclasses import field
 
 from migrator.config.endpoints import is_loopback
 from migrator.observe.durations import duration
+from migrator.observe.kafkas_words import kafkas_words
 from migrator.observe.leaders import stock_leads
 from migrator.observe.names import number_ranges
 from migrator.observe.next_steps import next_step
@@ -155,6 +156,11 @@ def _headline(answers: Answers) -> Iterable[str]:
     if status.migration.reopened:
         yield f"reopened after its end: {status.migration.reopened}"
     yield f"next: {next_step(status, problems_of(answers))}"
+    in_zookeeper = any(broker.in_zookeeper_mode for broker in status.brokers)
+    migration = status.migration
+    words = kafkas_words(migration.public_state, migration.internal_state, in_zookeeper_mode=in_zookeeper)
+    if migration.active and words:
+        yield f"in Kafka's words: {words}"
     version = f", metadata.version {status.metadata_version}" if status.metadata_version else ""
     yield f"cluster {status.cluster_id or 'with an id that is not known here'}{version}, this program {status.version}"
     behind = status.write_behind

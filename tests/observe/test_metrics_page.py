@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 from migrator.handover import execute
-from migrator.migration.machine.states import PROPERTIES
+from migrator.migration.machine.states import PROPERTIES, PublicState, State
+from migrator.observe.kafkas_words import DRIVER_STATES, PHASES
 from migrator.observe.metrics import HISTOGRAM, METRICS
 from migrator.observe.propagation import PROPAGATION
 from migrator.rollout.journal.journal import Event
@@ -64,6 +65,17 @@ def details_of(kind: str) -> set[str]:
                 if kind in texts or kind in map(kinds.get, texts):
                     found |= {keyword.arg or "by, address" for keyword in call.keywords}
     return {name for each in found for name in each.split(", ")}
+
+
+def test_kafkas_words_for_states_are_complete_and_on_the_page() -> None:
+    assert list(DRIVER_STATES) == [state.value for state in State]
+    assert {state for state, _ in PHASES} == {state.label for state in PublicState}
+    assert rows("kip-866.md", "## States") == [
+        [ours, f"`{kafkas}`" if kafkas else "none"] for ours, kafkas in DRIVER_STATES.items()
+    ]
+    assert rows("kip-866.md", "### Phases of kafka-migration-check") == [
+        [state, "yes" if in_zookeeper else "no", f"`{phase}`"] for (state, in_zookeeper), phase in PHASES.items()
+    ]
 
 
 def test_each_kind_of_a_controllers_journal_has_its_details() -> None:

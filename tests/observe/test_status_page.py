@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
@@ -194,3 +196,12 @@ def test_a_change_is_a_line_and_ages_are_no_change() -> None:
 
 def test_durations() -> None:
     assert [duration(ms) for ms in (0, 59_999, 61_000, 3_660_000)] == ["0 s", "59 s", "1 min 1 s", "1 h 1 min"]
+
+
+@pytest.mark.parametrize(("in_zookeeper", "phase"), [(True, "HYBRID_DUAL_WRITE"), (False, "PURE_DUAL_WRITE")])
+def test_the_leader_says_its_state_in_kafkas_words_too(in_zookeeper: bool, phase: str) -> None:
+    broker = BrokerStatus(1, BrokerState.RUNNING, 1, in_zookeeper_mode=in_zookeeper, silent_ms=100)
+    status = a_status(brokers=(broker,))
+    assert f"in Kafka's words: {phase}, DUAL_WRITE" in headline(Answers(status, status))
+    follower = a_status(State.INACTIVE, node=3002, public=PublicState.DUAL_WRITE)
+    assert "Kafka's words" not in headline(Answers(follower, follower))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from migrator.observe.kafkas_words import kafkas_words
 from migrator.observe.printable import number_of
 from migrator.rollout.engine.order import next_step
 from migrator.rollout.gates.wording import named
@@ -15,7 +16,7 @@ from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import Failure, Forecast, counted, failure_of, forecast_of, of_last
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Direction, Step
-from migrator.rollout.ports import BrokerSeen, LockHolder, Observation
+from migrator.rollout.ports import BrokerMode, BrokerSeen, LockHolder, Observation
 from migrator.values import value
 
 
@@ -135,7 +136,11 @@ def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
     """
     lines = []
     migration, quorum, partitions = seen.migration, seen.quorum, seen.partitions
-    lines.append(f"migration: {migration.state if migration is not None and migration.state else 'unknown'}")
+    state = "unknown" if migration is None or not migration.state else migration.state
+    modes = {broker.mode for broker in (seen.brokers or {}).values()}
+    in_zookeeper = bool(modes & {BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING})
+    phase = kafkas_words(state, "", in_zookeeper_mode=in_zookeeper)
+    lines.append(f"migration: {state}{f' ({phase} in Kafka)' if phase else ''}")
     if migration is not None and migration.reopened:
         lines.append(f"reopened after its end: {migration.reopened}")
     if quorum is not None:

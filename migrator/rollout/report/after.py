@@ -69,8 +69,8 @@ class Wait:
 
 @value
 class StepLine:
-    """``began_ms``: when the line before was written. ``start`` and ``seconds``: without the time in which no command ran, or a person was asked, from the beginning of
-    the rollout. ``restart_seconds``: from the order to stop or start until the node was back; None without one."""
+    """``began_ms``: when the line before was written. ``start`` (from the beginning of the rollout) and ``seconds``:
+    without the time in which no command ran, or a person was asked. ``restart_seconds``: from the order to stop or start until the node was back; None without one."""
 
     name: str
     why: str

@@ -1,4 +1,4 @@
-"""What a rollout is going to do, and what can go wrong: a plan, put together for those who have to agree. It opens nothing."""
+"""What a rollout is going to do, and what can go wrong: a plan, for those who have to agree. It opens nothing."""
 
 from __future__ import annotations
 
