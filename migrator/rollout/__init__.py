@@ -2,7 +2,7 @@
 
 The inventory names the nodes and how to reach them. `plan` makes the steps, each of a few acts: check gates, edit a
 property file, restart, run a command. `engine` does them; `journal` notes each before and after. A command such as
-`migrator rollout run` puts the parts together::
+`migrator rollout apply` puts the parts together::
 
     site = site_of(Path("inventory.yaml"))
     async with parts_at(site, print) as (parts, session):

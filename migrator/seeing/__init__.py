@@ -1,7 +1,7 @@
 """A poller of a cluster's controllers from outside, over the Kafka protocol. Our controllers and Kafka's answer alike.
 
 Every part that watches a quorum uses it: a rollout, a hand-over, and the commands `migrator top` and
-`migrator unregister`. `quorum.QuorumEyes` asks all voters and the leader, and reads the committed metadata::
+`migrator quorum unregister`. `quorum.QuorumEyes` asks all voters and the leader, and reads the committed metadata::
 
     eyes = QuorumEyes(settings)     # the voters or bootstrap servers, and how to log in
     look = await eyes.look()        # a QuorumLook: who answers, who leads, how far each voter is, the committed image

@@ -1,4 +1,4 @@
-"""What pages name exists: scenarios and tests of docs/interop.md, code of docs/walk.md, targets of links."""
+"""What pages name exists: scenarios and tests of docs/interop.md, code of the walks, targets of links."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def exists(path: str, function: str) -> bool:
 
 
 def documents_with_code() -> list[Path]:
-    return [path for name in ("docs/walk.md", "CONTRIBUTING.md") if (path := ROOT / name).is_file()]
+    return [ROOT / "docs/walk.md", *(ROOT / "docs/walks").glob("*.md"), ROOT / "CONTRIBUTING.md"]
 
 
 @cache

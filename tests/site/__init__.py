@@ -1,0 +1,1 @@
+"""Tests of the site that `make docs` builds from docs/."""
