@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 # Else each worker, and each process that a test starts, compiles all modules anew: 20 processor seconds a worker.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: picture picture-of-verify help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
+.PHONY: picture picture-of-verify help setup docs drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -11,6 +11,7 @@ READY := .venv/.ready
 DRILL_READY := .venv/.ready-drill
 MADE_FROM := pyproject.toml deploy/make-environment $(wildcard protos/*)
 SEEDS ?= 10000
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 ARGS ?=
 
 help:
@@ -19,7 +20,8 @@ help:
 	@echo "make test-all  those, and a real run of each family: 60 minutes"
 	@echo "make test-long every matrix, procedure and seed; goes on where it was stopped, notes each case in docs/results"
 	@echo "make lanes     minutes of each lane at the last two commits that were logged"
-	@echo "make check     lint, types, import contracts, rules of the house, the audit of packages"
+	@echo "make check     lint, types, import contracts, rules of the house, the audit of packages, the site"
+	@echo "make docs      the site with a search, from docs/: build/site/index.html"
 	@echo "make simulate  seeded consensus simulation (SEEDS=10000)"
 	@echo "make bench     figures beside stock Kafka, same machine, same run"
 	@echo "make bench-verify  how long and how big verify is, at 20,000 to 2,000,000 partitions"
@@ -63,6 +65,11 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.deploy.support.audit
 	$(BIN)/python -m tests.rules
+	$(SITE)
+
+docs: $(READY)
+	$(SITE)
+	@echo "open build/site/index.html; '$(BIN)/mkdocs serve' shows what you change at once"
 
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)

@@ -1,4 +1,4 @@
-"""What MkDocs does to a page before it renders it: pages are written for GitHub, and the site lacks some of its parts."""
+"""What MkDocs calls while it builds the site: the pages are written for GitHub, and the site lacks some of its parts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import Any
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((\.\./[^)\s]+)\)")
 OPTION_OF_A_FENCE = re.compile(r"^(```\w+) \w+$", re.MULTILINE)
 DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"<td>.*?</td>", re.DOTALL)
+CODE = re.compile(r"(?<=<code>)[^<]+")
 NAME = re.compile(r"^ +(\w+) : (.+)$", re.MULTILINE)
 EDGE = re.compile(r"^ +(\w+) --> (\w+) : (.+)$", re.MULTILINE)
 
 
-def on_config(config: Any) -> Any:  # noqa: ANN401 - a class of MkDocs without types
+def on_config(config: Any) -> Any:
     """Put all pages of a folder into the place of ``folder/*`` in the navigation. MkDocs calls this first."""
     config.nav = [_whole(entry, Path(config.docs_dir)) for entry in config.nav]
     return config
 
 
-def _whole(entry: Any, docs: Path) -> Any:  # noqa: ANN401 - a name, or a dict of a name and entries
+def _whole(entry: Any, docs: Path) -> Any:
     if isinstance(entry, str):
         return entry
     ((name, below),) = entry.items()
@@ -40,12 +42,17 @@ def _pages(pattern: str, docs: Path) -> set[str]:
     return {path.relative_to(docs).as_posix() for path in docs.glob(f"{pattern}.md")}
 
 
-def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:  # noqa: ANN401 - a class of MkDocs without types
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """A page's text as MkDocs shall render it. MkDocs calls this for each page."""
     folder = posixpath.dirname(page.file.src_uri)
     text = LINK.sub(lambda link: _link(link, folder), markdown)
     text = OPTION_OF_A_FENCE.sub(r"\1", text)
     return DIAGRAM.sub(lambda diagram: _table(diagram[1]), text)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """A page's HTML: long names in tables may go on in the next line, behind a point or an underscore."""
+    return CELL.sub(lambda cell: CODE.sub(lambda code: re.sub(r"(?<=[._])(?=\w)", "<wbr>", code[0]), cell[0]), html)
 
 
 def _link(link: re.Match[str], folder: str) -> str:

@@ -48,7 +48,7 @@ def _command(name: str, found: click.Command, heading: str) -> Iterator[str]:
     rows = [record for record in records if record and record[1] and "--help" not in record[0]]
     if rows:
         yield "| option | meaning |\n|---|---|"
-        yield from (f"| `{option.replace('|', chr(92) + '|')}` | {_text(words)} |" for option, words in rows)
+        yield from (f"| `{option.replace('|', '/')}` | {_text(words)} |" for option, words in rows)
         yield ""
     yield from _paragraphs(found.epilog or "")
     if isinstance(found, click.Group):

@@ -67,7 +67,8 @@ class Browser:
         self._to, self._from = to_browser, from_browser
         self._number = 0
         self._rest = b""
-        self._events: list[str] = []
+        self.events: list[str] = []
+        """The names of what the tab has reported since the last `open`."""
         self._session: str | None = None
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -77,10 +78,10 @@ class Browser:
         """Load a file, and wait until all of it is there and its script has run."""
         url = page.resolve().as_uri() + (f"#{fragment}" if fragment else "")
         for address in ("about:blank", url):
-            self._events.clear()
+            self.events.clear()
             self.ask("Page.navigate", url=address)
-            while "Page.loadEventFired" not in self._events:
-                self._events.append(self._receive().get("method", ""))
+            while "Page.loadEventFired" not in self.events:
+                self.events.append(self._receive().get("method", ""))
 
     def look(self, view: View) -> None:
         """Take a size, a colour scheme and a medium."""
@@ -124,7 +125,7 @@ class Browser:
         while True:
             message = self._receive()
             if "method" in message:
-                self._events.append(message["method"])
+                self.events.append(message["method"])
             elif message["id"] == self._number:
                 assert "error" not in message, (method, message["error"])
                 result: dict[str, Any] = message["result"]
