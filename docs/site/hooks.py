@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds the site: the pages are written for GitHub, and the site lacks some of its parts."""
+"""What MkDocs calls while it builds the site: the pages are written for GitHub, and the site lacks parts of it."""
 
 from __future__ import annotations
 
