@@ -334,8 +334,8 @@ class MigrationExecutor:
         self._background.spawn(work())
 
     def _name_of_copy(self) -> str | None:
-        """The name that the log has for its copy. A copy that is still to be made gets a new name; a copy of an older
-        release has none."""
+        """The name of the copy in the log. A copy that has not begun gets a new name; a copy that an older release made
+        has none."""
         features = self._controller.image.features
         if features.zk_migration_state is ZkMigrationState.MIGRATION:
             return features.migration_copied_as

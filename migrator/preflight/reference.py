@@ -18,8 +18,8 @@ for those that will with Kafka's own controllers; what concerns only the one is 
     migrator preflight -c controller.properties --brokers server.properties --zookeeper zk1:2181/kafka
 
 Each finding says where, what, and what to do. What several brokers and controllers have in common is one finding, with
-all of them as its `hosts`. If ZooKeeper holds no cluster at the given address, only that is said (M007), with the
-chroots at which there is one. Exit codes: 0 nothing is in the way, though there may be warnings; 1
+all of them as its `hosts`. If ZooKeeper holds no cluster at the given address, preflight reports only that (M007), and
+lists the chroots that hold one. Exit codes: 0 nothing is in the way, though there may be warnings; 1
 something is in the way (a blocker); 2 no blocker was seen, but something could not be looked at
 ([all exit codes](troubleshooting.md#exit-codes)). With `--json`,
 findings carry the codes below.

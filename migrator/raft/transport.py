@@ -45,7 +45,7 @@ class RaftTransport(Protocol):
     """Sends requests to peers by node id."""
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """The peer's answer, which has the type that belongs to the request's.
+        """The peer's response, of the type that answers this request.
 
         :param timeout: seconds for the whole call, including connecting and waiting for the request before it.
         :raises TransportError: no usable answer came.

@@ -74,7 +74,7 @@ class StatusSource(Protocol):
         """
 
     async def close_way_back(self, reason: str, by: Orderer) -> None:
-        """Let the controllers accept what closes the way back.
+        """Let the controllers accept changes that close the way back, instead of refusing them.
 
         :raises OperatorError: the migration is not finished, or another controller leads.
         """

@@ -174,7 +174,7 @@ class GrpcRaftTransport:
         self._said: dict[int, set[str]] = {}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
+        """The peer's response, of the type that answers this request (see `RaftTransport`)."""
         proto = to_proto(request)
         if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
             with_leader_endpoint(proto, self._own_endpoint())

@@ -73,7 +73,7 @@ class KafkaRaftTransport:
         self._clients = PeerClients(find, f"raft-client-{node_id}", security=security, limits=limits)
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
+        """The peer's response, of the type that answers this request (see `RaftTransport`)."""
         api_key, ours = RAFT_APIS[type(request)]
         is_pre_vote = isinstance(request, VoteRequest) and request.pre_vote
         client = await self._clients.get(peer)

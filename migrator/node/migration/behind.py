@@ -68,7 +68,8 @@ class Debt:
         self._missing = None
 
     def missing_when_deposed(self, *, other_leads: bool, latest_epoch: int) -> OperatorError | None:
-        """What ZooKeeper lacked when this node lost the leadership; None when another node has led since and writes it.
+        """The changes that ZooKeeper did not have when this node lost the leadership. None when another node has led
+        since then: that node writes them.
 
         :param other_leads: another node is known to lead.
         :param latest_epoch: the epoch of the last committed record.

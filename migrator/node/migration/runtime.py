@@ -356,7 +356,7 @@ class MigrationRuntime:
 
     @property
     def lag(self) -> Lag | None:
-        """What ZooKeeper lacks; None while it need not follow (`must_follow`)."""
+        """The changes that ZooKeeper does not have yet; None while it need not follow the log (`must_follow`)."""
         if not self.must_follow:
             return None
         return self.executor.coordinator.write_behind.lag(monotonic_ms())
