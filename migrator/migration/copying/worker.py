@@ -258,7 +258,7 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         try:
-            await _surely(self._reader, self._begin)
+            await _run_uninterrupted(self._reader, self._begin)
         except BaseException:
             await self.__aexit__()
             raise
@@ -268,9 +268,9 @@ class Worker:
         """End the process."""
         if self._held is not None:
             try:
-                await _surely(self._ender, self._held.kill)
+                await _run_uninterrupted(self._ender, self._held.kill)
             finally:
-                await _surely(self._reader, self._held.close)
+                await _run_uninterrupted(self._reader, self._held.close)
         self._reader.shutdown(wait=False)
         self._ender.shutdown(wait=False)
 
@@ -323,7 +323,7 @@ class Worker:
         return f"the worker process ended early, with code {code}"
 
 
-async def _surely(executor: Executor, call: Callable[[], None]) -> None:
+async def _run_uninterrupted(executor: Executor, call: Callable[[], None]) -> None:
     """Run the call to its end, even if the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     running = asyncio.get_running_loop().run_in_executor(executor, call)
     cancelled = False
