@@ -82,7 +82,7 @@ other."""
 OWN_WORDS_OF_SUCCESSOR = ("read", "start")
 """The same between our controller and Kafka's that takes over. The two may share a place, because they never run
 together."""
-SAID = {
+FAILURES_OF_SCRIPTS = {
     NOT_KEPT: (
         "mode, owner, access list (ACL) or SELinux context of the file cannot be kept",
         "Let the executor's user own it, or use sudo. An access list needs the cp of GNU coreutils on the host",
@@ -331,7 +331,7 @@ class NodeExecutor:
     def _raise_unless_done(self, node: Node, action: str, ended: Ended, path: str) -> None:
         if ended.exit_code == 0:
             return
-        what, remedy = SAID.get(
+        what, remedy = FAILURES_OF_SCRIPTS.get(
             ended.exit_code, (f"the command to {action} it ended with exit code {ended.exit_code}", WORDED)
         )
         worded = action in PROCESS and action in self._choices[node.executor].commands
