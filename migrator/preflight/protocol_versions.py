@@ -86,28 +86,28 @@ def version_of_brokers(said: Mapping[int, Said], type_it: str = TYPE_IT) -> Meta
     unknown = [broker_id for broker_id, it in said.items() if it.fault]
     if unknown:
         raise OperatorError(
-            f"{number_ranges('broker', unknown)} did not say it: {told(said)}",
+            f"{number_ranges('broker', unknown)} did not say it: {answers_text(said)}",
             where=KEY,
             remedy=f"Start these brokers, or let this node ask them; or {type_it}: the value that all brokers have",
         )
     versions = {_parsed(it.text) for it in said.values()}
     if len(versions) > 1:
         raise OperatorError(
-            f"the brokers differ: {told(said)}",
+            f"the brokers differ: {answers_text(said)}",
             where=KEY,
             remedy=f"Set the same on all brokers, and restart them; or {type_it}: the value that they will have",
         )
     version = versions.pop()
     if version is None or version.level > LATEST_SUPPORTED:
         raise OperatorError(
-            f"a migration cannot begin with it: {told(said)}",
+            f"a migration cannot begin with it: {answers_text(said)}",
             where=KEY,
             remedy=f"Bring the brokers to a release from 3.6 to {version_at(LATEST_SUPPORTED).release} first; or "
             f"{type_it}: the value that they will have",
         )
     check_first_level(
         version.level,
-        where=f"{KEY} of the brokers ({told(said)})",
+        where=f"{KEY} of the brokers ({answers_text(said)})",
         remedy=f"Upgrade the brokers first, and set it to 3.6 or later; or {type_it}: the value that they will have",
     )
     return version
@@ -121,7 +121,7 @@ def _parsed(text: str) -> MetadataVersion | None:
         return None
 
 
-def told(said: Mapping[int, Said]) -> str:
+def answers_text(said: Mapping[int, Said]) -> str:
     """The answers as text; brokers with the same answer stand together."""
     kinds: dict[str, list[int]] = {}
     for broker_id, it in sorted(said.items()):

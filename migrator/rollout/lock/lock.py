@@ -13,7 +13,15 @@ from secrets import token_hex
 
 from migrator.errors import OperatorError
 from migrator.rollout.journal.writer import user
-from migrator.rollout.lock.places import BREAK_REMEDY, FilePlace, LockEntry, LockPlace, ZooKeeperPlace, locked, told
+from migrator.rollout.lock.places import (
+    BREAK_REMEDY,
+    FilePlace,
+    LockEntry,
+    LockPlace,
+    ZooKeeperPlace,
+    holder_text,
+    locked,
+)
 from migrator.rollout.lock.quorum import QuorumAwayError, QuorumPlace
 from migrator.rollout.ports import LockedError, LockHolder
 from migrator.zookeeper.session import ZooKeeperUnavailableError
@@ -79,7 +87,7 @@ class RolloutLock:
                 )
             if entry.holder.rollout != rollout or entry.token != self._token:
                 raise LostLockError(
-                    f"the lock is not this process's any more: {told(entry)}; nothing more was begun",
+                    f"the lock is not this process's any more: {holder_text(entry)}; nothing more was begun",
                     where=place.where,
                     remedy="Leave the work to the holder, or end it there first",
                 )

@@ -191,10 +191,10 @@ class FilePlace:
 
 def locked(what: str, entry: LockEntry | None, where: str, remedy: str = BREAK_REMEDY) -> LockedError:
     """The error that says who holds the lock, where and since when."""
-    return LockedError(what if entry is None else f"{what}: {told(entry)}", where=where, remedy=remedy)
+    return LockedError(what if entry is None else f"{what}: {holder_text(entry)}", where=where, remedy=remedy)
 
 
-def told(entry: LockEntry) -> str:
+def holder_text(entry: LockEntry) -> str:
     """The holder, as text for people."""
     holder = entry.holder
     return printable(f"{holder.owner} on {holder.host}, since {utc(holder.since_ms)} (rollout {holder.rollout})")

@@ -8,7 +8,7 @@ metadata.version (``KafkaServer``). The leader refuses a broker with another one
 from __future__ import annotations
 
 from migrator.errors import OperatorError
-from migrator.preflight.protocol_versions import KEY, Said, told, version_of_brokers
+from migrator.preflight.protocol_versions import KEY, Said, answers_text, version_of_brokers
 from migrator.records.versions import parse_version
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.ports import BrokerMode, Observation
@@ -53,7 +53,7 @@ def _refuse_others(seen: Observation, level: str, who: str, remedy: str) -> None
     others = {number: it for number, it in _said(seen).items() if it.text and level and not _same(it.text, level)}
     if others:
         raise OperatorError(
-            f"brokers could not register with metadata.version {level}, which {who} has: {told(others)}",
+            f"brokers could not register with metadata.version {level}, which {who} has: {answers_text(others)}",
             where=KEY,
             remedy=remedy,
         )
