@@ -89,19 +89,19 @@ async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided:
         yield
         return
     where, topic = f"controllers, {when}", cluster.doors().topic
-    siege = await intruder.besiege(where, cluster.addresses, security.at_controllers(INTRUDER), topic)
+    attack = await intruder.start_attack(where, cluster.addresses, security.at_controllers(INTRUDER), topic)
     try:
         yield
         report.wait_for("the intruder is refused")
-        await siege.call_off()
-        attempts = siege.attempts
+        await attack.call_off()
+        attempts = attack.attempts
         if decided:
             as_himself = security.at_controllers(INTRUDER)
             attempts += await intruder.ask_for_changes(where, cluster.addresses, as_himself, topic, controllers=True)
-        report.figure("answers to the intruder: not now, or not here", siege.put_off)
+        report.figure("answers to the intruder: not now, or not here", attack.put_off)
         report.attempts(attempts.count, attempts.let_in, attempts.unproved)
     finally:
-        await siege.abandon()
+        await attack.abandon()
 
 
 async def _at_brokers(doors: Doors, security: Secured) -> Attempts:

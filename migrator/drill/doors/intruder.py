@@ -132,19 +132,21 @@ async def ask_for_changes(
         await channel.close()
 
 
-async def besiege(where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str) -> Siege:
+async def start_attack(
+    where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str
+) -> RepeatedAttack:
     """Request one change after the other from each controller in turn, until this is called off.
 
     Controllers stop, start and change roles meanwhile. A request without an answer, or to a node that does not decide,
     does not count, as long as it is not carried out.
     """
-    siege = Siege()
-    siege.task = asyncio.create_task(_besiege(siege, where, addresses, security, topic))
-    return siege
+    attack = RepeatedAttack()
+    attack.task = asyncio.create_task(_attack_repeatedly(attack, where, addresses, security, topic))
+    return attack
 
 
-class Siege:
-    """A siege that is under way."""
+class RepeatedAttack:
+    """An attack that is under way."""
 
     task: asyncio.Task[None]
 
@@ -166,24 +168,24 @@ class Siege:
         await asyncio.wait({self.task})
 
 
-async def _besiege(
-    siege: Siege, where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str
+async def _attack_repeatedly(
+    attack: RepeatedAttack, where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str
 ) -> None:
     clients = {address: KafkaClient(*address, "intruder", security=security) for address in addresses}
     wanted = itertools.cycle(itertools.product(changes_of(topic) + OF_BROKERS, clients.items()))
     try:
-        while not siege.ends:
+        while not attack.ends:
             (api, fields), (address, client) = next(wanted)
             request = build(request_type(*api), **fields)
             with contextlib.suppress(TransportError):
                 answer = await client.request(request, SIEGE_SECONDS)
                 match verdict_on(answer):
                     case AccessVerdict.DENIED:
-                        siege.attempts += DENIED
+                        attack.attempts += DENIED
                     case AccessVerdict.LATER:
-                        siege.put_off += 1
+                        attack.put_off += 1
                     case AccessVerdict.LET_IN:
-                        siege.attempts += Attempts(1, (_not_refused(where, address, request, answer),))
+                        attack.attempts += Attempts(1, (_not_refused(where, address, request, answer),))
             await asyncio.sleep(SIEGE_PAUSE_SECONDS)
     finally:
         for client in clients.values():

@@ -16,9 +16,9 @@ from migrator.drill.doors.intruder import (
     AccessVerdict,
     Attempts,
     attempt,
-    besiege,
     changes_of,
     come_in,
+    start_attack,
     verdict_on,
 )
 from migrator.drill.security.protection import IN_CLEAR, WITH_NOTHING, ControllerDoor, Secured
@@ -133,15 +133,15 @@ async def test_a_besieged_controller_that_obeys_is_found_out() -> None:
     obedient = Obedient()
     listener = KafkaListener("CONTROLLER", obedient, security=IN_CLEAR.at_controllers(INTRUDER))
     port = await listener.start("127.0.0.1", 0)
-    siege = await besiege("controllers", [("127.0.0.1", port)], IN_CLEAR.at_controllers(INTRUDER), "orders")
+    attack = await start_attack("controllers", [("127.0.0.1", port)], IN_CLEAR.at_controllers(INTRUDER), "orders")
     try:
         await obedient.obeyed.wait()
-        await siege.call_off()
+        await attack.call_off()
     finally:
-        await siege.abandon()
+        await attack.abandon()
         await listener.close(grace=0.0)
-    assert len(siege.attempts.let_in) == siege.attempts.count > 0
-    assert f"controllers (port {port}): CreateTopicsRequest was not refused: CreateTopics" in siege.attempts.let_in[0]
+    assert len(attack.attempts.let_in) == attack.attempts.count > 0
+    assert f"controllers (port {port}): CreateTopicsRequest was not refused: CreateTopics" in attack.attempts.let_in[0]
 
 
 def test_what_an_answer_means() -> None:
