@@ -14,7 +14,7 @@ from migrator.observe.leaders import whom_to_ask
 from migrator.observe.printable import utc
 from migrator.observe.status import Orderer
 
-WHERE = "close-way-back"
+JOURNAL_KIND = "close-way-back"
 
 
 class WayBackKeeper:
@@ -33,7 +33,7 @@ class WayBackKeeper:
         :raises OperatorError: the order has no reason; the migration is not finished; or another controller leads.
         """
         if not reason.strip():
-            raise OperatorError("the journal needs a reason", where=WHERE, remedy="Give --reason")
+            raise OperatorError("the journal needs a reason", where=JOURNAL_KIND, remedy="Give --reason")
         try:
             await self._core.controller.write(
                 Operation.CLOSE_WAY_BACK, lambda image, _context: self._decide(image, reason, by)
@@ -41,12 +41,12 @@ class WayBackKeeper:
         except RefusedError as refusal:
             status, leads = self._core.quorum.status(), self._core.controller.epoch is not None
             remedy = "" if leads else whom_to_ask(status.present_leader_id, is_stock=status.led_by_stock)
-            raise OperatorError(str(refusal).rstrip("."), where=WHERE, remedy=remedy) from refusal
+            raise OperatorError(str(refusal).rstrip("."), where=JOURNAL_KIND, remedy=remedy) from refusal
 
     def _decide(self, image: MetadataImage, reason: str, by: Orderer) -> Decision[None]:
         """Decide, and put the order into the journal before it is carried out, because its caller may disconnect."""
         now_ms = wall_ms()
         decision = close(image, f"{utc(now_ms)}: {reason}")
         if self._journal is not None:
-            self._journal.append(now_ms, WHERE, reason, **by.details)
+            self._journal.append(now_ms, JOURNAL_KIND, reason, **by.details)
         return decision
