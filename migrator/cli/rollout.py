@@ -23,7 +23,7 @@ from migrator.cli.rollout_options import (
     stop_options,
     typed,
 )
-from migrator.cli.rollout_report import PAGE, finish_archive, write_report
+from migrator.cli.rollout_report import finish_archive, report_options, write_report
 from migrator.cli.rollout_text import (
     REOPENS,
     ending_lines,
@@ -408,16 +408,7 @@ def history(inventory: Path, as_json: bool) -> None:
 
 @command.command("report")
 @inventory_option
-@click.option(
-    "--page",
-    metavar="FILE",
-    default=PAGE,
-    show_default=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the page. It needs no network and no script.",
-)
-@click.option("--before", "planned", is_flag=True, help="What a rollout would do now, also after one was begun.")
-@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, and write no page.")
+@report_options
 def report(inventory: Path, page: Path, planned: bool, as_json: bool) -> None:
     """Write one page: what happened in the last rollout, who ordered it, what stood still and why. Changes nothing.
 

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import click
+
+from migrator.cli.options import Command
 from migrator.cli.terminal import say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import OperatorError
@@ -26,6 +29,24 @@ from migrator.rollout.site import Site, parts_at
 PAGE = "rollout-report.html"
 Previews = Callable[[RolloutParts, Progress, Direction], Awaitable[Sequence[StepPreview]]]
 """Makes the steps of a plan."""
+
+
+def report_options(function: Command) -> Command:
+    """Options of the command."""
+    function = click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, and write no page.")(
+        function
+    )
+    function = click.option(
+        "--before", "planned", is_flag=True, help="What a rollout would do now, also after one was begun."
+    )(function)
+    return click.option(
+        "--page",
+        metavar="FILE",
+        default=PAGE,
+        show_default=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Where to write the page. It needs no network and no script.",
+    )(function)
 
 
 def write_report(site: Site, page: Path, *, planned: bool, as_json: bool, previews: Previews) -> None:

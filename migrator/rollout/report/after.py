@@ -70,7 +70,8 @@ class Wait:
 @value
 class StepLine:
     """``began_ms``: when the line before was written. ``start`` (from the beginning of the rollout) and ``seconds``:
-    without the time in which no command ran, or a person was asked. ``restart_seconds``: from the order to stop or start until the node was back; None without one."""
+    without the time in which no command ran, or a person was asked. ``restart_seconds``: from the order to stop or
+    start until the node was back; None without one."""
 
     name: str
     why: str
@@ -170,7 +171,7 @@ def after(
     last, progress = of_last(entries), progress_of(entries)
     active = _active(last)
     waits = tuple(_waits(looked.looks, last))
-    steps = plan(inventory, progress.direction, progress.canary)
+    steps = plan(inventory, progress.direction, progress.canary, reopens=progress.reopens)
     failed = failure_of(last) is not None
     return After(
         cluster=inventory.cluster,
