@@ -34,8 +34,8 @@ ATTEMPTS = (
     "Failed connecting",
     "Cannot resolve",
 )
-"""How the warnings begin that kazoo logs at each attempt to connect: about 65 a minute while ZooKeeper is away. They are
-not logged: the code that waits for the connection reports better (`ZooKeeperSession.start`,
+"""How the warnings begin that kazoo logs at each attempt to connect: about 65 a minute while ZooKeeper is away.
+They are not logged: the code that waits for the connection reports better (`ZooKeeperSession.start`,
 `migrator.node.migration.away`)."""
 
 

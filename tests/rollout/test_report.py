@@ -172,7 +172,8 @@ def test_the_archive_has_the_whole_journal_and_the_report(desk: Desk) -> None:
     assert facts["orders"][0]["command"] == "apply --yes --until DualWrite --canary broker-1"
     assert facts["orders"][0]["by"] == order_of("")["by"]
     assert "Rollout of model: complete" in (archive / "report.html").read_text()
-    sums = dict(reversed(line.split("  ")) for line in (archive / "SHA256SUMS").read_text().splitlines())
+    lines = (line.split("  ") for line in (archive / "SHA256SUMS").read_text().splitlines())
+    sums = {name: digest for digest, name in lines}
     assert {name: file_digest(archive / name) for name in sums} == sums
     assert {"report.html", "report.json", "journal.jsonl"} <= sums.keys()
     assert [entry.details.get("command") for entry in read_journal(desk.state) if entry.event is Event.RESUMED] == [
