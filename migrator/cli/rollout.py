@@ -290,7 +290,7 @@ def _run(
 
     async def accept(warnings: int) -> bool:
         with at_a_question():
-            return yes or ask(f"Preflight leaves {warnings} warnings for you to decide (DECIDE, above). Go on?")
+            return yes or ask(f"Warnings of preflight that you decide about: {warnings} (DECIDE, above). Go on?")
 
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (found, zookeeper):

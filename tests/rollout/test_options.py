@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from migrator.errors import ExitCode, OperatorError
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import BrokerMode
 from tests.rollout.test_commands import Desk, desk
+from tests.rollout.test_reports import ASKS
 
 __all__ = ["desk"]
 
@@ -108,3 +112,20 @@ def test_a_no_to_the_way_back_is_not_kept(desk: Desk) -> None:
     journal = desk.printed("history")
     assert desk.type("rollback", answer="n\n").exit_code == 1
     assert desk.printed("history") == journal
+
+
+def test_an_operator_decides_about_warnings_of_preflight_at_the_terminal(desk: Desk) -> None:
+    """Without an answer and after a no, the next command asks again."""
+    desk.cluster.prints["preflight"] = json.dumps(ASKS)
+    assert "the question has no answer" in desk.refused("apply")
+    said = desk.printed("status", exit_code=1)
+    assert "do: 'migrator rollout resume' goes on" in said
+    assert "failed" not in said
+    refused = desk.type("resume", answer="n\n")
+    assert isinstance(refused.exception, OperatorError)
+    assert (refused.exception.what, refused.exception.exit_code) == (
+        "the answer was no, so the rollout ends before its first step",
+        ExitCode.DIFFERENT,
+    )
+    assert "Warnings of preflight that you decide about: 1 (DECIDE, above). Go on?" in refused.output
+    assert "the rollout is complete" in desk.printed("resume --yes")
