@@ -23,6 +23,7 @@ from migrator.cli.rollout_options import (
     stop_options,
     typed,
 )
+from migrator.cli.rollout_plan import ASKS, LOOKS, agree, previews, say_aside, show_plan
 from migrator.cli.rollout_report import finish_archive, report_options, write_report
 from migrator.cli.rollout_text import (
     REOPENS,
@@ -30,7 +31,6 @@ from migrator.cli.rollout_text import (
     finish_question,
     history_line,
     holder_line,
-    plan_lines,
     status_lines,
     step_lines,
     way_back,
@@ -42,17 +42,16 @@ from migrator.log.lock import FILE_NAME, DirectoryLock, holder_note, is_in_use
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.engine.context import ABORT_FILE
-from migrator.rollout.engine.preview import StepPreview, gather, preview
+from migrator.rollout.engine.reviewed import SHOWN, read_document
 from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, read_journal
-from migrator.rollout.journal.progress import Progress, progress_of
+from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import of_last, verdict_of
 from migrator.rollout.journal.writer import RolloutJournal, order_of
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
-from migrator.rollout.opening.first_level import first_level
 from migrator.rollout.opening.opening import (
     may_go_on,
     may_turn_back,
@@ -64,22 +63,13 @@ from migrator.rollout.opening.opening import (
     refuse_without,
     turn_back,
 )
-from migrator.rollout.opening.refusals import (
-    refuse_ahead,
-    refuse_back,
-    refuse_dynamic_maps,
-    refuse_files,
-    refuse_lost_brokers,
-)
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan.plan import plan, refuse_canary, refuse_step
+from migrator.rollout.plan.plan import plan, refuse_step
 from migrator.rollout.plan.steps import Direction
 from migrator.rollout.site import Site, parts_at, site_of
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 """Exit codes of a run that did not fail; 0 for all other endings."""
-_ASKS = "asks the controllers for the metadata"
-_LOOKS = "looks at ZooKeeper, controllers and brokers"
 _UNHEARING = ("unlock", "remove-znodes")
 """Commands that exclude others, too, but take no order to stop."""
 _STOPS = (
@@ -106,58 +96,15 @@ def command() -> None:
 )
 @click.option("--back", is_flag=True, help="Show the way back instead, as without the option during a rollback.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
-def plan_command(inventory: Path, canary: str, back: bool, as_json: bool) -> None:
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the plan to this new file, too, as JSON without secrets: for a review, and for 'apply --plan'.",
+)
+def plan_command(inventory: Path, canary: str, back: bool, as_json: bool, out: Path | None) -> None:
     """Show every step: why, the gate before it, what it changes in which file, how to undo it. Changes nothing."""
-    asyncio.run(_plan(site_of(inventory), canary, back=back, as_json=as_json))
-
-
-async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
-    entries = read_journal(site.state)
-    progress = progress_of(entries)
-    direction = Direction.BACK if back or progress.goes_back else Direction.FORWARD
-    async with Meanwhile(_say_aside, _ASKS) as meanwhile, parts_at(site, _say_aside) as (parts, zookeeper):
-        meanwhile.what = _LOOKS
-        seen = await parts.observer.observe(partitions=False)
-        unknown = await check_address(zookeeper, seen)
-        away = "" if seen.zookeeper_answers or not parts.zookeeper_connect else ". ZooKeeper does not answer"
-        meanwhile.what = f"reads the property files of the nodes, and looks at the cluster again{away}"
-        shown = await _previews(parts, progress, direction, canary)
-        meanwhile.what = f"asks where the lock is, and ends its connections{away}"
-        if as_json:
-            steps = [one.as_json() for one in shown]
-            head = {"cluster": site.inventory.cluster, "direction": direction.value, "unknown": unknown or None}
-            say_json({**head, "steps": steps}, indent=True)
-            return
-        if progress.goes_back:
-            say("a rollback is under way, so this is the way back; 'migrator rollout resume' goes on with it")
-        if unknown:
-            say(unknown)
-        local = False
-        with suppress(OperatorError):  # unknown yet: `apply` reports it
-            local = await parts.lock.is_local()
-        for line in plan_lines(site, parts.zookeeper_connect, shown, entries, lock_is_local=local):
-            say(line)
-
-
-async def _previews(
-    parts: RolloutParts, progress: Progress, direction: Direction, canary: str = ""
-) -> list[StepPreview]:
-    refuse_canary(parts.inventory, canary)
-    begun = progress.rollout and not progress.closed and progress.direction is direction
-    reopens = progress.reopens if begun else parts.reopens
-    steps = plan(parts.inventory, direction, (progress.canary if begun else "") or canary, reopens=reopens)
-    known = progress if begun else Progress(rollout=progress.rollout)
-    facts = await gather(parts, steps, known)
-    if direction is Direction.BACK:
-        refuse_back(parts.inventory, progress, facts.seen, facts.texts, reopens=parts.reopens)
-    else:
-        refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
-        refuse_dynamic_maps(parts.inventory, facts.seen)
-        refuse_files(parts.inventory, facts.texts, parts.mode_settings(""))
-        refuse_ahead(parts.inventory.brokers.nodes, facts.texts, facts.seen)
-        if facts.seen.brokers and not known.release_version:  # otherwise that level is unknown yet
-            known = replace(known, release_version=first_level(parts.inventory, facts.seen))
-    return preview(parts, steps, known, facts)
+    asyncio.run(show_plan(site_of(inventory), canary, back=back, as_json=as_json, out=out))
 
 
 @command.command("apply")
@@ -173,12 +120,32 @@ async def _previews(
 @click.option(
     "--end-again", is_flag=True, help="The migration was reopened after its end: go forward to its end again."
 )
-def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Named, end_again: bool, yes: bool) -> None:
+@click.option(
+    "--plan",
+    "reviewed",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Do what this plan says, which 'plan --out' has written. Each difference is shown and asked for; --yes does "
+    "not answer this question.",
+)
+def apply(
+    inventory: Path,
+    until: str,
+    pause_after: str,
+    canary: str,
+    reviewed: Path | None,
+    named: Named,
+    end_again: bool,
+    yes: bool,
+) -> None:
     """Begin the rollout, or go on with the one that is under way.
 
     Before the end of the migration, the command says what leads back after it, and asks.
     """
     site, stop = named_site(inventory, named), _stop_at(until, pause_after)
+    document = None if reviewed is None else read_document(reviewed)
+    if document is not None:
+        canary = canary or document["canary"]
 
     def check(entries: Sequence[Entry]) -> None:
         progress = progress_of(entries)
@@ -189,12 +156,13 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
     async def begin(parts: RolloutParts, journal: RolloutJournal) -> Ending | None:
         progress = journal.progress
         if progress.closed and progress.direction is Direction.FORWARD:
-            shown = await _previews(parts, progress, Direction.FORWARD, canary)
-            if not any(one.changes_a_node for one in shown):
+            shown = await previews(parts, progress, Direction.FORWARD, canary)
+            if not any(one.changes_a_node for one in shown.steps):
                 return Ending.ALREADY
         if not parts.zookeeper_connect and (not progress.rollout or progress.closed):
             refuse_without_zookeeper(await parts.observer.observe(partitions=False))
-        await open_rollout(parts, journal, canary)
+        held = None if document is None else await agree(parts, progress, document, canary, yes=yes)
+        await open_rollout(parts, journal, canary, held)
         return None
 
     _run(site, begin, stop, check, yes=yes, reason=named.reason, ends_again=end_again)
@@ -237,7 +205,7 @@ def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
 
     async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
         seen = await may_turn_back(parts, journal)
-        shown = await _previews(parts, journal.progress, Direction.BACK)
+        shown = (await previews(parts, journal.progress, Direction.BACK)).steps
         if yes:  # before the first line: a command that is killed meanwhile has the consent already
             await turn_back(parts, journal, seen)
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
@@ -251,11 +219,6 @@ def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
 
     site = named_site(inventory, named)
     _run(site, turn, StopAt(), lambda _: None, yes=yes, reason=named.reason, reopens=reopen)
-
-
-def _say_aside(line: str) -> None:
-    """Print a line on standard error: standard output is for the result."""
-    say(line, err=True)
 
 
 def _say_with_time(line: str) -> None:
@@ -295,7 +258,7 @@ def _run(
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (found, zookeeper):
             parts = replace(found, ends_again=ends_again, reopens=reopens)
-            async with Meanwhile(_say_with_time, _LOOKS):
+            async with Meanwhile(_say_with_time, LOOKS):
                 await check_address(zookeeper, await parts.observer.observe(partitions=False))
                 await refuse_without(parts, journal)
                 await refuse_with(parts, journal)
@@ -304,6 +267,8 @@ def _run(
                 return ended
             note_without(parts, journal, reason)
             await note_with(parts, journal)
+            if journal.progress.plan:
+                parts.tell(f"this rollout began with the reviewed plan {journal.progress.plan[:SHOWN]}")
             with asked_to_stop((site.state / ABORT_FILE).touch, _STOPS):
                 return await RolloutRun(parts, journal, site.state, confirm, accept).run(stop)
 
@@ -384,8 +349,8 @@ async def _standing(site: Site) -> Standing:
     running = site.state.exists() and is_in_use(site.state)
     seen, holder, trouble = None, None, ""
     try:
-        async with Meanwhile(_say_aside, _ASKS) as meanwhile, parts_at(site, _say_aside) as (parts, _):
-            meanwhile.what = _LOOKS
+        async with Meanwhile(say_aside, ASKS) as meanwhile, parts_at(site, say_aside) as (parts, _):
+            meanwhile.what = LOOKS
             seen = await parts.observer.observe()
             meanwhile.what = "asks who holds the lock, and ends its connections"
             holder = await parts.lock.holder()
@@ -414,7 +379,7 @@ def report(inventory: Path, page: Path, planned: bool, as_json: bool) -> None:
 
     Before the first rollout, the page shows the plan, with forecast and risks.
     """
-    write_report(site_of(inventory), page, planned=planned, as_json=as_json, previews=_previews)
+    write_report(site_of(inventory), page, planned=planned, as_json=as_json, previews=previews)
 
 
 @command.command("abort")
@@ -446,7 +411,7 @@ def unlock(inventory: Path, yes: bool) -> None:
     site = site_of(inventory)
 
     async def work(journal: RolloutJournal) -> None:
-        async with parts_at(site, _say_aside) as (parts, _):
+        async with parts_at(site, say_aside) as (parts, _):
             await parts.observer.observe(partitions=False)  # whether the migration is over decides where the lock is
             holder = await parts.lock.holder()
             if holder is None:
@@ -479,7 +444,7 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
     site = site_of(inventory)
 
     async def work() -> None:
-        async with parts_at(site, _say_aside) as (parts, zookeeper):
+        async with parts_at(site, say_aside) as (parts, zookeeper):
             refuse_removal(await parts.observer.observe(partitions=False))
             where = f"{site.inventory.cluster} ({parts.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"

@@ -8,6 +8,7 @@ from migrator.observe.printable import printable, utc
 from migrator.rollout.engine.apply import Ending
 from migrator.rollout.engine.job_acts import VERDICT_MS
 from migrator.rollout.engine.preview import StepPreview, StepState, asked
+from migrator.rollout.engine.reviewed import SHOWN
 from migrator.rollout.engine.standing import Standing, seen_lines
 from migrator.rollout.gates.gates import ONLY_REOPEN
 from migrator.rollout.gates.reopened import HOME_OR_FORWARD
@@ -199,6 +200,8 @@ def status_lines(standing: Standing) -> Iterator[str]:
             f"cluster {standing.cluster}: rollout {standing.rollout}, {way}: {standing.state}; "
             f"{standing.done} of {standing.steps} steps"
         )
+    if standing.plan:
+        yield f"reviewed plan: {standing.plan[:SHOWN]}"
     if standing.step is not None:
         yield f"next: {standing.step.name}: {standing.step.rules.why}"
     if standing.soaked_seconds:

@@ -23,7 +23,8 @@ from migrator.values import value
 @value
 class Standing:
     """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
-    or the lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of brokers, by id."""
+    or the lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of brokers, by id. ``plan``: the
+    digest of the plan that was reviewed; "" without one."""
 
     cluster: str
     state: str
@@ -39,6 +40,7 @@ class Standing:
     holder: LockHolder | None
     trouble: str
     names: Mapping[int, str] = field(default_factory=dict)
+    plan: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -68,6 +70,7 @@ class Standing:
             "cluster": self.cluster,
             "state": self.state,
             "rollout": self.rollout or None,
+            "plan": self.plan or None,
             "direction": self.direction.value,
             "steps_done": self.done,
             "steps": self.steps,
@@ -126,6 +129,7 @@ def standing_of(
         holder=holder,
         trouble=trouble,
         names={node.node_id: node.name for node in (*inventory.brokers.nodes, *inventory.gone)},
+        plan=progress.plan,
     )
 
 

@@ -51,7 +51,8 @@ class Progress:
     so since. ``release_version``: the metadata.version of the controllers; "" unknown. ``rolled_back``: by node that
     was left out when a rollback was complete, the id of that rollback, until its directory with the log of that quorum
     is moved away. ``ends_again``: the reopening of the migration in which the operator lets the rollout go forward.
-    ``reopens``: the way back has begun after the end of the migration, and reopens it.
+    ``reopens``: the way back has begun after the end of the migration, and reopens it. ``plan``: the digest of the plan
+    that a person has reviewed; "" without one.
     """
 
     rollout: str = ""
@@ -74,6 +75,7 @@ class Progress:
     returned: frozenset[str] = frozenset()
     baseline: Mapping[str, frozenset[int]] = field(default_factory=dict)
     rolled_back: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
 
     def knows(self, node: str, digest: str | None) -> bool:
         """Whether a property file is as this rollout has last seen or written it; True for a file never seen."""
@@ -121,6 +123,7 @@ def _after(progress: Progress, entry: Entry) -> Progress:
             reopens=bool(details.get("reopens_migration", False)),
             left_out=progress.left_out,
             rolled_back=progress.rolled_back,
+            plan=str(details.get("plan", "")),
         )
     if whole := _OF_ALL.get(entry.event):
         return whole(progress, details, entry.step)
@@ -145,7 +148,11 @@ def _turned(progress: Progress, details: Mapping[str, Detail], _: str) -> Progre
     level = str(details.get("release_version") or progress.release_version)
     reopens = bool(details.get("reopens_migration", False))
     changed = replace(progress, direction=Direction.BACK, closed=False, baseline={}, release_version=level)
-    return replace(changed, reopens=reopens)
+    return replace(changed, reopens=reopens, plan="")
+
+
+def _resumed(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    return replace(progress, plan=str(details.get("plan") or progress.plan))
 
 
 def _forward(progress: Progress, *_: object) -> Progress:
@@ -200,6 +207,7 @@ def _replicas(details: Mapping[str, Detail]) -> tuple[list[str], frozenset[int]]
 
 _OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress]] = {
     Event.TURNED: _turned,
+    Event.RESUMED: _resumed,
     Event.CLOSED: _closed,
     Event.SOAKED: _soaked,
     Event.PAUSED: _paused,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_hex
 
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
+from migrator.rollout.engine.reviewed import Reviewed
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
@@ -45,15 +46,18 @@ AFTER_THE_WAY_BACK = {
 """What to do about a node that is taken in again too late for the way back."""
 
 
-async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
+async def open_rollout(
+    parts: RolloutParts, journal: RolloutJournal, canary: str = "", reviewed: Reviewed | None = None
+) -> None:
     """Begin a rollout, or continue the one that is under way. One that goes back, although the migration is over, goes
     forward again. One that has changed nothing yet begins anew with another canary. One that is to end a reopened
     migration again begins anew, too: it has to look at every step.
 
     From then on the journal knows every property file, so a change by somebody else is seen.
 
-    :raises OperatorError: as `refuse_canary_of` and `refuse_reopened`; or the rollout under way goes back, or a file
-        cannot be read.
+    :param reviewed: the plan that a person has reviewed; None without one.
+    :raises OperatorError: as `refuse_canary_of` and `refuse_reopened`; or the rollout under way goes back, a file
+        cannot be read, or one is not the file that was compared with the plan.
     """
     progress = journal.progress
     refuse_canary_of(parts.inventory, journal.entries, progress, canary)
@@ -74,19 +78,40 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
                 remedy="Bring it to its end with 'migrator rollout resume'; then a new rollout can begin",
             )
         if not anew and (not canary or is_same_canary(parts.inventory, canary, progress.canary)):
+            if reviewed is not None:
+                journal.append(parts.clock.wall_ms(), Event.RESUMED, "", "", **_of_plan(reviewed))
             return
         await remove_left_copies(parts, progress)
         rollout, canary = progress.rollout, canary or progress.canary
     else:
         await _refuse_held(parts)
         rollout = token_hex(ID_BYTES)
-    await _note_opened(parts, journal, canary, rollout)
+    await _note_opened(parts, journal, canary, rollout, reviewed)
 
 
-async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str, rollout: str) -> None:
+def _of_plan(reviewed: Reviewed) -> dict[str, str | int]:
+    """What a line says of the reviewed plan."""
+    return {"plan": reviewed.plan, "accepted": reviewed.accepted}
+
+
+def _refuse_other_files(nodes: Sequence[Node], texts: Mapping[str, str], reviewed: Reviewed) -> None:
+    for node in nodes:
+        if digest(encoded(texts[node.name])) != reviewed.files[node.name]:
+            raise OperatorError(
+                "somebody has changed the file since it was compared with the plan; nothing was done",
+                where=f"{node.name} on {node.host}: {node.properties}",
+                remedy="Look at it. 'migrator rollout apply --plan FILE' compares again",
+            )
+
+
+async def _note_opened(
+    parts: RolloutParts, journal: RolloutJournal, canary: str, rollout: str, reviewed: Reviewed | None
+) -> None:
     texts = await texts_of(parts.executor, parts.inventory.nodes)
     for node in parts.inventory.nodes:
         parsed(node, texts[node.name])
+    if reviewed is not None:
+        _refuse_other_files(parts.inventory.nodes, texts, reviewed)
     seen = await parts.observer.observe(partitions=False)
     refuse_lost_brokers(parts.inventory, seen, texts)
     refuse_dynamic_maps(parts.inventory, seen)
@@ -98,6 +123,7 @@ async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str
     more: dict[str, str | int] = {"canary": canary, "release_version": level, "format": FORMAT}
     more |= {"cluster": parts.inventory.cluster, "cluster_id": seen.cluster_id}
     more |= {"ends_again": reopened(seen)} if parts.ends_again else {}
+    more |= {} if reviewed is None else _of_plan(reviewed)
     journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, **more)
     await _note_baseline(parts, journal)
     for name, text in texts.items():

@@ -1,0 +1,122 @@
+"""`plan --out` and `apply --plan`: what was reviewed is what is done, and each difference is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.journal.journal import Event, read_journal
+from migrator.rollout.ports import LockHolder
+from tests.rollout.support.model_files import SECRET
+from tests.rollout.test_commands import Desk, desk
+
+__all__ = ["desk"]
+
+QUESTION = "Nobody has reviewed these differences. Go on, as it is now?"
+NOTHING_DIFFERS = "nothing differs from it"
+
+
+@pytest.fixture
+def plan(desk: Desk, tmp_path: Path) -> Path:
+    """A plan as it was reviewed."""
+    path = tmp_path / "plan.json"
+    assert str(path) in desk.printed(f"plan --canary broker-2 --out {path}")
+    return path
+
+
+def edit_file(desk: Desk, plan: Path) -> None:
+    """Somebody has put another password into a broker's file."""
+    node = desk.cluster.inventory.brokers.nodes[0]
+    content = desk.cluster.files[node.name, node.properties]
+    desk.cluster.files[node.name, node.properties] = content.replace(SECRET.encode(), b"another-secret")
+
+
+def edit_inventory(desk: Desk, plan: Path) -> None:
+    """The settings of the brokers have changed."""
+    desk.inventory.write_text(desk.inventory.read_text().replace("3001@c:9093", "3001@elsewhere:9093"))
+
+
+def migrate_by_hand(desk: Desk, plan: Path) -> None:
+    """The controllers are formatted and run already."""
+    for node in desk.cluster.inventory.controllers.nodes:
+        desk.cluster.start_as_configured(node)
+
+
+def test_what_was_reviewed_is_done_and_is_in_the_journal(desk: Desk, plan: Path) -> None:
+    """Also when the command goes on later, with files that the rollout itself has changed."""
+    again = plan.with_name("again.json")
+    desk.printed(f"plan --canary broker-2 --out {again}")
+    assert again.read_bytes() == plan.read_bytes(), "the same plan is the same document"
+    assert SECRET not in plan.read_text()
+    digest = json.loads(plan.read_text())["digest"]
+    for until in ("MigrationIneligible", "migrate"):
+        assert NOTHING_DIFFERS in desk.printed(f"apply --plan {plan} --until {until} --yes")
+    assert f"began with the reviewed plan {digest[:12]}" in desk.printed("resume --until DualWrite")
+    assert NOTHING_DIFFERS in desk.printed(f"apply --plan {plan} --until DualWrite --yes")
+    opened = next(entry for entry in read_journal(desk.state) if entry.event is Event.OPENED)
+    assert (opened.details["plan"], opened.details["accepted"], opened.details["canary"]) == (digest, 0, "broker-2")
+    assert json.loads(desk.type("status --json").stdout)["plan"] == digest
+    assert f"reviewed plan: {digest[:12]}" in desk.type("status").output
+    desk.printed("rollback --yes")
+    assert json.loads(desk.type("status --json").stdout)["plan"] is None
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (edit_file, "broker-1 on localhost: /etc/b1.properties: the file, or its place, was changed"),
+        (edit_inventory, "the inventory says something else of the brokers, or their settings"),
+        (migrate_by_hand, "step start/controller-3001: acts: reviewed start; now nothing"),
+    ],
+)
+def test_a_difference_is_shown_and_asked_for(
+    desk: Desk, plan: Path, happens: Callable[[Desk, Path], None], said: str
+) -> None:
+    happens(desk, plan)
+    refused = desk.type(f"apply --plan {plan} --yes --until preflight")
+    assert said in refused.output
+    assert "--yes does not accept that" in str(refused.exception)
+    assert desk.type(f"apply --plan {plan} --until preflight", answer="n\n").exit_code == 1
+    assert not read_journal(desk.state), "nothing has begun"
+    agreed = desk.printed(f"apply --plan {plan} --until preflight", answer="y\n")
+    assert said in agreed
+    assert QUESTION in agreed
+    assert read_journal(desk.state)[0].details["accepted"]
+
+
+def test_a_file_that_changes_behind_the_comparison_is_refused(
+    desk: Desk, plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def holder() -> LockHolder | None:
+        edit_file(desk, plan)
+        return None
+
+    monkeypatch.setattr(desk.lock, "holder", holder)
+    assert "since it was compared with the plan" in desk.refused(f"apply --plan {plan} --until preflight")
+    assert not read_journal(desk.state)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("no plan", "this is no plan"),
+        ("[]", "this is no plan"),
+        ({"version": 2}, "the plan has the format 2, and this release knows 1"),
+        ({"canary": "broker-3"}, "the plan was changed after"),
+    ],
+)
+def test_what_is_no_plan_is_refused(desk: Desk, plan: Path, content: str | dict[str, object], said: str) -> None:
+    text = content if isinstance(content, str) else json.dumps(json.loads(plan.read_text()) | content)
+    plan.write_text(text)
+    assert said in desk.refused(f"apply --plan {plan}")
+
+
+def test_a_plan_that_leads_back_is_refused_and_no_file_is_replaced(desk: Desk, tmp_path: Path) -> None:
+    desk.printed("apply --until DualWrite --yes")
+    back = tmp_path / "back.json"
+    desk.printed(f"plan --back --out {back}")
+    assert "this plan leads back" in desk.refused(f"apply --plan {back}")
+    assert "File exists" in desk.refused(f"plan --out {back}")
