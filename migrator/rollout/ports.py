@@ -59,6 +59,15 @@ class Output:
     errors: str = ""
 
 
+@value
+class PlaceSeen:
+    """``said``: the place and its state, such as "the pod kafka-1 of the namespace data is Failed (Evicted)".
+    ``loops``: its process is started again and again."""
+
+    said: str
+    loops: bool = False
+
+
 class Executor(Protocol):
     """Touches nodes. Every call is bounded in time and output, and raises `ExecutorError` (host, what happened,
     remedy).
@@ -113,6 +122,9 @@ class Executor(Protocol):
 
     async def log_of(self, node: Node) -> Output | None:
         """The last lines that the process has printed; None when no command gives them."""
+
+    async def place_of(self, node: Node) -> PlaceSeen | None:
+        """What is wrong with the place that the node runs in, such as its pod; None when nothing is, or it has none."""
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         """Run a command on the node's host to its end. The words hold no secret."""

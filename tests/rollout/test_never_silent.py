@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
-from migrator.rollout.gates.lifelines import SAY_MS, SHOWS_MS, Lifelines, Patience
+from migrator.rollout.gates.lifelines import LOOP, SAY_MS, SHOWS_MS, Lifelines, Patience
 from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import Output
+from migrator.rollout.ports import Output, PlaceSeen
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import SECRET, model_inventory
@@ -38,7 +39,7 @@ def test_a_process_has_ended(looks: Sequence[tuple[int, bool]], has_ended: bool)
     lifelines, found = Lifelines(), False
     for now_ms, runs in looks:
         if runs:
-            lifelines.shows("broker-1")
+            lifelines.shows("broker-1", "first")
         else:
             found = lifelines.is_missing("broker-1", now_ms)
     assert found is has_ended
@@ -87,6 +88,59 @@ def test_a_process_that_has_ended_is_seen_at_once(operator: Operator) -> None:
     assert (failure.error, failure.remedy) == ("ProcessEndedError", raised.value.remedy)
     assert "port in use" in Path(failure.output).read_text()
     assert SECRET not in str([entry.details for entry in operator.entries])
+
+
+def lags_once_started(operator: Operator) -> None:
+    """Its replicas stay behind, once the rollout has restarted it."""
+
+    def lags(where: str) -> None:
+        if where in ("after start broker-2", "after restart broker-2"):
+            operator.cluster.lagging.add("broker-2")
+
+    operator.cluster.points.at = lags
+
+
+@pytest.mark.parametrize("times", [LOOP - 1, LOOP])
+def test_a_process_that_restarts_in_a_loop_is_named(operator: Operator, times: int) -> None:
+    """A supervisor starts it again each time that it ends; it may come up at last."""
+    name, left = "broker-2", [times]
+    operator.cluster.logs[name] = Output(0, "FATAL no space\n")
+    inventory = operator.cluster.inventory
+    operator.inventory = replace(inventory, times=replace(inventory.times, poll=5.0))
+    operator.apply(StopAt(Phase.START))
+    lags_once_started(operator)
+
+    class Clock(ModelClock):
+        async def sleep(self, seconds: float) -> None:
+            await super().sleep(seconds)
+            if operator.cluster.restarts[name] > 1 and left[0]:
+                left[0] -= 1
+                operator.cluster.start_as_configured(operator.node(name))
+            elif operator.cluster.restarts[name] > 1:
+                operator.cluster.lagging.discard(name)
+
+    operator.clock = Clock()
+    if times < LOOP:
+        operator.resume_until(Phase.MIGRATE)
+        assert any(f"{name} has ended and was started again {times} times" in line for line in operator.said)
+        return
+    with pytest.raises(ProcessEndedError, match=f"started again {LOOP} times .* restarts in a loop") as raised:
+        operator.resume_until(Phase.MIGRATE)
+    assert "resume': it looks again" in raised.value.remedy
+    assert "  FATAL no space" in operator.said
+    operator.resume_until(Phase.MIGRATE)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_a_pod_that_is_not_well_is_named(operator: Operator, monkeypatch: pytest.MonkeyPatch, *, loops: bool) -> None:
+    operator.apply(StopAt(Phase.START))
+    monkeypatch.setattr(operator.cluster, "stops_and_starts", lambda _: False)
+    lags_once_started(operator)
+    operator.cluster.places["broker-2"] = PlaceSeen("the pod kafka-2 of the namespace data is Failed (Evicted)", loops)
+    with pytest.raises(ProcessEndedError if loops else GateTimeoutError):
+        operator.resume()
+    told = [line for line in operator.said if "the pod kafka-2 of the namespace data is Failed (Evicted)" in line]
+    assert len(told) == 1
 
 
 def test_a_process_that_comes_late_has_not_ended(operator: Operator) -> None:

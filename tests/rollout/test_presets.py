@@ -190,7 +190,14 @@ def test_a_pod_that_is_being_created_is_waited_for(tmp_path: Path, action: str) 
 
 
 @pytest.mark.parametrize(
-    ("at_last", "said"), [("", "still not there"), ("Pending", "still Pending"), ("$(rm)", "still not there")]
+    ("at_last", "said"),
+    [
+        ("", "still not there"),
+        ("Pending", "still Pending"),
+        ("$(rm)", "still not there"),
+        ("Failed/Evicted//", r"still Failed \(Evicted\)"),
+        ("Running//CrashLoopBackOff/4", "restarts in a loop, 4 times"),
+    ],
 )
 def test_a_pod_that_does_not_come_back_is_named(tmp_path: Path, at_last: str, said: str) -> None:
     hands = pod_that_comes(tmp_path, f"'{at_last}'", 2.0)

@@ -58,9 +58,11 @@ def test_nothing_is_begun_before_the_file_is_corrected(operator: Operator, lines
     assert operator.apply() is Ending.COMPLETE
 
 
-def test_what_was_mended_after_a_failed_preflight_is_taken_as_it_is(operator: Operator) -> None:
-    operator.cluster.exit_codes["preflight"] = 1
-    with pytest.raises(JobFailedError, match="preflight has found blockers"):
+@pytest.mark.parametrize("job", ["preflight", "rehearse"])
+def test_what_was_mended_after_a_failed_job_is_taken_as_it_is(operator: Operator, job: str) -> None:
+    """What was mended after a rehearsal goes through preflight again."""
+    operator.cluster.exit_codes[job] = 1
+    with pytest.raises(JobFailedError):
         operator.apply()
     for name in ("broker-2", "controller-3001"):
         node = operator.node(name)

@@ -107,8 +107,8 @@ class Processes:
         elif await self._parts.executor.incarnation(node) is None:  # otherwise somebody else has started it meanwhile
             await self._parts.executor.restart(node)
         with suppress(ExecutorError):  # the gate after this step looks again
-            if await self._parts.executor.incarnation(node) is not None:
-                self._gates.lifelines.shows(node.name)
+            if (runs := await self._parts.executor.incarnation(node)) is not None:
+                self._gates.lifelines.shows(node.name, runs)
 
     async def _start(self, step: Step, node: Node) -> None:
         """Start a node; try again while its host is unreachable. To start a running node does nothing."""

@@ -20,7 +20,8 @@ from migrator.log.files import NewFile
 from migrator.observe.printable import printable
 from migrator.rollout.executors.bounded import CommandTimeoutError, Ended, run_bounded
 from migrator.rollout.executors.incoming import Incoming, Memory, TooLargeError
-from migrator.rollout.executors.presets import PHASES, PRESETS, RUNNING, UNREACHABLE
+from migrator.rollout.executors.pods import Pod
+from migrator.rollout.executors.presets import PRESETS, RUNNING, UNREACHABLE
 from migrator.rollout.executors.scripts import (
     CUT_OFF,
     MAY_NOT_LOOK,
@@ -45,6 +46,7 @@ from migrator.rollout.ports import (
     NotRegularError,
     Output,
     PlaceAwayError,
+    PlaceSeen,
     UnreachableError,
 )
 
@@ -76,6 +78,7 @@ POLL_SECONDS = 0.5
 SAY_SECONDS = 30.0
 """The longest time that the operator waits for a command without a line about it."""
 LOOK = "look at"
+SEE_POD = "See 'kubectl describe' of the pod and its StatefulSet. Once the pod runs, 'migrator rollout resume' goes on"
 OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
 """Actions whose words must differ between two nodes. With the same words, one node would be touched instead of the
 other."""
@@ -230,6 +233,20 @@ class NodeExecutor:
         self._raise_unless_done(node, "log", ended, "")
         return _output(ended)
 
+    async def place_of(self, node: Node) -> PlaceSeen | None:
+        choice = self._choices[node.executor]
+        preset = PRESETS[choice.preset]
+        if not preset.there:
+            return None
+        ended = await self._end_of(node, LOOK, self._words(node, preset.there, node.properties), seconds=choice.seconds)
+        self._raise_unless_done(node, LOOK, ended, "")
+        pod = Pod.of(ended.output)
+        return PlaceSeen(f"the {self._place(node)} is {pod}", pod.loops) if pod.ails else None
+
+    def _place(self, node: Node) -> str:
+        (place,) = self._words(node, f"'{PRESETS[self._choices[node.executor].preset].place}'", node.properties)
+        return place
+
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         ended = await self._run(node, "run", node.properties, seconds=seconds, more={"words": tuple(words)})
         return _output(ended)
@@ -279,23 +296,22 @@ class NodeExecutor:
         preset, seconds = PRESETS[choice.preset], choice.seconds
         if not preset.there or action not in IN_PLACE or action in choice.commands:
             return False
-        words, looks, phase = self._words(node, preset.there, node.properties), 0, ""
+        words, looks, pod = self._words(node, preset.there, node.properties), 0, Pod()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while phase != RUNNING:
+                while pod.phase != RUNNING:
                     await asyncio.sleep(POLL_SECONDS if looks else 0)
                     ended = await self._end_of(node, LOOK, words, seconds=seconds)
                     self._raise_unless_done(node, LOOK, ended, "")
-                    phase, looks = ended.output.decode("utf-8", "replace").strip(), looks + 1
-        if phase == RUNNING:
+                    pod, looks = Pod.of(ended.output), looks + 1
+        if pod.loops:
+            raise PlaceAwayError(f"the {self._place(node)} is {pod}", where=_where(node), remedy=SEE_POD)
+        if pod.phase == RUNNING:
             return looks > 1 or action != "run"
-        (place,) = self._words(node, f"'{preset.place}'", node.properties)
-        state = phase if phase in PHASES else "not there"
         raise PlaceAwayError(
-            f"the {place} is still {state} after {seconds:g} s",
+            f"the {self._place(node)} is still {pod} after {seconds:g} s",
             where=_where(node),
-            remedy="'kubectl describe' of the pod and of its StatefulSet says why. Once the pod runs, "
-            "'migrator rollout resume' goes on",
+            remedy=SEE_POD,
         )
 
     async def _end_of(

@@ -23,6 +23,11 @@ class Preset:
 
 PHASES = (RUNNING, *_) = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
 """Phases of a pod."""
+_OF_CONTAINERS = "{.status.containerStatuses[*]."
+POD_STATUS = (
+    f"{{.status.phase}}/{{.status.reason}}/{_OF_CONTAINERS}state.waiting.reason}}/{_OF_CONTAINERS}restartCount}}"
+)
+"""Kubernetes, PodStatus: its phase and reason; of each container why it waits, and how many times it was restarted."""
 
 UNREACHABLE: Mapping[str, int] = {"ssh": 255, "ansible": 4}
 """By program, the exit code for a host that was not reached, or a connection that broke."""
@@ -97,9 +102,10 @@ PRESETS: Mapping[str, Preset] = {
             "restart": "{*kubectl} delete pod -n {namespace} --ignore-not-found --wait=true -- {pod}",
             "incarnation": "{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.metadata.uid} -- {pod}",
             "run": "{*kubectl} exec" + _IN_POD + "{*words}",
+            "log": "{*kubectl} logs -n {namespace} --tail=20 --all-containers -- {pod}",
         },
         {"kubectl": "kubectl", "namespace": "default", "exec_options": ""},
-        there="{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.status.phase} -- {pod}",
+        there="{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath=" + POD_STATUS + " -- {pod}",
         place="pod {pod} of the namespace {namespace}",
     ),
     "template": Preset({}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from migrator.config.types import trimmed
@@ -10,7 +11,7 @@ from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
 from migrator.rollout.gates.gates import SEE_BROKER, SEE_CONTROLLER, judge, unseen
-from migrator.rollout.gates.lifelines import Lifelines, Patience
+from migrator.rollout.gates.lifelines import LOOP, Lifelines, Patience
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.nodes import Node
@@ -36,17 +37,19 @@ class GateShutError(OperatorError):
 
 
 class ProcessEndedError(OperatorError):
-    """A process that this rollout has started has ended, and a gate waits for it.
+    """A process that this rollout has started has ended, or restarts in a loop, and a gate waits for it.
 
     :param output: the last lines of its log; None where no command gives them.
+    :param loops: what is seen of a process that restarts in a loop; "" for one that has ended.
     """
 
-    def __init__(self, node: Node, step: str, output: Output | None) -> None:
+    def __init__(self, node: Node, step: str, output: Output | None, loops: str = "") -> None:
+        goes_on = "looks again" if loops else f"starts {node.name}"
         see = f"its log ({node.name} on {node.host})" if output is None else "the last lines of its log, above"
         super().__init__(
-            f"{node.name} has ended: no process runs with {node.properties}",
+            loops or f"{node.name} has ended: no process runs with {node.properties}",
             where=step,
-            remedy=f"See {see}. Mend what it names; then 'migrator rollout resume': it starts {node.name}, and goes on",
+            remedy=f"See {see}. Mend what it names; then 'migrator rollout resume': it {goes_on}, and goes on",
         )
         self.output = output
 
@@ -122,6 +125,8 @@ class Gatekeeper:
         self._note = note
         self.steadiness = Steadiness()
         self.lifelines = Lifelines()
+        self._places: dict[str, str] = {}
+        """What was last told of the place of a node, such as its pod."""
         self._session_ms = 0
         """The longest session time-out seen of any broker, for a broker whose file cannot be read."""
 
@@ -197,19 +202,46 @@ class Gatekeeper:
             patience.goes_on(clock.monotonic_ms())
 
     async def _refuse_ended(self, started: Sequence[Node], step: str) -> None:
-        """Raise if a started node has ended. A place that comes back by itself, such as a pod, is waited for."""
+        """Raise if a started node has ended, or restarts in a loop. A place that comes back by itself, such as a pod,
+        is waited for."""
         executor = self._parts.executor
         for node in started:
             if not executor.stops_and_starts(node):
+                await self._refuse_looping_place(node, step)
                 continue
             try:
                 runs = await executor.incarnation(node)
             except ExecutorError:
                 continue  # the executor cannot tell
             if runs is not None:
-                self.lifelines.shows(node.name)
+                await self._refuse_loop(node, step, runs)
             elif self.lifelines.is_missing(node.name, self._parts.clock.monotonic_ms()):
+                self._parts.tell(f"{step}: {node.name} has ended")
                 raise ProcessEndedError(node, step, await self._last_lines(node, step))
+
+    async def _refuse_loop(self, node: Node, step: str, incarnation: str) -> None:
+        """Count the restarts by something else than this rollout, such as a supervisor."""
+        before = self.lifelines.restarts_of(node.name)
+        restarts = self.lifelines.shows(node.name, incarnation)
+        if restarts == before:
+            return
+        times = "once" if restarts == 1 else f"{restarts} times"
+        said = f"{node.name} has ended and was started again {times} since this rollout started it"
+        self._parts.tell(f"{step}: {said}")
+        if restarts >= LOOP:
+            loops = f"{said}: it restarts in a loop"
+            raise ProcessEndedError(node, step, await self._last_lines(node, step), loops)
+
+    async def _refuse_looping_place(self, node: Node, step: str) -> None:
+        """Tell what is wrong with a node's pod, and raise if the pod restarts in a loop."""
+        with suppress(ExecutorError):  # the executor cannot tell
+            place = await self._parts.executor.place_of(node)
+            said = "" if place is None else place.said
+            if said and said != self._places.get(node.name):
+                self._parts.tell(f"{step}: {node.name}: {said}")
+            self._places[node.name] = said
+            if place is not None and place.loops:
+                raise ProcessEndedError(node, step, await self._last_lines(node, step), f"{node.name}: {said}")
 
     async def _last_lines(self, node: Node, step: str) -> Output | None:
         """Show and return the last lines of the node's log."""
@@ -219,7 +251,7 @@ class Gatekeeper:
             self._parts.tell(f"{step}: {error}")
             return None
         if output is not None:
-            self._parts.tell(f"{step}: {node.name} has ended. Its log ends so:")
+            self._parts.tell(f"{step}: the log of {node.name} ends so:")
             for line in tail(output):
                 self._parts.tell(f"  {line}")
         return output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from migrator.values import value
 
@@ -10,13 +11,19 @@ SHOWS_MS = 30_000
 """How long it may take from a start command until the process shows; start scripts take their time."""
 SAY_MS = 30_000
 """The longest time that the operator waits without a line."""
+LOOP = 3
+"""A process that was restarted so many times while a gate waits for it restarts in a loop."""
 
 
 @value
 class _Lifeline:
+    """``missing_ms``: since when the process is missing at every look. ``restarts``: how many times another
+    incarnation than before was seen."""
+
     shown: bool = False
     missing_ms: int | None = None
-    """Since when the process is missing at every look."""
+    incarnation: str = ""
+    restarts: int = 0
 
 
 class Lifelines:
@@ -29,9 +36,19 @@ class Lifelines:
         """The process is started now; what was seen before was another process."""
         self._known.pop(name, None)
 
-    def shows(self, name: str) -> None:
-        """The process was seen to run."""
-        self._known[name] = _Lifeline(shown=True)
+    def shows(self, name: str, incarnation: str) -> int:
+        """The process was seen to run.
+
+        :returns: how many times something else has restarted it since this run started it.
+        """
+        known = self._known.get(name, _Lifeline())
+        restarts = known.restarts + (known.incarnation not in ("", incarnation))
+        self._known[name] = _Lifeline(shown=True, incarnation=incarnation, restarts=restarts)
+        return restarts
+
+    def restarts_of(self, name: str) -> int:
+        """How many times something else has restarted it."""
+        return self._known.get(name, _Lifeline()).restarts
 
     def is_missing(self, name: str, now_ms: int) -> bool:
         """The process was not seen to run.
@@ -41,7 +58,7 @@ class Lifelines:
         """
         known = self._known.get(name, _Lifeline())
         since_ms = now_ms if known.missing_ms is None else known.missing_ms
-        self._known[name] = _Lifeline(known.shown, since_ms)
+        self._known[name] = replace(known, missing_ms=since_ms)
         return now_ms - since_ms >= (1 if known.shown else SHOWS_MS)
 
 

@@ -220,6 +220,7 @@ FORWARD = (
         Phase.REHEARSE, _FIRST, (Act.RUN,), NOT_COPIED, job=Job.REHEARSE,
         is_there=lambda inventory: not inventory.left_out.rehearse,
         why="tries the copy without writing to ZooKeeper, and forecasts its time", undo=NOTHING,
+        again=(Phase.PREFLIGHT, Phase.REHEARSE),
     ),
     PhaseRules(
         Phase.FORMAT, _CONTROLLERS, (Act.EDIT, Act.RUN), NODE_DOWN, mode=FileMode.CONTROLLER_MIGRATING, job=Job.FORMAT,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import ExecutorError, NotRegularError, Output
+from migrator.rollout.ports import ExecutorError, NotRegularError, Output, PlaceSeen
 
 Fault = Callable[[str, Node], None]
 
@@ -24,6 +24,7 @@ class ModelHosts:
         self.exit_codes: dict[str, int] = {}
         self.prints: dict[str, str] = {}
         self.logs: dict[str, Output] = {}
+        self.places: dict[str, PlaceSeen] = {}
 
     async def read(self, node: Node, path: str) -> bytes | None:
         self.fault("read", node)
@@ -44,6 +45,10 @@ class ModelHosts:
     async def log_of(self, node: Node) -> Output | None:
         """Nobody knows where it is."""
         return self.logs.get(node.name)
+
+    async def place_of(self, node: Node) -> PlaceSeen | None:
+        """Where the node runs in a pod that is not well."""
+        return self.places.get(node.name)
 
     def listing(self, node: Node, words: Sequence[str]) -> Output:
         """What ls says."""
