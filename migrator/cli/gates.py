@@ -10,9 +10,11 @@ import click
 
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import say
-from migrator.errors import ExitCode
+from migrator.config.load import load_settings
+from migrator.errors import ExitCode, OperatorError
 from migrator.observe.status import Gate, Goal
 from migrator.rpc.find_controller import active_controller
+from migrator.rpc.leader_over_kafka import leaders_gates
 
 
 @click.command("gates")
@@ -43,5 +45,11 @@ def tell_gates(gates: Iterable[Gate]) -> bool:
 
 
 async def _gates(config: Path | None, server: str | None, command_config: Path | None, goal: Goal) -> tuple[Gate, ...]:
-    async with active_controller(config, server, command_config) as client:
-        return await client.gates(goal)
+    try:
+        async with active_controller(config, server, command_config) as client:
+            return await client.gates(goal)
+    except OperatorError:
+        found = None if config is None else await leaders_gates(load_settings(config)[0], goal)
+        if found is None:
+            raise
+        return found

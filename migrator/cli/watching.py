@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from migrator.errors import OperatorError
 from migrator.observe.status_page import Answers
-from migrator.rpc.ask_quorum import QuorumAnswers, QuorumAsker
+from migrator.rpc.ask_quorum import Address, QuorumAnswers, QuorumAsker
 
 RETRY_SECONDS = 1.0
 """The time between two questions while no controller answers."""
@@ -29,7 +29,8 @@ async def every_status(
         try:
             found = found or await asker.ask()
             show(found.answers)
-            await _while_it_knows_most(asker, found, show)
+            if found.best_at is not None:
+                await _while_it_knows_most(asker, found.best_at, found.answers, show)
             found = None
         except OperatorError as error:
             found = None
@@ -37,10 +38,11 @@ async def every_status(
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _while_it_knows_most(asker: QuorumAsker, found: QuorumAnswers, show: Callable[[Answers], None]) -> None:
+async def _while_it_knows_most(
+    asker: QuorumAsker, at: Address, answers: Answers, show: Callable[[Answers], None]
+) -> None:
     """Show the statuses of one controller, until the leader changes or the stream ends."""
-    answers = found.answers
-    async with asker.client(found.best_at) as client:
+    async with asker.client(at) as client:
         async for status in client.watch():
             if status.quorum.leader_id != answers.best.quorum.leader_id:
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
@@ -63,6 +63,7 @@ from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import PropagationMode, PropagationTimes
 from migrator.observe.write_times import WriteTimes
 from migrator.rpc.identity import Identities
+from migrator.rpc.leader_over_kafka import answering
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer, Service
@@ -94,6 +95,8 @@ class Notes:
         self.refused = RefusedBrokers()
         self.audit = audit
         self.orders = orders
+        self.says: Callable[[str], Awaitable[bytes]] | None = None
+        """Answers questions to the leader that come over Kafka's protocol."""
 
 
 async def run_node(
@@ -170,6 +173,7 @@ async def _assemble(
     orders = VoterOrders(settings, core, reassignment, journal)
     roll = _roll_call(settings, core, signals, notes.votes)
     source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current, journal)
+    notes.says = answering(source)
     _serve_metrics(
         settings,
         reader(settings, core, insight, reassignment, health, audit.log),
@@ -379,7 +383,7 @@ def _listeners(
             kraft_version=lambda: addresses.kraft_version,
         ),
         quorum_answers={
-            DESCRIBE_QUORUM: QuorumDescriber(core.quorum, addresses),
+            DESCRIBE_QUORUM: QuorumDescriber(core.quorum, addresses, notes.says),
             **dict.fromkeys(VOTER_CHANGE_APIS, voter_changes),
         },
         read_context=_read_context(settings, core),

@@ -99,8 +99,16 @@ def page_of(answers: Answers) -> Page:
         tuple(_headline(answers)),
         groups_of(problems_of(answers)),
         tuple(tables),
-        tuple(event_line(event) for event in status.recent_events[-RECENT_EVENTS:]),
+        tuple(event_line(event) for event in _events(answers)),
     )
+
+
+def _events(answers: Answers) -> tuple[JournalEvent, ...]:
+    """The last lines of the journal. While another controller leads, those of this one are of an earlier leadership,
+    and nothing of now."""
+    if answers.has_leader and not answers.is_leaders:
+        return ()
+    return answers.best.recent_events[-RECENT_EVENTS:]
 
 
 def change_line(answers: Answers) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers, Unreached
 from migrator.rpc.find_controller import addresses, connect
+from migrator.rpc.leader_over_kafka import leaders_status
 from migrator.rpc.operator_client import OperatorClient, no_answer
 from migrator.values import value
 
@@ -22,10 +24,11 @@ Address = tuple[str | None, int | None]
 
 @value
 class QuorumAnswers:
-    """The answers of the controllers. ``best_at``: the address of the best one."""
+    """The answers of the controllers. ``best_at``: the address of the best one; None when it was asked over Kafka's
+    protocol, and cannot be watched."""
 
     answers: Answers
-    best_at: Address
+    best_at: Address | None
 
 
 class QuorumAsker:
@@ -37,7 +40,8 @@ class QuorumAsker:
         self._command_config = command_config
 
     async def ask(self) -> QuorumAnswers:
-        """The answers. The best one is the leader's, or that of the named controller if the leader does not answer.
+        """The answers. The best one is the leader's, or that of the named controller if the leader does not answer. A
+        leader that gRPC does not reach is asked over the Kafka listener, with the login of the property file.
 
         :raises OperatorError: no controller answers; the message says why the named one does not.
         """
@@ -46,11 +50,13 @@ class QuorumAsker:
             self._status(named, NAMED_SECONDS), *(self._status(other, OTHERS_SECONDS) for other in others)
         )
         first = found[0]
-        answered = {
+        answered: dict[int, tuple[Status, Address | None]] = {
             status.node_id: (status, at)
             for at, status in reversed(list(zip([named, *others], found, strict=True)))
             if isinstance(status, Status)
         }
+        if (leader := await self._over_kafka([status for status, _ in answered.values()])) is not None:
+            answered[leader.node_id] = leader, None
         if not answered and isinstance(first, OperatorError):
             raise first
         asked = first if isinstance(first, Status) else None
@@ -75,6 +81,17 @@ class QuorumAsker:
         address, voter = at
         return connect(self._config, address, self._command_config, voter=voter)
 
+    async def _over_kafka(self, answered: list[Status]) -> Status | None:
+        """The leader's status over the Kafka listener, if none of these is the leader's; None without an answer."""
+        if self._config is None or any(_leads(status) for status in answered):
+            return None
+        try:
+            status = await leaders_status(load_settings(self._config)[0])
+        except OperatorError:  # those that did answer are shown
+            return None
+        known = max((each.quorum.leader_epoch for each in answered), default=-1)
+        return status if status is not None and _leads(status) and status.quorum.leader_epoch >= known else None
+
     async def _status(self, at: Address, seconds: float) -> Status | OperatorError:
         try:
             async with asyncio.timeout(seconds), self.client(at) as client:
@@ -85,9 +102,13 @@ class QuorumAsker:
             return no_answer(at[0] or "the socket of this controller")
 
 
+def _leads(status: Status) -> bool:
+    return status.quorum.leader_id == status.node_id
+
+
 def _best(answered: list[Status], asked: Status | None) -> Status:
     """The answer of the leader of the highest epoch, or of the named controller, or the one with the highest epoch."""
-    leading = [status for status in answered if status.quorum.leader_id == status.node_id]
+    leading = list(filter(_leads, answered))
     if leading:
         return max(leading, key=lambda status: status.quorum.leader_epoch)
     return asked or max(answered, key=lambda status: (status.quorum.leader_id >= 0, status.quorum.leader_epoch))

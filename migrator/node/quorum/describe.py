@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from migrator.apis.authorization import allows_cluster
 from migrator.apis.call import Call
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.states import Role
+from migrator.records.acl_codes import AclOperation
 from migrator.records.uuid import Uuid
 from migrator.wire.raft_codec import METADATA_TOPIC
 
 
 class QuorumDescriber:
-    """Turns the quorum's own view into the response."""
+    """Turns the quorum's own view into the response.
 
-    def __init__(self, quorum: QuorumRunner, addresses: Addresses) -> None:
+    :param says: answers a question to the leader (ADR 59), for callers that may do what controllers do.
+    """
+
+    def __init__(
+        self, quorum: QuorumRunner, addresses: Addresses, says: Callable[[str], Awaitable[bytes]] | None = None
+    ) -> None:
         self._quorum = quorum
         self._addresses = addresses
+        self._says = says
 
     async def __call__(self, call: Call) -> Any:
         """kio's response of the request's version."""
@@ -52,7 +60,16 @@ class QuorumDescriber:
             "current_voters": _replicas(status.voters, addresses.directory_of),
             "observers": _replicas(status.observers),
         }
-        return call.respond(topics=({"topic_name": METADATA_TOPIC, "partitions": (partition,)},), nodes=nodes)
+        says = await self._answer(call)
+        topics = ({"topic_name": METADATA_TOPIC, "partitions": (partition,)},)
+        return call.respond(topics=topics, nodes=nodes, leader_says=says)
+
+    async def _answer(self, call: Call) -> bytes:
+        """The answer to the question in a request; empty for none, and for a caller without the right to it."""
+        question = getattr(call.body, "asks_leader", "")
+        if not question or self._says is None or not allows_cluster(call.access, AclOperation.CLUSTER_ACTION):
+            return b""
+        return await self._says(question)
 
 
 def _is_about_metadata(topics: Sequence[Any]) -> bool:
