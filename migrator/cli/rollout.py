@@ -50,7 +50,7 @@ from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import of_last, verdict_of
 from migrator.rollout.journal.writer import RolloutJournal, order_of
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
-from migrator.rollout.meanwhile import Meanwhile
+from migrator.rollout.meanwhile import Meanwhile, Silences
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
 from migrator.rollout.opening.opening import (
     may_go_on,
@@ -249,20 +249,27 @@ def _run(
     async def confirm(left: Sequence[str]) -> bool:
         with at_a_question():
             verdict = verdict_of(of_last(read_journal(site.state)))
-            return yes or ask(*finish_question(site.inventory, left, verdict, wall_ms()))
+            agreed = yes or ask(*finish_question(site.inventory, left, verdict, wall_ms()))
+        silences.begins()
+        return agreed
+
+    silences = Silences(_say_with_time)
 
     async def accept(warnings: int) -> bool:
         with at_a_question():
-            return yes or ask(f"Warnings of preflight that you decide about: {warnings} (DECIDE, above). Go on?")
+            agreed = yes or ask(f"Warnings of preflight that you decide about: {warnings} (DECIDE, above). Go on?")
+        silences.begins()
+        return agreed
 
     async def work(journal: RolloutJournal) -> Ending:
-        async with parts_at(site, _say_with_time) as (found, zookeeper):
+        async with parts_at(site, silences.tell) as (found, zookeeper):
             parts = replace(found, ends_again=ends_again, reopens=reopens)
-            async with Meanwhile(_say_with_time, LOOKS):
+            async with Meanwhile(silences.tell, LOOKS):
                 await check_address(zookeeper, await parts.observer.observe(partitions=False))
                 await refuse_without(parts, journal)
                 await refuse_with(parts, journal)
-            ended = await begin(parts, journal)
+            ended = await begin(parts.heard(), journal)
+            silences.begins()
             if ended is not None:
                 return ended
             note_without(parts, journal, reason)
@@ -279,6 +286,7 @@ def _run(
         if ending is Ending.COMPLETE:
             finish_archive(site, journal.entries, _say_with_time)
         with suppress(OSError):  # the terminal may be closed
+            say(f"the longest time without a line: {silences.longest:.0f} s")
             for line in ending_lines(site.inventory, ending, journal.entries):
                 say(line)
     raise click.exceptions.Exit(ENDINGS.get(ending, ExitCode.OK))

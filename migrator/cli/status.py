@@ -49,8 +49,8 @@ def command(
     """Show the state of the quorum and of the migration, what they wait for, and what to do.
 
     What the leading controller says counts. With -c, it is found through migrator.grpc.voters, or through the
-    controllers' Kafka listeners, whichever controller the file is of; with migrator.grpc.voters every one is asked. Each controller has its own journal; --journal shows the one of the
-    controller that was named.
+    controllers' Kafka listeners, whichever controller the file is of; with migrator.grpc.voters every controller is
+    asked. Each controller has its own journal; --journal shows the one of the controller that was named.
 
     Exit codes: 0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer.
     """

@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Self
 
 LONG_SECONDS = 5.0
+
+
+class Silences:
+    """Shows lines, and measures the longest time between two of them.
+
+    :param show: shows a line.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._last = time.monotonic()
+        self._longest = 0.0
+
+    def tell(self, line: str) -> None:
+        """Show a line, and end a silence."""
+        self._longest = self.longest
+        self.begins()
+        self._show(line)
+
+    def begins(self) -> None:
+        """A silence begins now; what a person took to answer does not count."""
+        self._last = time.monotonic()
+
+    @property
+    def longest(self) -> float:
+        """In seconds, the silence under way included."""
+        return max(self._longest, time.monotonic() - self._last)
 
 
 class Meanwhile:

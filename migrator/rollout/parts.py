@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from migrator.rollout.inventory import Inventory
+from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.plan.modes import ModeSettings
-from migrator.rollout.ports import Clock, Executor, Lock, Observer
+from migrator.rollout.ports import Clock, Executor, Lock, Observation, Observer
 from migrator.values import value
+
+
+class _HeardObserver:
+    """Looks as another observer does, and says every few seconds that it still does."""
+
+    def __init__(self, observer: Observer, tell: Callable[[str], None]) -> None:
+        self._observer = observer
+        self._tell = tell
+
+    async def observe(self, *, partitions: bool = True) -> Observation:
+        """Everything that can be seen now (see `Observer`)."""
+        what = "brokers, partitions and controllers" if partitions else "brokers and controllers"
+        async with Meanwhile(self._tell, f"looks at {what}"):
+            return await self._observer.observe(partitions=partitions)
+
+    async def close(self) -> None:
+        """Close what the other observer has open."""
+        await self._observer.close()
 
 
 @value
@@ -35,6 +56,10 @@ class RolloutParts:
         """Show a sentence. A terminal or pipe that is closed stops nothing: the journal has the facts."""
         with suppress(OSError):
             self.show(sentence)
+
+    def heard(self) -> Self:
+        """The same parts, with an observer that tells the operator of a look that takes long."""
+        return replace(self, observer=_HeardObserver(self.observer, self.tell))
 
     def mode_settings(self, release_version: str) -> ModeSettings:
         """The settings from which property files are made.

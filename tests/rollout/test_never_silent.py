@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from migrator.rollout import meanwhile
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
 from migrator.rollout.gates.lifelines import LOOP, SAY_MS, SHOWS_MS, Lifelines, Patience
 from migrator.rollout.journal.summary import failure_of
+from migrator.rollout.meanwhile import Silences
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import Output, PlaceSeen
 from tests.rollout.support.model import ModelCluster
@@ -162,3 +164,17 @@ def test_a_process_that_comes_late_has_not_ended(operator: Operator) -> None:
     operator.cluster.points.at = starts
     assert operator.apply() is Ending.COMPLETE
     assert len(comes_ms) == 2
+
+
+def test_the_longest_time_without_a_line_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, said = [100.0], list[str]()
+    monkeypatch.setattr(meanwhile.time, "monotonic", lambda: now[0])
+    silences = Silences(said.append)
+    for seconds, line in ((3, "one"), (7, "two"), (1, "three")):
+        now[0] += seconds
+        silences.tell(line)
+    now[0] += 5
+    assert (said, silences.longest) == (["one", "two", "three"], 7.0)
+    now[0] += 60
+    silences.begins()  # a person has answered
+    assert silences.longest == 7.0

@@ -100,7 +100,7 @@ class RolloutRun:
         progress = journal.progress
         steps = plan(parts.inventory, progress.direction, progress.canary, reopens=progress.reopens)
         looks = LooksFile(state, progress.rollout, parts.clock)
-        self._parts = replace(parts, show=looks.timed(parts.show))
+        self._parts = replace(parts, show=looks.timed(parts.show)).heard()
         self._run = RunContext(self._parts, journal, state, confirm, accept, steps, looks)
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes

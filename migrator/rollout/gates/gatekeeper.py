@@ -13,7 +13,6 @@ from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excu
 from migrator.rollout.gates.gates import SEE_BROKER, SEE_CONTROLLER, judge, unseen
 from migrator.rollout.gates.lifelines import LOOP, Lifelines, Patience
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import tail
@@ -160,7 +159,7 @@ class Gatekeeper:
         files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
             if seen is None:
-                seen = await self._look(step)
+                seen = await self._parts.observer.observe()
             looks += 1
             self._shrink(seen)
             gates = [await self._with_file(gate, seen, files) for gate in asked(seen)]
@@ -255,13 +254,6 @@ class Gatekeeper:
             for line in tail(output):
                 self._parts.tell(f"  {line}")
         return output
-
-    async def _look(self, step: str) -> Observation:
-        """Look at everything; the operator is told when that takes long."""
-        async with Meanwhile(
-            lambda sentence: self._parts.tell(f"{step}: {sentence}"), "looks at brokers, partitions and controllers"
-        ):
-            return await self._parts.observer.observe()
 
     async def until_gone(self, node: Node, step: str) -> None:
         """Wait until a stopped broker is not registered any more; but it must not stay down. When its registration
