@@ -62,6 +62,7 @@ PLACES = {
     "tests/people/test_mistakes.py": Place(TEST_ALL, BESIDE),
     "tests/people/test_status.py": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_top.py": Place(TEST_ALL, CLUSTERS),
+    "tests/people/test_without_grpc.py": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_runbook.py": Place(TEST_LONG, CLUSTERS),
     "tests/people/test_tutorial.py": Place(TEST, CLUSTERS),
     "tests/differential/": Place(TEST_ALL, BESIDE),

@@ -15,7 +15,7 @@ from tests.people.support.commands import migrator
 async def test_a_follower_shows_what_its_leader_says(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
     async with cluster_in(tmp_path, zookeeper.hosts, brokers=1, partitions=12, transport="kafka") as cluster:
         start_all(cluster)
-        leader = await cluster.until_state(State.WAITING_FOR_BROKERS)
+        leader = await cluster.until_state(State.DUAL_WRITING)
         follower = next(each for each in cluster.controllers if each is not leader)
         config = str(follower.property_file)
         own = await follower.status()
@@ -28,9 +28,9 @@ async def test_a_follower_shows_what_its_leader_says(zookeeper: ZooKeeperSpace, 
         assert asked["migration"]["active"]
         shown = await migrator("status", "-c", config)
         assert shown.code == ExitCode.OK
-        assert State.WAITING_FOR_BROKERS.value in shown
+        assert State.DUAL_WRITING.value in shown
         assert "transition" in shown, "of the leader's journal"
-        assert State.WAITING_FOR_BROKERS.value in await migrator("top", "-c", config, "--once")
+        assert State.DUAL_WRITING.value in await migrator("top", "-c", config, "--once")
         gates = await migrator("gates", "finish", "-c", config)
         assert gates.code == ExitCode.DIFFERENT
         assert "NO " in gates

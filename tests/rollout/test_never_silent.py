@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout import meanwhile
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
 from migrator.rollout.gates.lifelines import LOOP, SAY_MS, SHOWS_MS, Lifelines, Patience
@@ -168,7 +167,7 @@ def test_a_process_that_comes_late_has_not_ended(operator: Operator) -> None:
 
 def test_the_longest_time_without_a_line_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [100.0], list[str]()
-    monkeypatch.setattr(meanwhile.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("migrator.rollout.meanwhile.time.monotonic", lambda: now[0])
     silences = Silences(said.append)
     for seconds, line in ((3, "one"), (7, "two"), (1, "three")):
         now[0] += seconds

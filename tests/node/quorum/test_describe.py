@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from immutables import Map
 from kio.schema.describe_quorum.v2 import request as v2_request
 from kio.schema.describe_quorum.v2 import response as v2_response
 
@@ -41,7 +42,9 @@ def leader() -> Any:
 
 def with_right_to(operation: AclOperation) -> Access:
     acl = Acl(ResourceType.CLUSTER, "kafka-cluster", 3, "User:alice", "*", operation, AclPermission.ALLOW)
-    return Authorizer(AclIndex.of({Uuid(b"1" * 16): acl}), (), allow_if_no_acl=False).access_of("User:alice", "1.2.3.4")
+    return Authorizer(AclIndex.of(Map({Uuid(b"1" * 16): acl})), (), allow_if_no_acl=False).access_of(
+        "User:alice", "1.2.3.4"
+    )
 
 
 async def described(access: Access, question: str, version: int = 2) -> Any:
