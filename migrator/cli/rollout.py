@@ -387,7 +387,7 @@ def report(inventory: Path, page: Path, planned: bool, as_json: bool) -> None:
 
     Before the first rollout, the page shows the plan, with forecast and risks.
     """
-    write_report(site_of(inventory), page, planned=planned, as_json=as_json, previews=previews)
+    write_report(site_of(inventory), page, planned=planned, as_json=as_json)
 
 
 @command.command("abort")

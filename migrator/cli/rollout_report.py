@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from migrator.cli.options import Command
+from migrator.cli.rollout_plan import previews
 from migrator.cli.terminal import say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import OperatorError
 from migrator.observe.printable import json_text
-from migrator.rollout.engine.preview import StepPreview
 from migrator.rollout.files.archive import complete_archive, read_changes
 from migrator.rollout.journal.journal import Entry, read_journal
 from migrator.rollout.journal.looks import read_looks
-from migrator.rollout.journal.progress import Progress, progress_of
+from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import forecast_of, of_last
-from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.steps import Direction
 from migrator.rollout.report.after import After, after
 from migrator.rollout.report.before import Before, before
 from migrator.rollout.site import Site, parts_at
 
 PAGE = "rollout-report.html"
-Previews = Callable[[RolloutParts, Progress, Direction], Awaitable[Sequence[StepPreview]]]
-"""Makes the steps of a plan."""
+"""The file of the page, unless another one is named."""
 
 
 def report_options(function: Command) -> Command:
@@ -49,14 +47,14 @@ def report_options(function: Command) -> Command:
     )(function)
 
 
-def write_report(site: Site, page: Path, *, planned: bool, as_json: bool, previews: Previews) -> None:
+def write_report(site: Site, page: Path, *, planned: bool, as_json: bool) -> None:
     """Write the page, or print JSON: of the last rollout; of the plan if there is none, or it is asked for.
 
     :raises OperatorError: the journal, the cluster or the page is not to be had.
     """
     entries = read_journal(site.state)
     if planned or not of_last(entries):
-        facts: After | Before = asyncio.run(_before(site, entries, previews))
+        facts: After | Before = asyncio.run(_before(site, entries))
     else:
         facts = _after(site, entries)
     if as_json:
@@ -94,12 +92,12 @@ def _after(site: Site, entries: Sequence[Entry]) -> After:
     return after(site.inventory, entries, read_looks(site.state, rollout), read_changes(site.state, rollout))
 
 
-async def _before(site: Site, entries: Sequence[Entry], previews: Previews) -> Before:
+async def _before(site: Site, entries: Sequence[Entry]) -> Before:
     progress = progress_of(entries)
     direction = Direction.BACK if progress.goes_back else Direction.FORWARD
     async with parts_at(site, lambda line: say(line, err=True)) as (parts, _):
         seen = await parts.observer.observe()
-        shown = await previews(parts, progress, direction)
+        shown = (await previews(parts, progress, direction)).steps
         local = False
         with suppress(OperatorError):  # unknown yet: `apply` reports it
             local = await parts.lock.is_local()
