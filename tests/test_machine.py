@@ -23,6 +23,7 @@ OUTSIDE = {
     "observe/loop_health.py": "the garbage collector is the process's",
     "observe/metrics_access.py": "the metrics endpoint has a thread and files of its own",
     "observe/metrics_endpoint.py": "the metrics endpoint has a thread and sockets of its own",
+    "observe/pages": "commands write pages",
     "rpc/__init__.py": "gRPC reads its verbosity from the environment",
     "rpc/operator_socket.py": "the operator's socket is a file that gRPC binds",
     "rpc/stubs": "generated",

@@ -50,13 +50,16 @@ def test_a_signal_ends_a_question(state: str, number: signal.Signals) -> None:
         with subprocess.Popen(
             [sys.executable, "-c", ASKS, state], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
         ) as asked:
-            until(ours, b"Go back?")
-            deadline = time.monotonic() + SECONDS
-            while asked.poll() is None:  # one between the prompt and the read is seen with the next one
-                assert time.monotonic() < deadline
-                asked.send_signal(number)
-                with suppress(subprocess.TimeoutExpired):
-                    asked.wait(0.5)
+            try:
+                until(ours, b"Go back?")
+                deadline = time.monotonic() + SECONDS
+                while asked.poll() is None:  # one between the prompt and the read is seen with the next one
+                    assert time.monotonic() < deadline
+                    asked.send_signal(number)
+                    with suppress(subprocess.TimeoutExpired):
+                        asked.wait(0.5)
+            finally:
+                asked.kill()  # else a failed test waits for it for ever
             assert asked.returncode == 130
     finally:
         os.close(ours)

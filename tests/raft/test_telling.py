@@ -202,7 +202,7 @@ KAFKA_ANSWERS: dict[int, tuple[str, set[str]]] = {
     52: (REPLICAS, {"epoch", "leader_epoch", "leader_id", "node_endpoints"}),
     53: (REPLICAS, {"leader_epoch", "leader_id", "node_endpoints"}),
     54: (REPLICAS, {"leader_epoch", "leader_id", "node_endpoints"}),
-    55: (CLIENTS, {"leader_epoch", "leader_id"}),
+    55: (CLIENTS, {"leader_epoch", "leader_id", "leader_says"}),
     56: (OTHER, {"leader_epoch", "leader_id", "leader_recovery_state", "partition_epoch"}),
     59: (REPLICAS, {"current_leader", "epoch", "leader_epoch", "leader_id", "node_endpoints"}),
     60: (CLIENTS, {"controller_id"}),
