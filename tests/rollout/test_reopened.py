@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode
+from migrator.rollout.ports import BrokerMode, Observation
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.model_pieces import DUAL_WRITE, FINISHED
 from tests.rollout.support.runs import Operator
+from tests.rollout.test_blind_looks import looking
 
 
 class KilledError(Exception):
@@ -34,6 +36,24 @@ def reopened(operator: Operator) -> None:
         cluster.crash(node)
         cluster.start_as_configured(node)
     cluster.state, cluster.reopened, cluster.kraft_claims = DUAL_WRITE, REOPENED, True
+
+
+def says_nothing_of_the_migration(seen: Observation) -> Observation:
+    """A controller leads, and its log cannot be read yet."""
+    return replace(seen, migration=None, metadata_version="")
+
+
+def kills(operator: Operator, boundary: str) -> None:
+    """The command for the way home dies there."""
+
+    def dies(where: str) -> None:
+        if where == boundary:
+            raise KilledError
+
+    operator.cluster.points.at = dies
+    with pytest.raises(KilledError):
+        operator.rollback()
+    operator.cluster.points.at = nothing
 
 
 @pytest.fixture(autouse=True)
@@ -137,17 +157,38 @@ def test_the_way_home_from_the_end_goes_on_wherever_it_was_killed(operator: Oper
         other = operator.copy(tmp_path / str(number))
         other.reopens = True
 
-        def dies(where: str, boundary: str = boundary) -> None:
-            if where == boundary:
-                raise KilledError
-
-        other.cluster.points.at = dies
-        with pytest.raises(KilledError):
-            other.rollback()
-        other.cluster.points.at = nothing
+        kills(other, boundary)
         assert other.rollback() is Ending.COMPLETE, boundary
         assert other.cluster.violations == [], boundary
         assert set(other.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}, boundary
+
+
+@pytest.mark.parametrize("died", ["", "after begun reopen run"])
+def test_the_reopening_is_not_left_out_while_nobody_says_how_far_the_migration_is(
+    operator: Operator, died: str, tmp_path: Path
+) -> None:
+    """One look between the last controller's restart and the end of the step says nothing of the migration."""
+    is_complete(operator)
+    operator.reopens = True
+    if died:
+        kills(operator, died)
+    clean = operator.copy(tmp_path / "clean")
+    looks, at = looking(clean, says_nothing_of_the_migration, 0), dict[str, int]()
+    clean.cluster.points.at = lambda where: at.setdefault(where, looks[0]) and None
+    clean.reopens = True
+    assert clean.rollback() is Ending.COMPLETE
+    first = 0 if died else max(number for where, number in at.items() if "migration-on" in where)
+    for number in range(first + 1, at["after passed reopen check-after"] + 1):
+        other = operator.copy(tmp_path / str(number))
+        other.reopens = True
+        looking(other, says_nothing_of_the_migration, number)
+        try:
+            ending = other.rollback()
+        except OperatorError:
+            ending = other.rollback()
+        assert ending is Ending.COMPLETE, number
+        assert len([words for words in other.cluster.commands if "reopen" in words]) == 1, number
+        assert other.cluster.end_state() == clean.cluster.end_state(), number
 
 
 @pytest.mark.parametrize("what", ["ZooKeeper does not answer", "Kafka's own have taken over"])

@@ -75,7 +75,8 @@ class JobActs:
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
             self._run.note(Event.DONE, step.name, Act.RUN)
             return
-        if known.begun is Act.RUN and job is Job.REOPEN and seen.is_led and not seen.is_finished:
+        goes_on = seen.migration is not None and bool(seen.migration.state) and not seen.is_finished
+        if known.begun is Act.RUN and job is Job.REOPEN and goes_on:
             self._run.note(Event.DONE, step.name, Act.RUN)
             return
         if job is Job.FORMAT and await self._is_formatted(step, node, seen):

@@ -155,10 +155,15 @@ def _zookeeper_is_seen(_: Sight) -> Gate:
     return Gate(GateKind.ZOOKEEPER_SEEN)
 
 
+def _migration_is_seen(_: Sight) -> Gate:
+    """Any state."""
+    return INELIGIBLE
+
+
 ALWAYS = Need(lambda _: True)
 NOT_COPIED = Need(lambda sight: not _is_copied(sight))
 UNFINISHED = Need(lambda sight: not sight.seen.is_finished)
-ENDED = Need(lambda sight: sight.seen.is_finished)
+ENDED = Need(lambda sight: sight.seen.is_finished, _migration_is_seen)
 NODE_DOWN = Need(lambda sight: not sight.seen.is_finished and not sight.runs)
 DUAL_WRITING = Need(lambda sight: sight.seen.may_be_dual_writing)
 RULES_AND_IS_DOWN = Need(lambda sight: sight.seen.quorum_claims and not sight.runs, _zookeeper_is_seen)
