@@ -59,6 +59,11 @@ class Output:
     errors: str = ""
 
 
+LOOP = 3
+"""A process that something else has restarted so many times, while a gate waits for it, restarts in a loop. A broker
+that was killed may fail once or twice, until its old session in ZooKeeper has ended."""
+
+
 @value
 class PlaceSeen:
     """``said``: the place and its state, such as "the pod kafka-1 of the namespace data is Failed (Evicted)".

@@ -10,11 +10,11 @@ import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
-from migrator.rollout.gates.lifelines import LOOP, SAY_MS, SHOWS_MS, Lifelines, Patience
+from migrator.rollout.gates.lifelines import SAY_MS, SHOWS_MS, Lifelines, Patience
 from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.meanwhile import Silences
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import Output, PlaceSeen
+from migrator.rollout.ports import LOOP, Output, PlaceSeen
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import SECRET, model_inventory

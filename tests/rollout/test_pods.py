@@ -16,6 +16,7 @@ from migrator.rollout.executors.pods import Pod
         ("Pending//ContainerCreating/0", "Pending", False, False),
         ("Pending//ImagePullBackOff/0", "Pending (ImagePullBackOff)", True, False),
         ("Failed/Evicted//", "Failed (Evicted)", True, False),
+        ("Running//CrashLoopBackOff/1", "Running (CrashLoopBackOff)", True, False),
         (
             "Running//CrashLoopBackOff/5 1",
             "Running (CrashLoopBackOff): it restarts in a loop, 6 times so far",

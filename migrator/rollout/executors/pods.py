@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from migrator.rollout.executors.presets import PHASES, RUNNING
+from migrator.rollout.ports import LOOP
 from migrator.values import value
 
 AWAY = "not there"
@@ -33,8 +34,8 @@ class Pod:
 
     @property
     def loops(self) -> bool:
-        """Whether Kubernetes restarts a container in a loop."""
-        return _LOOPS in self.why
+        """Whether Kubernetes restarts a container in a loop. It says so from the second failure on."""
+        return _LOOPS in self.why and self.restarts >= LOOP
 
     @property
     def ails(self) -> bool:

@@ -11,13 +11,13 @@ from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
 from migrator.rollout.gates.gates import SEE_BROKER, SEE_CONTROLLER, judge, unseen
-from migrator.rollout.gates.lifelines import LOOP, Lifelines, Patience
+from migrator.rollout.gates.lifelines import Lifelines, Patience
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import tail
 from migrator.rollout.plan.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS, parsed, session_ms, watched_keys
-from migrator.rollout.ports import ExecutorError, Gate, GateKind, Observation, Output, Shut
+from migrator.rollout.ports import LOOP, ExecutorError, Gate, GateKind, Observation, Output, Shut
 
 Note = Callable[..., None]
 SHOWN_MAX = 5

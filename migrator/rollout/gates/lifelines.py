@@ -11,8 +11,6 @@ SHOWS_MS = 30_000
 """How long it may take from a start command until the process shows; start scripts take their time."""
 SAY_MS = 30_000
 """The longest time that the operator waits without a line."""
-LOOP = 3
-"""A process that was restarted so many times while a gate waits for it restarts in a loop."""
 
 
 @value
