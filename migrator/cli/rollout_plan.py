@@ -165,7 +165,7 @@ async def previews(parts: RolloutParts, progress: Progress, direction: Direction
     refuse_canary(parts.inventory, canary)
     begun = progress.rollout and not progress.closed and progress.direction is direction
     canary = (progress.canary if begun else "") or canary
-    steps = plan(parts.inventory, direction, canary, reopens=progress.reopens if begun else parts.reopens)
+    steps = plan(parts.inventory, direction, canary, reopens=parts.reopens or bool(begun and progress.reopens))
     known = progress if begun else Progress(rollout=progress.rollout)
     facts = await gather(parts, steps, known)
     if direction is Direction.BACK:

@@ -12,7 +12,7 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, Observation
+from migrator.rollout.ports import BrokerMode, FileChangedError, Observation
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.model_pieces import DUAL_WRITE, FINISHED
@@ -189,6 +189,28 @@ def test_the_reopening_is_not_left_out_while_nobody_says_how_far_the_migration_i
         assert ending is Ending.COMPLETE, number
         assert len([words for words in other.cluster.commands if "reopen" in words]) == 1, number
         assert other.cluster.end_state() == clean.cluster.end_state(), number
+
+
+def test_a_way_back_during_which_the_migration_ends_reopens_it_when_it_is_told_to(
+    operator: Operator, tmp_path: Path
+) -> None:
+    assert operator.apply(StopAt(step="finish/controller-3002")) is Ending.PAUSED
+    ended = operator.copy(tmp_path / "ended")
+    is_complete(ended)
+    kills(operator, "after done migration-on/controller-3002 edit")
+    operator.cluster = ended.cluster
+    with pytest.raises(OperatorError, match="is finished: ZooKeeper gets no changes") as refused:
+        operator.rollback()
+    assert "'migrator rollout rollback --reopen' does all of it" in refused.value.remedy
+    operator.reopens = True
+    kills(operator, "after turned  ")
+    for _ in operator.cluster.inventory.controllers.nodes:  # somebody else has changed their files
+        with pytest.raises(FileChangedError):
+            operator.resume()
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.violations == []
+    assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
+    assert len([words for words in operator.cluster.commands if "reopen" in words]) == 1
 
 
 @pytest.mark.parametrize("what", ["ZooKeeper does not answer", "Kafka's own have taken over"])

@@ -147,8 +147,9 @@ def _after(progress: Progress, entry: Entry) -> Progress:
 def _turned(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
     level = str(details.get("release_version") or progress.release_version)
     reopens = bool(details.get("reopens_migration", False))
+    steps = {} if progress.goes_back else progress.steps  # it reopens a migration that has ended meanwhile
     changed = replace(progress, direction=Direction.BACK, closed=False, baseline={}, release_version=level)
-    return replace(changed, reopens=reopens, plan="")
+    return replace(changed, reopens=reopens, plan="", steps=steps)
 
 
 def _resumed(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:

@@ -175,13 +175,14 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> Observation:
-    """Check whether a rollout can turn back.
+    """Check whether a rollout can turn back; or, if it goes back already, whether it can reopen a migration that has
+    ended meanwhile.
 
-    :returns: what is seen now; nothing where the rollout goes back already.
-    :raises OperatorError: the migration has ended, or this is unknown.
+    :returns: what is seen now; nothing where the rollout goes on as before.
+    :raises OperatorError: the migration has ended, or this is unknown; or it cannot be reopened.
     """
     progress = journal.progress
-    if progress.goes_back:
+    if progress.goes_back and (progress.reopens or not parts.reopens):
         await may_go_on(parts, journal)
         return Observation()
     texts = await texts_of(parts.executor, parts.inventory.controllers.nodes)
@@ -191,24 +192,25 @@ async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> Observa
 
 
 async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen: Observation) -> None:
-    """Note that the rollout goes back. A rollout that is complete, or that never began, can go back, too.
+    """Note that the rollout goes back. A rollout that is complete, or that never began, can go back, too. One that goes
+    back begins its way anew where it is to reopen a migration that has ended meanwhile.
 
     This is called right after the operator's yes, and writes its line at once: when the command is killed now, the next
     one goes back. `may_turn_back` has been called before.
 
     :raises LockedError: the lock is held.
     """
-    progress = journal.progress
-    if progress.goes_back:
+    progress, reopening = journal.progress, parts.reopens and seen.is_finished
+    if progress.goes_back and not reopening:
         return
-    is_new = not progress.rollout or progress.direction is Direction.BACK
+    is_new = not progress.rollout or (progress.direction is Direction.BACK and not progress.goes_back)
     if is_new:
         await _refuse_held(parts)
     else:
         await parts.lock.acquire(progress.rollout)
     level = seen.metadata_version or progress.release_version or parts.inventory.controllers.release_version
     now = parts.clock.wall_ms()
-    reopens: dict[str, Detail] = {"reopens_migration": True} if parts.reopens and seen.is_finished else {}
+    reopens: dict[str, Detail] = {"reopens_migration": True} if reopening else {}
     if is_new:
         rollout, direction = token_hex(ID_BYTES), Direction.BACK.value
         more: dict[str, str | int] = {"format": FORMAT, "cluster": parts.inventory.cluster}
