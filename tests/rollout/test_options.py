@@ -9,6 +9,7 @@ import pytest
 from migrator.errors import ExitCode, OperatorError
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import BrokerMode
+from tests.rollout.support.model_pieces import DUAL_WRITE
 from tests.rollout.test_commands import Desk, desk
 from tests.rollout.test_reports import ASKS
 
@@ -117,7 +118,9 @@ def test_a_no_to_the_way_back_is_not_kept(desk: Desk) -> None:
 def test_an_operator_decides_about_warnings_of_preflight_at_the_terminal(desk: Desk) -> None:
     """Without an answer and after a no, the next command asks again."""
     desk.cluster.prints["preflight"] = json.dumps(ASKS)
-    assert "the question has no answer" in desk.refused("apply")
+    unanswered = desk.refused("apply")
+    assert "the question has no answer" in unanswered
+    assert "'migrator rollout resume --until preflight --yes'" in unanswered
     said = desk.printed("status", exit_code=1)
     assert "do: 'migrator rollout resume' goes on" in said
     assert "failed" not in said
@@ -128,4 +131,6 @@ def test_an_operator_decides_about_warnings_of_preflight_at_the_terminal(desk: D
         ExitCode.DIFFERENT,
     )
     assert "Warnings of preflight that you decide about: 1 (DECIDE, above). Go on?" in refused.output
-    assert "the rollout is complete" in desk.printed("resume --yes")
+    assert "it is as far as was asked for" in desk.printed("resume --until preflight --yes")
+    assert "the question has no answer" in desk.refused("resume")
+    assert desk.cluster.state == DUAL_WRITE

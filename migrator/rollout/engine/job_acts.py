@@ -37,6 +37,12 @@ class JobFailedError(OperatorError):
         self.output = output
 
 
+AGREE_TO_WARNINGS = (
+    "Read what preflight found. Without a terminal, 'migrator rollout resume --until preflight --yes' agrees to it; then "
+    "'resume' goes on, and still asks before the end of the migration"
+)
+
+
 def refuse_old_log(node: Node, progress: Progress) -> None:
     """Called before a controller starts.
 
@@ -263,7 +269,11 @@ class JobActs:
 
         :raises UnansweredError: nobody answers, or the answer is no.
         """
-        if count and not await self._run.agrees(self._run.accept(count)):
+        try:
+            agreed = not count or await self._run.agrees(self._run.accept(count))
+        except UnansweredError as error:
+            raise UnansweredError(error.what, where=step.name, remedy=AGREE_TO_WARNINGS) from error
+        if not agreed:
             raise UnansweredError(
                 "the answer was no, so the rollout ends before its first step",
                 where=step.name,
