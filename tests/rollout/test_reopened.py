@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.standing import standing_of
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import BrokerMode, FileChangedError, Observation
 from tests.rollout.support.model import ModelCluster, nothing
@@ -68,6 +70,12 @@ def operator(tmp_path: Path) -> Operator:
     return Operator(ModelCluster(model_inventory(handover=False)), tmp_path / "state")
 
 
+def is_sent_home_or_forward(operator: Operator) -> bool:
+    """Whether `migrator rollout status` says that a rollout does not go forward unasked."""
+    seen = asyncio.run(operator.cluster.observe())
+    return standing_of(operator.cluster.inventory, operator.entries, running=False, seen=seen).is_reopened
+
+
 def is_complete(operator: Operator) -> None:
     assert operator.apply() is Ending.COMPLETE
 
@@ -96,7 +104,10 @@ def test_a_rollout_ends_a_reopened_migration_only_when_it_is_told_to(
     assert "'migrator rollout rollback'" in refused.value.remedy
     assert len(operator.entries) == lines
     assert operator.cluster.state == DUAL_WRITE
+    assert is_sent_home_or_forward(operator)
     operator.ends_again = True
+    assert operator.apply(StopAt(Phase.SOAK)) is Ending.REACHED
+    assert not is_sent_home_or_forward(operator)
     assert operator.apply() is Ending.COMPLETE
     assert operator.cluster.state == FINISHED
     assert operator.cluster.violations == []

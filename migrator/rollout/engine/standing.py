@@ -24,7 +24,7 @@ from migrator.values import value
 class Standing:
     """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
     or the lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of brokers, by id. ``plan``: the
-    digest of the plan that was reviewed; "" without one."""
+    digest of the plan that was reviewed; "" without one. ``ends_again``: the reopening in which it goes forward."""
 
     cluster: str
     state: str
@@ -41,6 +41,7 @@ class Standing:
     trouble: str
     names: Mapping[int, str] = field(default_factory=dict)
     plan: str = ""
+    ends_again: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -62,7 +63,7 @@ class Standing:
     def is_reopened(self) -> bool:
         """Whether the rollout does not go forward unasked, because the migration was reopened after its end."""
         seen = None if self.seen is None else self.seen.migration
-        return seen is not None and bool(seen.reopened) and self.direction is Direction.FORWARD
+        return seen is not None and seen.reopened not in ("", self.ends_again) and self.direction is Direction.FORWARD
 
     def as_json(self) -> dict[str, Any]:
         holder, step = self.holder, self.step
@@ -130,6 +131,7 @@ def standing_of(
         trouble=trouble,
         names={node.node_id: node.name for node in (*inventory.brokers.nodes, *inventory.gone)},
         plan=progress.plan,
+        ends_again=progress.ends_again,
     )
 
 
