@@ -137,7 +137,8 @@ class RealCluster(Cluster):
         with report.step("The plan of the rollout"):
             await self._desk.show_plan(report)
         with report.step("Preflight and rehearsal find nothing in the way"):
-            await self._desk.go(report, "apply", "--until", "rehearse", "--yes")  # one broker: each topic has one replica
+            # With one broker, each topic has one replica, and the rollout asks about that.
+            await self._desk.go(report, "apply", "--until", "rehearse", "--yes")
             rehearsal = self._desk.verdict(Phase.REHEARSE)
             if rehearsal.get("forecast") is not None:
                 forecast = rehearsal["forecast"]["dual_write"]

@@ -38,8 +38,8 @@ class JobFailedError(OperatorError):
 
 
 AGREE_TO_WARNINGS = (
-    "Read what preflight found. Without a terminal, 'migrator rollout resume --until preflight --yes' agrees to it; then "
-    "'resume' goes on, and still asks before the end of the migration"
+    "Read what preflight found. Without a terminal, 'migrator rollout resume --until preflight --yes' agrees to it; "
+    "then 'resume' goes on, and still asks before the end of the migration"
 )
 
 
