@@ -132,10 +132,13 @@ def test_a_process_that_restarts_in_a_loop_is_named(operator: Operator, times: i
     operator.resume_until(Phase.MIGRATE)
 
 
-@pytest.mark.parametrize("loops", [False, True])
-def test_a_pod_that_is_not_well_is_named(operator: Operator, monkeypatch: pytest.MonkeyPatch, *, loops: bool) -> None:
+@pytest.mark.parametrize(("stops", "loops"), [(False, False), (False, True), (True, True)])
+def test_a_pod_that_is_not_well_is_named(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, *, stops: bool, loops: bool
+) -> None:
+    """Also if the inventory says how to stop and to start it: Kubernetes restarts the container in the same pod."""
     operator.apply(StopAt(Phase.START))
-    monkeypatch.setattr(operator.cluster, "stops_and_starts", lambda _: False)
+    monkeypatch.setattr(operator.cluster, "stops_and_starts", lambda _: stops)
     lags_once_started(operator)
     operator.cluster.places["broker-2"] = PlaceSeen("the pod kafka-2 of the namespace data is Failed (Evicted)", loops)
     with pytest.raises(ProcessEndedError if loops else GateTimeoutError):

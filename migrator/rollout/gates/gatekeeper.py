@@ -205,8 +205,8 @@ class Gatekeeper:
         is waited for."""
         executor = self._parts.executor
         for node in started:
+            await self._refuse_looping_place(node, step)
             if not executor.stops_and_starts(node):
-                await self._refuse_looping_place(node, step)
                 continue
             try:
                 runs = await executor.incarnation(node)
