@@ -185,7 +185,11 @@ def test_the_reopening_is_not_left_out_while_nobody_says_how_far_the_migration_i
         kills(operator, died)
     clean = operator.copy(tmp_path / "clean")
     looks, at = looking(clean, says_nothing_of_the_migration, 0), dict[str, int]()
-    clean.cluster.points.at = lambda where: at.setdefault(where, looks[0]) and None
+
+    def passes(where: str) -> None:
+        at.setdefault(where, looks[0])
+
+    clean.cluster.points.at = passes
     clean.reopens = True
     assert clean.rollback() is Ending.COMPLETE
     first = 0 if died else max(number for where, number in at.items() if "migration-on" in where)
