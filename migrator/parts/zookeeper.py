@@ -19,6 +19,8 @@ from migrator.parts.processes import ChildProcess, free_port
 from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
 
 START_SECONDS = 180.0
+ANSWER_SECONDS = 1.0
+"""How long a server may take for a four letter word."""
 _NEEDED_JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java", "commons-io")
 
 _LOG4J = """\
@@ -217,17 +219,26 @@ def four_letter_word(port: int, word: str, host: str = "127.0.0.1", *, context: 
     :param context: for a port that speaks TLS.
     """
     try:
-        with ExitStack() as open_:
-            connection = open_.enter_context(socket.create_connection((host, port), timeout=1.0))
-            if context is not None:
-                connection = open_.enter_context(context.wrap_socket(connection, server_hostname=host))
-            connection.sendall(word.encode())
-            chunks = []
-            while chunk := connection.recv(65536):
-                chunks.append(chunk)
-            return b"".join(chunks).decode("utf-8", "replace")
+        return answer_to_word(port, word, host, context=context)
     except OSError:
         return ""
+
+
+def answer_to_word(port: int, word: str, host: str = "127.0.0.1", *, context: ssl.SSLContext | None = None) -> str:
+    """As `four_letter_word`; empty only when the server ends the connection without an answer.
+
+    :raises TimeoutError: the server is silent for a second.
+    :raises OSError: there is no connection, or it breaks.
+    """
+    with ExitStack() as open_:
+        connection = open_.enter_context(socket.create_connection((host, port), timeout=ANSWER_SECONDS))
+        if context is not None:
+            connection = open_.enter_context(context.wrap_socket(connection, server_hostname=host))
+        connection.sendall(word.encode())
+        chunks = []
+        while chunk := connection.recv(65536):
+            chunks.append(chunk)
+        return b"".join(chunks).decode("utf-8", "replace")
 
 
 def _classpath() -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError
 
 from migrator.drill.cluster import Cluster, ControllerProcess, Doors, zookeeper_client
 from migrator.drill.doors import intruder
@@ -19,7 +20,7 @@ from migrator.drill.report import DrillReport
 from migrator.drill.security.open_ports import ask_every_port
 from migrator.drill.security.protection import Secured
 from migrator.drill.security.users import CONTROLLER, INTRUDER, OPERATOR, WRITER
-from migrator.parts.zookeeper import four_letter_word
+from migrator.parts.zookeeper import answer_to_word, four_letter_word
 from migrator.zookeeper.session import default_acl
 from migrator.zookeeper.znodes import paths
 
@@ -145,27 +146,49 @@ def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
     known = security.zookeeper_options().tls
     if known is None or not _until(lambda: four_letter_word(server.port, "srvr", context=known.context())):
         return shut_to_all("ZooKeeper", "no answer")
-    result = Attempts(len(strangers))
+    result = NONE
     for what, stranger in strangers.items():
-        if four_letter_word(server.port, "srvr", context=stranger.client_context):
-            result += Attempts(0, (f"ZooKeeper answers somebody {what}",))
+        result += _stranger(server.port, what, stranger.client_context)
     with zookeeper_client(security.session(cluster.zookeeper_hosts, certificate=INTRUDER)) as client:
         for what, forbidden in _FORBIDDEN:
             result += _forbidden(client, what, forbidden)
     return result
 
 
+def _stranger(port: int, what: str, context: ssl.SSLContext | None) -> Attempts:
+    """One attempt of a stranger; tried again while ZooKeeper neither answers nor ends the connection."""
+    seen: list[str] = []
+
+    def is_decided() -> bool:
+        try:
+            seen.append(answer_to_word(port, "srvr", context=context))
+        except (TimeoutError, ConnectionRefusedError):
+            return False
+        except OSError:
+            seen.append("")
+        return True
+
+    if not _until(is_decided):
+        return Attempts(1, unproved=(f"ZooKeeper neither answers somebody {what} nor ends the connection",))
+    return Attempts(1, (f"ZooKeeper answers somebody {what}",)) if seen[-1] else DENIED
+
+
 def _forbidden(client: KazooClient, what: str, deed: _Deed) -> Attempts:
-    """One attempt of the intruder; tried again while ZooKeeper neither refuses nor does it."""
+    """One attempt of the intruder; tried again while ZooKeeper neither refuses nor does it. ZooKeeper looks at rights
+    before it says that a new znode exists already (``PrepRequestProcessor``): then an earlier try, whose answer was
+    lost, was carried out."""
     seen: list[str] = []
 
     def is_decided() -> bool:
         try:
             deed(client)
+        except NodeExistsError:
+            seen.append("")
         except KazooException as error:
             seen.append(f"{type(error).__name__} {error}".strip())
             return isinstance(error, NoAuthError)
-        seen.append("")
+        else:
+            seen.append("")
         return True
 
     decided = _until(is_decided)
