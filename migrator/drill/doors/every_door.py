@@ -101,6 +101,9 @@ async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided:
             attempts += await intruder.ask_for_changes(where, cluster.addresses, as_himself, topic, controllers=True)
         report.figure("answers to the intruder: not now, or not here", attack.put_off)
         report.attempts(attempts.count, attempts.let_in, attempts.unproved)
+    except Exception:  # the drill has failed, maybe because of what the intruder has done
+        report.attempts(attack.attempts.count, attack.attempts.let_in)
+        raise
     finally:
         await attack.abandon()
 

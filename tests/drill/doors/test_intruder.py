@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.doors import intruder
+from migrator.drill.doors.every_door import besieged
 from migrator.drill.doors.intruder import (
     NONE,
     AccessVerdict,
@@ -21,6 +23,7 @@ from migrator.drill.doors.intruder import (
     start_attack,
     verdict_on,
 )
+from migrator.drill.report import DrillFailedError, DrillReport
 from migrator.drill.security.protection import IN_CLEAR, WITH_NOTHING, ControllerDoor, Secured
 from migrator.drill.security.users import INTRUDER, OPERATOR
 from migrator.raft.transport import TransportError
@@ -88,12 +91,14 @@ def test_every_kind_of_change_is_tried_and_counted() -> None:
 
 
 class Obedient:
-    """Does what it is asked for, without a question."""
+    """Does what it is asked for, without a question. ``again``: for the second time."""
 
     def __init__(self) -> None:
-        self.obeyed = asyncio.Event()
+        self.obeyed, self.again = asyncio.Event(), asyncio.Event()
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
+        if self.obeyed.is_set():
+            self.again.set()
         self.obeyed.set()
         return build(response_type(context.api_key, context.api_version))
 
@@ -142,6 +147,32 @@ async def test_a_besieged_controller_that_obeys_is_found_out() -> None:
         await listener.close(grace=0.0)
     assert len(attack.attempts.let_in) == attack.attempts.count > 0
     assert f"controllers (port {port}): CreateTopicsRequest was not refused: CreateTopics" in attack.attempts.let_in[0]
+
+
+async def test_who_was_let_in_is_named_also_when_the_drill_fails_meanwhile(tmp_path: Path) -> None:
+    """Maybe because of him: he has deleted the topic that everybody writes to, for example."""
+    secured, obedient, report = Secured(tmp_path), Obedient(), DrillReport({})
+    listener = KafkaListener("CONTROLLER", obedient, security=secured.at_controllers(OPERATOR))
+    port = await listener.start("127.0.0.1", 0)
+    cluster: Any = SimpleNamespace(
+        security=secured,
+        options=SimpleNamespace(secure=True),
+        addresses=[("127.0.0.1", port)],
+        doors=lambda: SimpleNamespace(topic="orders"),
+    )
+
+    async def fails() -> None:
+        with report.step("the copy"):
+            async with besieged(cluster, report, "during the copy"):
+                await obedient.again.wait()  # so the first answer was counted
+                raise DrillFailedError("nobody can write")
+
+    try:
+        with pytest.raises(DrillFailedError):
+            await fails()
+    finally:
+        await listener.close(grace=0.0)
+    assert report.totals["intrusions"] == len(report.let_in) > 0
 
 
 def test_what_an_answer_means() -> None:
