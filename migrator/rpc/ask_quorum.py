@@ -85,8 +85,9 @@ class QuorumAsker:
         """The leader's status over the Kafka listener, if none of these is the leader's; None without an answer."""
         if self._config is None or any(_leads(status) for status in answered):
             return None
+        cluster_id = next((status.cluster_id for status in answered if status.cluster_id), "")
         try:
-            status = await leaders_status(load_settings(self._config)[0])
+            status = await leaders_status(load_settings(self._config)[0], cluster_id)
         except OperatorError:  # those that did answer are shown
             return None
         known = max((each.quorum.leader_epoch for each in answered), default=-1)

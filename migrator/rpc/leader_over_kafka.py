@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 from kio.schema.errors import ErrorCode
@@ -29,6 +29,7 @@ from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 STATUS = "status"
 ASK_SECONDS = 3.0
 CLIENT_ID = "migrator"
+T = TypeVar("T")
 
 
 def answering(source: StatusSource) -> Callable[[str], Awaitable[bytes]]:
@@ -55,40 +56,43 @@ def _about(goal: Goal) -> str:
     return f"gates {goal}"
 
 
-async def leaders_status(settings: Settings) -> Status | None:
+async def leaders_status(settings: Settings, cluster_id: str = "") -> Status | None:
     """The status as the leader has it; None when no controller of this program answers as the leader.
 
     :param settings: of a controller: whom to ask, and how to log in.
+    :param cluster_id: whose leader is meant; "" unknown. At an address of long ago may be another cluster's controller.
     :raises OperatorError: the settings of the login cannot be used.
     """
-    said = await _ask(settings, STATUS)
-    try:
-        return None if said is None else status_from_proto(pb.Status.FromString(said))
-    except (DecodeError, ValueError):  # of another release
-        return None
+
+    def read(said: bytes) -> Status | None:
+        status = status_from_proto(pb.Status.FromString(said))
+        return None if cluster_id and status.cluster_id != cluster_id else status
+
+    return await _ask(settings, STATUS, read)
 
 
 async def leaders_gates(settings: Settings, goal: Goal) -> tuple[Gate, ...] | None:
     """As `leaders_status`: the gates before a goal."""
-    said = await _ask(settings, _about(goal))
-    try:
-        return None if said is None else tuple(map(gate_from_proto, pb.GatesResponse.FromString(said).gates))
-    except (DecodeError, ValueError):
-        return None
+    return await _ask(
+        settings, _about(goal), lambda said: tuple(map(gate_from_proto, pb.GatesResponse.FromString(said).gates))
+    )
 
 
-async def _ask(settings: Settings, question: str) -> bytes | None:
-    """Ask all controllers. A deposed leader may still answer, so the answer with the highest epoch counts."""
+async def _ask(settings: Settings, question: str, read: Callable[[bytes], T | None]) -> T | None:
+    """Ask all controllers. A deposed leader may still answer, so of those that can be read, the answer with the highest
+    epoch counts."""
     named = [(at.host, at.port) for at in voter_endpoints(settings).values()]
     peers = dict.fromkeys((*named, *settings.bootstrap_servers))
     security = controller_security(settings)
-    found = await asyncio.gather(*(_ask_one(KafkaClient(*at, CLIENT_ID, security=security), question) for at in peers))
+    found = await asyncio.gather(
+        *(_ask_one(KafkaClient(*at, CLIENT_ID, security=security), question, read) for at in peers)
+    )
     said = [each for each in found if each is not None]
     return max(said, key=lambda each: each[0])[1] if said else None
 
 
-async def _ask_one(client: KafkaClient, question: str) -> tuple[int, bytes] | None:
-    """One controller's epoch and answer; None when it does not lead, or gives none."""
+async def _ask_one(client: KafkaClient, question: str, read: Callable[[bytes], T | None]) -> tuple[int, T] | None:
+    """One controller's epoch and answer; None when it does not lead, or gives none that can be read."""
     partition = {"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)}
     request = build(request_type(DESCRIBE_QUORUM, leader_question.VERSION), topics=(partition,), asks_leader=question)
     try:
@@ -99,4 +103,9 @@ async def _ask_one(client: KafkaClient, question: str) -> tuple[int, bytes] | No
         await client.close()
     if answer.error_code is not ErrorCode.none or not answer.leader_says:
         return None
-    return answer.topics[0].partitions[0].leader_epoch, answer.leader_says
+    try:
+        ((told,),) = (topic.partitions for topic in answer.topics)
+        said = read(answer.leader_says)
+    except (DecodeError, ValueError):  # of another release, or of no controller
+        return None
+    return None if said is None else (told.leader_epoch, said)
