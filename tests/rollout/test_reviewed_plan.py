@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.rollout.engine.reviewed import KIND, VERSION, _digest
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import LockHolder
 from tests.rollout.support.model_files import SECRET
@@ -99,11 +100,18 @@ def test_a_file_that_changes_behind_the_comparison_is_refused(
     assert not read_journal(desk.state)
 
 
+def sealed(**content: object) -> dict[str, object]:
+    """With its digest, which everybody can compute."""
+    return content | {"digest": _digest(content)}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("no plan", "this is no plan"),
         ("[]", "this is no plan"),
+        ("[" * 200_000, "this is no plan"),
+        (json.dumps(sealed(kind=KIND, version=VERSION)), "this is no plan"),
         ({"version": 2}, "the plan has the format 2, and this release knows 1"),
         ({"canary": "broker-3"}, "the plan was changed after"),
     ],

@@ -28,8 +28,13 @@ from migrator.values import value
 KIND: Final = "plan of migrator rollout"
 VERSION: Final = 1
 """Of the format of the document."""
+_PARTS: Final = {
+    "cluster": str, "direction": str, "canary": str, "inventory": dict, "files": dict, "steps": list,
+}  # fmt: skip
+"""What every document has, beside what may be missing."""
 BYTES_MAX: Final = 256 << 20
 """The most bytes of a document that is read."""
+_NO_PLAN = "this is no plan of 'migrator rollout plan --out'"
 SHOWN = 12
 """How many characters of a digest are shown to people."""
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1}
@@ -138,18 +143,26 @@ def read_document(path: Path) -> dict[str, Any]:
             content = json.loads(file.read(BYTES_MAX))
     except OSError as error:
         raise _unusable(f"the plan cannot be read: {error.strerror or error}", path) from error
-    except ValueError as error:
-        raise _unusable("this is no plan of 'migrator rollout plan --out'", path) from error
+    except (ValueError, RecursionError) as error:
+        raise _unusable(_NO_PLAN, path) from error
     if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise _unusable("this is no plan of 'migrator rollout plan --out'", path)
+        raise _unusable(_NO_PLAN, path)
     if content.get("version") != VERSION:
         raise _unusable(f"the plan has the format {content.get('version')}, and this release knows {VERSION}", path)
     if content.pop("digest", None) != (found := _digest(content)):
         raise _unusable("the plan was changed after 'migrator rollout plan' made it", path)
+    if not _is_whole(content):
+        raise _unusable(_NO_PLAN, path)
     if content["direction"] != Direction.FORWARD:
         remedy = "'migrator rollout rollback' shows the way back, and asks before it goes"
         raise OperatorError("this plan leads back, and 'apply' goes forward", where=str(path), remedy=remedy)
     return {**content, "digest": found}
+
+
+def _is_whole(content: Mapping[str, Any]) -> bool:
+    """Whether a document has all of its parts. Whoever edits one can compute its digest, too."""
+    parts = all(isinstance(content.get(name), kind) for name, kind in _PARTS.items())
+    return parts and all(isinstance(step, dict) and isinstance(step.get("step"), str) for step in content["steps"])
 
 
 def _unusable(what: str, path: Path) -> OperatorError:
