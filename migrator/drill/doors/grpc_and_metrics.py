@@ -28,7 +28,8 @@ _SHUT, _DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
 _ANSWERS = frozenset(grpc.StatusCode) - {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, _SHUT}
 """The codes of an answer. `_SHUT` is the code of a failed TLS handshake, and of no answer."""
 OK, UNAUTHORIZED = 200, 401
-_CLOSED = "a closed connection"
+_CLOSED, _ALERT = "a closed connection", "an alert of TLS"
+"""Why there is no answer. A busy endpoint may close a connection, too; an alert says that a certificate is refused."""
 
 
 async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) -> Attempts:
@@ -65,8 +66,8 @@ async def try_metrics(controllers: Sequence[ControllerProcess], security: Secure
             found += shut_to_all(where, seen)
             continue
         for what, context in security.strangers_at_metrics().items():
-            seen = await _scraped(address, context, secret, {_CLOSED, *HTTPStatus})
-            found += _judged(f"{where}: somebody {what}", seen, _CLOSED)
+            seen = await _scraped(address, context, secret, {_ALERT, *HTTPStatus})
+            found += _judged(f"{where}: somebody {what}", seen, _ALERT)
         for what, password in (("no password", None), ("a guess", "guess")):
             seen = await _scraped(address, known, password, frozenset(HTTPStatus))
             found += _judged(f"{where}: somebody with {what}", seen, UNAUTHORIZED)
@@ -146,5 +147,9 @@ def _scrape(address: Address, context: ssl.SSLContext, password: str | None) -> 
             return connection.getresponse().status
     except TimeoutError:
         return f"no answer within {CALL_SECONDS:.0f} s"
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        return _CLOSED
+    except ssl.SSLError:
+        return _ALERT
     except (OSError, http.client.HTTPException):
         return _CLOSED

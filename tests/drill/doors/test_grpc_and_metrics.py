@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,19 @@ async def test_an_answer_that_a_busy_endpoint_cuts_off_is_asked_for_again(
     monkeypatch.setattr(metrics_endpoint._Handler, "handle", sometimes)
     assert await scraped(tmp_path) == Attempts(4, ())
     assert next(cut, None) is None
+
+
+async def test_nor_does_it_refuse_a_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger whose connection was accepted, and then cut off, once counted as denied."""
+    requests = count()
+
+    def not_second(self: Any) -> None:
+        if next(requests) != 1:
+            handle(self)
+
+    handle = metrics_endpoint._Handler.handle
+    monkeypatch.setattr(metrics_endpoint._Handler, "handle", not_second)
+    assert len((await scraped(tmp_path, certificates=False)).let_in) == 2
 
 
 async def test_metrics_that_never_answer_are_no_intrusion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
