@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.security.users import WRITER
 from migrator.drill.workload.workload import errors_of
-from migrator.raft.transport import PeerTimeoutError, TransportError
+from migrator.raft.transport import Failure, PeerTimeoutError, TransportError
 from migrator.records.batch import build_batch
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
 from migrator.values import value
@@ -228,7 +228,7 @@ async def come_in(
     for what, stranger in strangers.items():
         try:
             refused = await _shut_out(address, stranger)
-        except PeerTimeoutError as error:
+        except TransportError as error:
             result += Attempts(1, unproved=(f"{where}: somebody {what} got no answer: {error}",))
         else:
             result += DENIED if refused else Attempts(1, (f"{where}: somebody {what} was let in",))
@@ -238,8 +238,9 @@ async def come_in(
 async def _shut_out(address: Address, security: ListenerSecurity, *, is_wanted: bool = False) -> str:
     """Why a connection fails; empty when it succeeds.
 
-    :param is_wanted: whether it should succeed: then any failure is tried again, otherwise only silence.
-    :raises PeerTimeoutError: there was only silence.
+    :param is_wanted: whether it should succeed: then any failure is tried again, otherwise only silence. A port on
+        which nobody listens is silent, too.
+    :raises TransportError: there was only silence.
     """
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
@@ -250,7 +251,7 @@ async def _shut_out(address: Address, security: ListenerSecurity, *, is_wanted: 
                 await client.request(_HARMLESS, REQUEST_SECONDS)
         except TransportError as error:
             in_time = asyncio.get_running_loop().time() < deadline
-            silent = isinstance(error, PeerTimeoutError)
+            silent = isinstance(error, PeerTimeoutError) or error.how is Failure.REFUSED
             if silent and not is_wanted and not in_time:
                 raise
             if not (in_time and (silent or is_wanted)):

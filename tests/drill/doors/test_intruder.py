@@ -134,6 +134,16 @@ async def test_a_door_that_is_shut_for_everybody_proves_nothing(
     assert "even the right login is refused" in found.unproved[0]
 
 
+async def test_a_port_on_which_nobody_listens_refuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a broker that has just ended."""
+    monkeypatch.setattr(intruder, "PATIENCE_SECONDS", 0.0)
+    listener = KafkaListener("CONTROLLER", Obedient())
+    port = await listener.start("127.0.0.1", 0)
+    await listener.close(grace=0.0)
+    with pytest.raises(TransportError):
+        await intruder._shut_out(("127.0.0.1", port), Secured(tmp_path).strangers()[WITH_NOTHING])
+
+
 async def test_a_besieged_controller_that_obeys_is_found_out() -> None:
     obedient = Obedient()
     listener = KafkaListener("CONTROLLER", obedient, security=IN_CLEAR.at_controllers(INTRUDER))
