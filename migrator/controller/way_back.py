@@ -83,14 +83,18 @@ def check_config(
         what = f"The subscription '{resource.name}' to client metrics"
     elif resource.resource_type == ConfigResourceType.TOPIC and (only := sorted(new & KRAFT_ONLY)):
         what = f"{' and '.join(only)} of topic '{resource.name}'"
-    elif resource.resource_type == ConfigResourceType.BROKER and new and _is_controller(image, resource.name):
+    elif resource.resource_type == ConfigResourceType.BROKER and new and is_controller(image, resource.name):
         what = f"A configuration of controller {resource.name}"
     if what:
         raise RefusedError(ErrorCode.invalid_config, f"{what} {_CLOSES} {_HOW}")
 
 
-def _is_controller(image: MetadataImage, name: str) -> bool:
-    return name in map(str, image.cluster.controllers)
+def is_controller(image: MetadataImage, name: str) -> bool:
+    """Whether the resource with this name is a controller's. Kafka takes ``+3001`` and ``03001`` for 3001."""
+    try:
+        return int(name) in image.cluster.controllers
+    except ValueError:  # the one of all brokers, or none of Kafka's
+        return False
 
 
 def _is_kept(image: MetadataImage, context: Context) -> bool:

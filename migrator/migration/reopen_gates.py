@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from migrator.config.keys import FLAG, KEEP_WAY_BACK
-from migrator.controller.way_back import KRAFT_ONLY, NEWEST, closed
+from migrator.controller.way_back import KRAFT_ONLY, NEWEST, closed, is_controller
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.guards import Ownership, Standing, ownership
 from migrator.migration.machine.states import PublicState
@@ -158,9 +158,10 @@ def _contents(image: MetadataImage) -> Iterator[Gate]:
     configs = image.configs
     known = (ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.UNKNOWN)
     others = sorted(each.name for each in configs if each.resource_type not in known)
-    controllers = set(map(str, image.cluster.controllers))
     of_controllers = [
-        each.name for each in configs if each.resource_type == ConfigResourceType.BROKER and each.name in controllers
+        each.name
+        for each in configs
+        if each.resource_type == ConfigResourceType.BROKER and is_controller(image, each.name)
     ]
     disabled = sorted(
         each.name

@@ -35,6 +35,7 @@ CLOSES = [
     (TOPIC, "t", "remote.log.copy.disable", "true"),
     (TOPIC, "t", "remote.log.delete.on.disable", "true"),
     (BROKER, "3000", "num.io.threads", "9"),
+    (BROKER, "+03000", "num.io.threads", "9"),
 ]
 FINISHED = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
 
