@@ -89,7 +89,7 @@ async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided:
     if not isinstance(security, Secured) or not cluster.options.secure:
         yield
         return
-    where, topic = f"controllers, {when}", cluster.doors().topic
+    where, topic, told = f"controllers, {when}", cluster.doors().topic, False
     attack = await intruder.start_attack(where, cluster.addresses, security.at_controllers(INTRUDER), topic)
     try:
         yield
@@ -101,11 +101,11 @@ async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided:
             attempts += await intruder.ask_for_changes(where, cluster.addresses, as_himself, topic, controllers=True)
         report.figure("answers to the intruder: not now, or not here", attack.put_off)
         report.attempts(attempts.count, attempts.let_in, attempts.unproved)
-    except Exception:  # the drill has failed, maybe because of what the intruder has done
-        report.attempts(attack.attempts.count, attack.attempts.let_in)
-        raise
+        told = True
     finally:
         await attack.abandon()
+        if not told:  # the drill has failed, maybe because of what the intruder has done
+            report.attempts(attack.attempts.count, attack.attempts.let_in)
 
 
 async def _at_brokers(doors: Doors, security: Secured) -> Attempts:

@@ -19,7 +19,8 @@ from kio.schema.errors import ErrorCode
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.security.users import WRITER
 from migrator.drill.workload.workload import errors_of
-from migrator.raft.transport import Failure, PeerTimeoutError, TransportError
+from migrator.raft.events import Failure
+from migrator.raft.transport import PeerTimeoutError, TransportError
 from migrator.records.batch import build_batch
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
 from migrator.values import value
