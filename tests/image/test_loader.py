@@ -19,7 +19,7 @@ from migrator.turns import TURN_RECORDS
 from tests.image.support.differences import changes_between
 from tests.image.support.rows import image_rows, naive_rows
 from tests.image.support.strategies import image_of, small_uuid, transactional_sequences
-from tests.image.test_builder import covers
+from tests.image.test_builder import counted, covers
 from tests.lanes import examples
 
 BEGIN, END, ABORT = rec.BeginTransactionRecord(), rec.EndTransactionRecord(), rec.AbortTransactionRecord()
@@ -95,7 +95,9 @@ class LoaderMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def apply(self, count: int) -> None:
         before = self.loader.backlog
-        assert self.loader.apply(count) == max(0, before - count) == self.loader.backlog
+        left = self.loader.apply(count)
+        assert left == self.loader.backlog
+        assert max(0, before - count) <= left <= before, "partitions that are removed with their topic count, too"
 
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
@@ -146,6 +148,7 @@ class LoaderMachine(RuleBasedStateMachine):
         if self.loader.backlog == 0:
             appended = self.log[: self.starts[self.appended]]
             assert image_rows(self.loader.speculative) == naive_rows(effective(appended, with_open=True))
+            assert self.loader.speculative.topics.counts == counted(self.loader.speculative)
             assert self.follower is self.loader.speculative
 
     @invariant()
@@ -423,6 +426,9 @@ def test_a_topic_is_removed_over_several_turns_if_it_has_many_partitions() -> No
     assert loader.apply(TURN_RECORDS) == 1
     loader.truncate(end)
     assert loader.speculative is whole, "half of a removal is forgotten"
+    loader.append(end, 3, 0, [topic(3), rec.RemoveTopicRecord(small_uuid(3))])
+    loader.apply()
+    assert loader.speculative.topics.counts == whole.topics.counts, "and the next removal begins at its own topic"
 
 
 def test_merging_nothing_is_nothing() -> None:
