@@ -188,6 +188,7 @@ def _stray(memory: VolatileState) -> Finding:
 
 def _readiness(memory: VolatileState, event: ev.ReadinessInputs) -> Interpretation:
     memory.outstanding = False
+    memory.term.replicas = None
     if event.brokers is None:
         memory.situation = _unreachable(event.reason)
         return Trigger.READINESS, Finding.ELSEWHERE
@@ -195,13 +196,12 @@ def _readiness(memory: VolatileState, event: ev.ReadinessInputs) -> Interpretati
         return Trigger.READINESS, _stray(memory)
     around = readiness.Surroundings(event.brokers, event.signals, event.cluster, event.metadata_version)
     found = who_runs.assess(memory, around)
-    memory.term.replicas = event.brokers.replicas if found.ready else None
-    if found.ready and memory.now_ms < memory.term.retry_copy_at_ms:
+    backs_off = found.ready and memory.now_ms < memory.term.retry_copy_at_ms
+    if not backs_off:
+        memory.situation = Situation(found.sentence())
+    if backs_off or (memory.term.ready_ms is not None and memory.now_ms - memory.term.ready_ms < SETTLE_MS):
+        memory.term.replicas = event.brokers.replicas
         return Trigger.READINESS, Finding.WAIT
-    memory.situation = Situation(found.sentence())
-    if memory.term.ready_ms is not None and memory.now_ms - memory.term.ready_ms < SETTLE_MS:
-        return Trigger.READINESS, Finding.WAIT
-    memory.term.replicas = None  # read again before the next attempt
     return Trigger.READINESS, Finding.READY if found.ready else who_runs.missing(found)
 
 

@@ -143,7 +143,8 @@ class Term:
     ready_ms: int | None = None
     """Since when all nodes have been ready."""
     replicas: frozenset[int] | None = None
-    """The brokers with replicas, as read when all nodes were found ready; None while they have to be read."""
+    """The brokers with replicas, as read when all nodes were found ready, and ready at each look since; None while they
+    have to be read."""
     decision: FinishDecision | None = None
     left_out: frozenset[int] = frozenset()
     """Voters that, as the operator says, are gone for good: the end does not wait for their answers."""

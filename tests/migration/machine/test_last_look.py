@@ -132,3 +132,18 @@ def test_a_session_that_expires_before_the_copy_holds_it_up_until_the_next_heart
         run.wait_for(ef.ReadReadiness)
         run.looked(surroundings(0, running={0: 60}, alive_ms=alive_ms))
     assert run.asked(ef.DecodeAll)
+
+
+@pytest.mark.parametrize("holder", [None, ControllerClaim(3003, 0, 4)])
+def test_assignments_are_read_again_after_a_time_without_looks(holder: ControllerClaim | None) -> None:
+    """ZooKeeper was out of reach, or another controller held the claim. A broker may have got replicas and stopped."""
+    run, around = Run().examined(standing()).registered(0), surroundings(0)
+    looked = run.wait_for(ef.ReadReadiness)
+    assert looked.replicas is not None
+    seen = None if holder is None else around.brokers
+    run(ev.ReadinessInputs(looked.ticket, seen, around.signals, around.cluster, 19, holder=holder))
+    run.now += 3_600_000
+    if holder is not None:
+        run.examined(standing(controller=ControllerClaim(0, 0)))
+    again = run.wait_for(ef.ReadReadiness) if run.asked_nothing_of(ef.ReadReadiness) else run.asked(ef.ReadReadiness)
+    assert again.replicas is None
