@@ -1,13 +1,13 @@
 """Decides rights by the image's access control entries, as Kafka's `StandardAuthorizer`. Pure.
 
 Deny beats allow; super users may do everything; without an entry for the resource ``allow.everyone.if.no.acl.found``
-decides, but not while entries are still taken in. Reading and writing imply describing. Source:
+decides, but not while such entries are still taken in. Reading and writing imply describing. Source:
 ``StandardAuthorizerData``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -122,16 +122,19 @@ class Authorizer:
     """The rights by the entries of one image.
 
     :param super_users: principals in text, ``User:admin``.
-    :param allow_if_no_acl: the answer about a resource without an entry; None while entries are still taken in, of
-        which one may be about that resource.
+    :param allow_if_no_acl: the answer about a resource without an entry.
+    :param unknown: the types of resources of which entries are still taken in: nobody is allowed there by default.
     """
 
-    __slots__ = ("_acls", "_default", "_super_users")
+    __slots__ = ("_acls", "_default", "_super_users", "_unknown")
 
-    def __init__(self, acls: AclIndex, super_users: Iterable[str], *, allow_if_no_acl: bool | None) -> None:
+    def __init__(
+        self, acls: AclIndex, super_users: Iterable[str], *, allow_if_no_acl: bool, unknown: Container[int] = ()
+    ) -> None:
         self._acls = acls
         self._super_users = frozenset(super_users)
         self._default = allow_if_no_acl
+        self._unknown = unknown
 
     def access_of(self, principal: str, host: str) -> Access:
         """The rights of a principal from a host (an IP address)."""
@@ -144,7 +147,7 @@ class Authorizer:
         """
         found = tuple(self._acls.applying_to(resource_type, name))
         if not found:
-            if self._default is None:
+            if self._default and resource_type in self._unknown:
                 raise not_ready()
             return self._default
         principal, host = caller

@@ -12,11 +12,14 @@ from migrator.controller.acl_index import AclIndex
 from migrator.image.model import ImageDelta
 from migrator.node.metadata import MetadataRuntime
 from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.records.uuid import Uuid
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.turns import parts
 from migrator.wire.principal import Principal
 
 ENTRIES = TaskKind("access-control-entries", OnError.STOP)
 _DONE: Final = object()
+_ALL: Final[frozenset[int]] = frozenset(ResourceType)
 
 
 class _NotReady:
@@ -36,7 +39,8 @@ class Authorization:
 
     Many changes at once (a snapshot) are applied over several turns of the event loop; until then the old entries hold,
     and a resource without one is closed: after the copy from ZooKeeper none is known yet, and
-    ``allow.everyone.if.no.acl.found`` would open every resource to everybody.
+    ``allow.everyone.if.no.acl.found`` would open every resource to everybody. The few entries about the cluster come
+    first: brokers that are no super users must not be without heartbeats for as long as all entries take.
     Only super users have access until this node knows what the quorum has committed: deny entries could be missing.
     Source: ``AclPublisher``, ``StandardAuthorizerData``.
     """
@@ -50,6 +54,8 @@ class Authorization:
         self._ready = False
         self._waiting: deque[ImageDelta] = deque()
         self._work: Iterator[None] | None = None
+        self._unknown: frozenset[int] = frozenset()
+        """The types of resources of which entries wait to be taken in."""
         self._index = AclIndex()
         self._authorizer = self._arranged()
         if self._enabled:
@@ -74,16 +80,15 @@ class Authorization:
         return self._authorizer if self._ready else None
 
     def _arranged(self) -> Authorizer:
-        is_taking_in = self._allow_if_no_acl and self._work is not None
-        default = None if is_taking_in else self._allow_if_no_acl
-        return Authorizer(self._index, self._super_users, allow_if_no_acl=default)
+        return Authorizer(self._index, self._super_users, allow_if_no_acl=self._allow_if_no_acl, unknown=self._unknown)
 
     def _published(self, delta: ImageDelta) -> None:
         if delta.changes.acls:
             self._waiting.append(delta)
+            self._unknown = _ALL
+            self._authorizer = self._arranged()
             if self._work is None:
                 self._work = self._take_in()
-                self._authorizer = self._arranged()
                 self._go_on()
 
     def _go_on(self) -> None:
@@ -91,11 +96,22 @@ class Authorization:
         if self._work is not None and next(self._work, _DONE) is not _DONE:
             self._supervisor.call_soon(ENTRIES, self._go_on)
         else:
-            self._work = None
+            self._work, self._unknown = None, frozenset()
             self._authorizer = self._arranged()
 
     def _take_in(self) -> Iterator[None]:
         while self._waiting:
             delta = self._waiting.popleft()
-            self._index = yield from self._index.follow(delta.before.acls, delta.after.acls, delta.changes.acls)
+            before, after = delta.before.acls, delta.after.acls
+            found: dict[bool, list[Uuid]] = {True: [], False: []}
+            for number, part in enumerate(parts(delta.changes.acls)):
+                if number:
+                    yield
+                for acl_id in part:
+                    acl = before.get(acl_id) or after.get(acl_id)
+                    found[acl is not None and acl.resource_type == ResourceType.CLUSTER].append(acl_id)
+            self._index = yield from self._index.follow(before, after, found[True])
+            self._unknown = _ALL if self._waiting else _ALL - {ResourceType.CLUSTER}
+            self._authorizer = self._arranged()
+            self._index = yield from self._index.follow(before, after, found[False])
             self._authorizer = self._arranged()  # these entries hold, also while more wait

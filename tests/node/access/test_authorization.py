@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.apis.authorization import allows_cluster
+from migrator.controller.acls import CLUSTER_NAME
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.migration_gate import Operation
@@ -16,13 +18,13 @@ from migrator.node.access.authorization import Authorization
 from migrator.node.core import NodeCore
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import MetadataRecord, RemoveAccessControlEntryRecord
-from migrator.turns import TURN_RECORDS
+from migrator.turns import TURN_RECORDS, give_back
 from migrator.wire.principal import Principal
 from tests.calls import CallCounter
 from tests.controller.support.leading_controller import some_uuid
 from tests.node.support.cluster import Cluster, running, until
 
-DENY = 2
+DENY, ALLOW = 2, 3
 BOB, ROOT = Principal("User", "bob"), Principal("User", "root")
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -44,6 +46,21 @@ async def write(node: NodeCore, *records: MetadataRecord) -> None:
 
 def may_read(authorization: Authorization, who: Principal, topic: str = "t") -> bool:
     return authorization.access_of(who, "1.2.3.4").allows(AclOperation.READ, ResourceType.TOPIC, topic)
+
+
+def is_broker(authorization: Authorization, who: Principal) -> bool:
+    return allows_cluster(authorization.access_of(who, "1.2.3.4"), AclOperation.CLUSTER_ACTION)
+
+
+async def until_answered(authorization: Authorization, who: Principal) -> None:
+    """Wait turn by turn: each turn takes more entries in."""
+    while True:
+        try:
+            is_broker(authorization, who)
+        except RefusedError:
+            await give_back()
+        else:
+            return
 
 
 async def test_nobody_but_super_users_gets_in_before_the_entries_are_loaded(tmp_path: Path) -> None:
@@ -96,6 +113,7 @@ async def test_nobody_gets_in_while_many_changes_are_taken_in_over_several_turns
     async with running(tmp_path, 1, **AUTHORIZER) as cluster:
         node = await cluster.leader()
         authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
+        assert may_read(authorization, BOB, "t0"), "no entry is known, as before the copy"
         count = 5 * TURN_RECORDS
         await write(node, *(acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)))
         with pytest.raises(RefusedError) as refusal:
@@ -107,6 +125,25 @@ async def test_nobody_gets_in_while_many_changes_are_taken_in_over_several_turns
         assert not any(may_read(authorization, BOB, f"t{number}") for number in range(count))
         assert not may_read(authorization, BOB, "last")
         assert may_read(authorization, BOB, "other")
+
+
+async def test_brokers_get_in_before_all_entries_are_taken_in(tmp_path: Path) -> None:
+    """Their heartbeats used to be refused for as long as the entries of all topics took: a broker is fenced then."""
+    broker = Acl(ResourceType.CLUSTER, CLUSTER_NAME, 3, "User:bob", "*", AclOperation.CLUSTER_ACTION, ALLOW)
+    async with running(tmp_path, 1, **AUTHORIZER) as cluster:
+        node = await cluster.leader()
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
+        assert is_broker(authorization, BOB)
+        count = 5 * TURN_RECORDS
+        topics = [acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)]
+        await write(node, *topics, acl_record(some_uuid(count), broker))
+        with pytest.raises(RefusedError):
+            is_broker(authorization, BOB)
+        await until_answered(authorization, BOB)
+        assert is_broker(authorization, BOB)
+        assert not is_broker(authorization, Principal("User", "carol"))
+        with pytest.raises(RefusedError):
+            may_read(authorization, BOB, "t0")
 
 
 def test_a_node_without_an_authorizer_lets_everybody_in(tmp_path: Path) -> None:
