@@ -103,6 +103,8 @@ class ImageLoader:
         self._on_step = on_step
         self._on_leap = on_leap
         self._intern = Interner()
+        self.last_applied = 0
+        """How much the last `apply` did: records, and partitions that were removed with their topics."""
         self._start(image)
 
     def _start(self, image: MetadataImage) -> None:
@@ -201,7 +203,7 @@ class ImageLoader:
         :raises InvariantViolation: a record does not fit; the message names its offset and type. The loader is then
             unusable.
         """
-        budget = maxsize if max_records is None else max_records
+        budget = whole = maxsize if max_records is None else max_records
         while self._batches and budget > 0:
             batch = self._batches[0]
             count, removed = self._replay(batch, budget)
@@ -210,6 +212,7 @@ class ImageLoader:
             budget -= count + removed
             if self._next == len(batch.records):
                 self._close_batch(batch)
+        self.last_applied = whole - budget
         return self._backlog
 
     def commit(self, high_watermark: int) -> ImageDelta | None:

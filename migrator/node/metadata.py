@@ -383,11 +383,10 @@ class MetadataRuntime:
                     self.on_known()
             self._settle(TURN_RECORDS)
             return True
-        backlog = self._loader.backlog
-        if backlog:
-            applied = backlog - self._loader.apply(turn.records_left)
-            self._gauge.count(Work.RECORDS, applied)
-            return turn.is_over(applied) or self._loader.backlog > 0
+        if self._loader.backlog:
+            self._loader.apply(turn.records_left)
+            self._gauge.count(Work.RECORDS, self._loader.last_applied)
+            return turn.is_over(self._loader.last_applied)
         return self._decode_on(turn)
 
     def _make_known(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 
 import pytest
 from hypothesis import settings
@@ -27,6 +28,7 @@ from migrator.records.control import LeaderChange, SnapshotHeader, build_control
 from tests.image.support.differences import changes_between
 from tests.image.support.rows import image_rows
 from tests.image.support.snapshots import snapshot_records
+from tests.image.support.strategies import small_uuid
 from tests.image.test_builder import covers
 from tests.lanes import examples
 
@@ -356,6 +358,33 @@ def test_a_control_batch_behind_records_that_wait_makes_none_of_them_applied() -
     machine.run_until_caught_up()
     try:
         machine.fetch_up_to_an_election([[rec.ConfigRecord(4, "a", "x", "2")]], 0, commits=True)
+    finally:
+        machine.teardown()
+
+
+def test_topics_that_are_removed_one_by_one_take_as_many_turns_as_their_partitions() -> None:
+    machine = ImagesMachine()
+    machine.start()
+    machine.small.undo()
+    try:
+        for number in range(4):
+            ids = range(turns.TURN_RECORDS // 2)
+            partitions = [rec.PartitionRecord(one, small_uuid(number), (1,), (1,), (), (), 1, 0, 0, 0) for one in ids]
+            machine.append([rec.TopicRecord(f"t{number}", small_uuid(number)), *partitions])
+        machine.run_until_caught_up()
+        for number in range(4):
+            machine.log.append(machine.batch([rec.RemoveTopicRecord(small_uuid(number))]))
+        left = [4]
+
+        async def follow() -> None:
+            machine.runtime.appended()
+            while machine.runtime.image.topics.by_id and not machine.failures:
+                await asyncio.sleep(0)
+                left.append(len(machine.runtime.image.topics.by_id))
+
+        machine.loop.run_until_complete(follow())
+        assert left[-1] == 0
+        assert all(before - after <= 2 for before, after in pairwise(left)), left
     finally:
         machine.teardown()
 
