@@ -215,6 +215,7 @@ def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
                 if reopen and seen.is_finished:
                     ask(REOPENS, "Reopen the migration?", abort=True)
                 ask("Go back?", abort=True)
+            parts.silences.begins()
             await turn_back(parts, journal, seen)
 
     site = named_site(inventory, named)
@@ -249,44 +250,39 @@ def _run(
     async def confirm(left: Sequence[str]) -> bool:
         with at_a_question():
             verdict = verdict_of(of_last(read_journal(site.state)))
-            agreed = yes or ask(*finish_question(site.inventory, left, verdict, wall_ms()))
-        silences.begins()
-        return agreed
-
-    silences = Silences(_say_with_time)
+            return yes or ask(*finish_question(site.inventory, left, verdict, wall_ms()))
 
     async def accept(warnings: int) -> bool:
         with at_a_question():
-            agreed = yes or ask(f"Warnings of preflight that you decide about: {warnings} (DECIDE, above). Go on?")
-        silences.begins()
-        return agreed
+            return yes or ask(f"Warnings of preflight that you decide about: {warnings} (DECIDE, above). Go on?")
 
-    async def work(journal: RolloutJournal) -> Ending:
-        async with parts_at(site, silences.tell) as (found, zookeeper):
+    async def work(journal: RolloutJournal) -> tuple[Ending, Silences]:
+        async with parts_at(site, _say_with_time) as (found, zookeeper):
             parts = replace(found, ends_again=ends_again, reopens=reopens)
-            async with Meanwhile(silences.tell, LOOKS):
+            async with Meanwhile(parts.tell, LOOKS):
                 await check_address(zookeeper, await parts.observer.observe(partitions=False))
                 await refuse_without(parts, journal)
                 await refuse_with(parts, journal)
             ended = await begin(parts.heard(), journal)
-            silences.begins()
             if ended is not None:
-                return ended
+                return ended, parts.silences
             note_without(parts, journal, reason)
             await note_with(parts, journal)
             if journal.progress.plan:
                 parts.tell(f"this rollout began with the reviewed plan {journal.progress.plan[:SHOWN]}")
             with asked_to_stop((site.state / ABORT_FILE).touch, _STOPS):
-                return await RolloutRun(parts, journal, site.state, confirm, accept).run(stop)
+                run = RolloutRun(parts, journal, site.state, confirm, accept)
+                return await run.run(stop), parts.silences
 
     _refuse_second(site)
     check(read_journal(site.state))
     with _journal(site) as journal:
-        ending = asyncio.run(work(journal))
+        ending, silences = asyncio.run(work(journal))
+        silences.ends()
         if ending is Ending.COMPLETE:
             finish_archive(site, journal.entries, _say_with_time)
         with suppress(OSError):  # the terminal may be closed
-            say(f"the longest time without a line: {silences.longest:.0f} s")
+            say(f"the longest time without a line: {silences.longest_ms / 1000:.0f} s")
             for line in ending_lines(site.inventory, ending, journal.entries):
                 say(line)
     raise click.exceptions.Exit(ENDINGS.get(ending, ExitCode.OK))

@@ -144,6 +144,7 @@ async def agree(
             )
         with at_a_question():
             ask("Nobody has reviewed these differences. Go on, as it is now?", abort=True)
+        parts.silences.begins()
         accepted = found
     said = f"{len(found)} accepted differences from it" if found else "nothing differs from it"
     parts.tell(f"the reviewed plan {plan_digest[:SHOWN]}: {said}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Self
+
+from migrator.clock import monotonic_ms
 
 LONG_SECONDS = 5.0
 
@@ -14,27 +15,34 @@ class Silences:
     """Shows lines, and measures the longest time between two of them.
 
     :param show: shows a line.
+    :param now_ms: monotonic.
     """
 
-    def __init__(self, show: Callable[[str], None]) -> None:
+    def __init__(self, show: Callable[[str], None], now_ms: Callable[[], int] = monotonic_ms) -> None:
         self._show = show
-        self._last = time.monotonic()
-        self._longest = 0.0
+        self._now_ms = now_ms
+        self._last_ms = now_ms()
+        self.longest_ms = 0
+        """Of all silences that have ended."""
+        self.notes: Callable[[int], None] = lambda _: None
+        """Is called with each longest silence so far, in ms."""
 
     def tell(self, line: str) -> None:
         """Show a line, and end a silence."""
-        self._longest = self.longest
-        self.begins()
+        self.ends()
         self._show(line)
+
+    def ends(self) -> None:
+        """A silence ends now, and the next one begins."""
+        silent_ms = self._now_ms() - self._last_ms
+        self.begins()
+        if silent_ms > self.longest_ms:
+            self.longest_ms = silent_ms
+            self.notes(silent_ms)
 
     def begins(self) -> None:
         """A silence begins now; what a person took to answer does not count."""
-        self._last = time.monotonic()
-
-    @property
-    def longest(self) -> float:
-        """In seconds, the silence under way included."""
-        return max(self._longest, time.monotonic() - self._last)
+        self._last_ms = self._now_ms()
 
 
 class Meanwhile:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from migrator.rollout.inventory import Inventory
-from migrator.rollout.meanwhile import Meanwhile
+from migrator.rollout.meanwhile import Meanwhile, Silences
 from migrator.rollout.plan.modes import ModeSettings
 from migrator.rollout.ports import Clock, Executor, Lock, Observation, Observer
 from migrator.values import value
@@ -35,9 +35,9 @@ class _HeardObserver:
 
 @value
 class RolloutParts:
-    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``show`` shows a sentence to the
-    operator. ``keep_zookeeper`` writes Kafka's znodes to a file, ``unregister`` removes a broker's registration from
-    the quorum; both return why that failed, or "". ``ends_again``: the operator wants to end a reopened migration
+    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``silences`` shows sentences to
+    the operator. ``keep_zookeeper`` writes Kafka's znodes to a file, ``unregister`` removes a broker's registration
+    from the quorum; both return why that failed, or "". ``ends_again``: the operator wants to end a reopened migration
     again. ``reopens``: the operator wants to go back also after the end, and so to reopen the migration."""
 
     inventory: Inventory
@@ -45,7 +45,7 @@ class RolloutParts:
     observer: Observer
     lock: Lock
     clock: Clock
-    show: Callable[[str], None]
+    silences: Silences
     keep_zookeeper: Callable[[Path], Awaitable[str]]
     unregister: Callable[[int], Awaitable[str]]
     zookeeper_connect: str = ""
@@ -55,7 +55,7 @@ class RolloutParts:
     def tell(self, sentence: str) -> None:
         """Show a sentence. A terminal or pipe that is closed stops nothing: the journal has the facts."""
         with suppress(OSError):
-            self.show(sentence)
+            self.silences.tell(sentence)
 
     def heard(self) -> Self:
         """The same parts, with an observer that tells the operator of a look that takes long."""

@@ -19,6 +19,7 @@ from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.lock.lock import RolloutLock
 from migrator.rollout.lock.places import FilePlace, ZooKeeperPlace
 from migrator.rollout.lock.quorum import LeaderLock, QuorumPlace, our_leader
+from migrator.rollout.meanwhile import Silences
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import watched_keys
@@ -58,7 +59,8 @@ async def open_world(
     :param tell: is called with what is done and waited for.
     :raises OperatorError: the inventory or its access file cannot be used. A node that does not answer is no error.
     """
-    executor = _executor(inventory, tell)
+    silences = Silences(tell)
+    executor = _executor(inventory, silences.tell)
     access = inventory_path.parent / inventory.access
     settings = _access(access)
     clock = SystemClock()
@@ -90,10 +92,10 @@ async def open_world(
     if session is not None:
         session.start_in_background()
     try:
-        await quorum.catch_up(tell)  # so that a command that looks only once sees the brokers
+        await quorum.catch_up(silences.tell)  # so that a command that looks only once sees the brokers
         keeps, connect = partial(keep, session), settings.zookeeper_connect or ""
         yield (
-            RolloutParts(inventory, executor, observer, lock, clock, tell, keeps, quorum.unregister, connect),
+            RolloutParts(inventory, executor, observer, lock, clock, silences, keeps, quorum.unregister, connect),
             session,
         )
     finally:

@@ -23,6 +23,7 @@ from migrator.rollout import site
 from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.leaving_zookeeper import keep
+from migrator.rollout.meanwhile import Silences
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import BrokerMode, LockHolder, Observation
@@ -93,7 +94,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
         if desk.reading:
             tell(desk.reading)
         cluster = desk.cluster
-        hands = (cluster, cluster, desk.lock, desk.clock, tell, partial(keep, None), cluster.unregister)
+        hands = (cluster, cluster, desk.lock, desk.clock, Silences(tell), partial(keep, None), cluster.unregister)
         yield RolloutParts(inventory, *hands, desk.zookeeper_connect), None
 
     monkeypatch.setattr(site, "open_world", world)

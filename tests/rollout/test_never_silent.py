@@ -11,6 +11,7 @@ import pytest
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
 from migrator.rollout.gates.lifelines import SAY_MS, SHOWS_MS, Lifelines, Patience
+from migrator.rollout.journal.looks import LooksFile, read_looks
 from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.meanwhile import Silences
 from migrator.rollout.plan.steps import Phase
@@ -168,15 +169,19 @@ def test_a_process_that_comes_late_has_not_ended(operator: Operator) -> None:
     assert len(comes_ms) == 2
 
 
-def test_the_longest_time_without_a_line_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, said = [100.0], list[str]()
-    monkeypatch.setattr("migrator.rollout.meanwhile.time.monotonic", lambda: now[0])
-    silences = Silences(said.append)
-    for seconds, line in ((3, "one"), (7, "two"), (1, "three")):
-        now[0] += seconds
+def test_the_longest_time_without_a_line_is_measured(tmp_path: Path) -> None:
+    """A question is none. The report has what came before the first step, too."""
+    clock, said = ModelClock(), list[str]()
+    silences = Silences(said.append, clock.monotonic_ms)
+    for passed_ms, line in ((2_000, "one"), (12_000, "two"), (5_000, "three")):
+        clock.now_ms += passed_ms
         silences.tell(line)
-    now[0] += 5
-    assert (said, silences.longest) == (["one", "two", "three"], 7.0)
-    now[0] += 60
+    looks = LooksFile(tmp_path, "r", clock)
+    looks.was_silent(silences.longest_ms)
+    silences.notes = looks.was_silent
+    clock.now_ms += 900_000
     silences.begins()  # a person has answered
-    assert silences.longest == 7.0
+    clock.now_ms += 12_500
+    silences.ends()
+    assert (said, silences.longest_ms) == (["one", "two", "three"], 12_500)
+    assert read_looks(tmp_path, "r").silent_ms == 12_000, "half a second more is no news"

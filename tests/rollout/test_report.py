@@ -10,9 +10,10 @@ import pytest
 
 from migrator.log.files import file_digest
 from migrator.observe.pages.charts import POINTS_MAX, series
-from migrator.rollout.journal.journal import Entry, Event, read_journal
+from migrator.rollout.journal.journal import Detail, Entry, Event, read_journal
 from migrator.rollout.journal.looks import EVERY_MS, LINES_MAX, Look, Looked, LooksFile, looks_file, read_looks
 from migrator.rollout.journal.writer import order_of
+from migrator.rollout.plan.steps import Act
 from migrator.rollout.ports import MigrationSeen, Observation, PartitionsSeen, Some
 from migrator.rollout.report.after import after
 from tests.rollout.support.model_clock import ModelClock
@@ -60,6 +61,34 @@ def test_a_rollout_says_what_it_did_who_ordered_it_and_what_stood_still(tmp_path
     assert "+ process.roles=broker" in changes.changes
     assert any("(redacted)" in line for line in changes.changes)
     assert SECRET not in json.dumps(facts.as_json())
+
+
+def test_what_came_between_the_parts_of_a_step_is_not_its_time() -> None:
+    """A rehearsal fails, and preflight comes first again, an hour later; a node that was left out is restarted anew."""
+    second, found = 1_000, list[Entry]()
+
+    def line(seconds: int, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
+        found.append(Entry(len(found) + 1, seconds * second, event, step, act, details))
+
+    def restarted(at: int) -> None:
+        line(at, Event.BEGUN, "migrate/broker-1", Act.RESTART)
+        line(at + 4, Event.DONE, "migrate/broker-1", Act.RESTART)
+        line(at + 6, Event.PASSED, "migrate/broker-1", Act.CHECK_AFTER)
+
+    line(0, Event.OPENED, rollout="r", direction="forward")
+    line(0, Event.BEGUN, "preflight", Act.RUN)
+    line(10, Event.DONE, "preflight")
+    line(10, Event.BEGUN, "rehearse", Act.RUN)
+    line(3_610, Event.FAILED, "rehearse", Act.RUN, reopens="preflight rehearse")
+    line(9_000, Event.RESUMED)
+    line(9_000, Event.BEGUN, "preflight", Act.RUN)
+    line(9_020, Event.DONE, "preflight")
+    restarted(9_020)
+    line(9_100, Event.DONE, "soak")
+    restarted(9_100)
+    steps = {step.name: step for step in after(model_inventory(), found, Looked(), {}).steps}
+    assert steps["preflight"].seconds == 30
+    assert (steps["migrate/broker-1"].seconds, steps["migrate/broker-1"].restart_seconds) == (12, 12)
 
 
 def test_a_way_back_is_told_as_one(tmp_path: Path) -> None:
@@ -133,21 +162,6 @@ def test_a_damaged_or_missing_file_of_looks_stops_nothing(tmp_path: Path) -> Non
     with looks_file(tmp_path, "r").open("ab") as file:
         file.write(b'[]\n{"t":"x"}\n{"t":1,"images":[1]}\n{"t":1,"off')
     assert [look.under_replicated for look in read_looks(tmp_path, "r").looks] == [3]
-
-
-def test_the_longest_silence_is_measured_and_a_question_is_none(tmp_path: Path) -> None:
-    clock, said = ModelClock(), list[str]()
-    file = LooksFile(tmp_path, "r", clock)
-    show = file.timed(said.append)
-    for passed_ms in (2_000, 12_000, 5_000):
-        clock.now_ms += passed_ms
-        show("a line")
-    clock.now_ms += 900_000
-    file.answered()
-    clock.now_ms += 1_000
-    show("a line")
-    assert read_looks(tmp_path, "r").silent_ms == 12_000
-    assert len(said) == 4
 
 
 def test_a_long_line_shows_its_worst_point() -> None:

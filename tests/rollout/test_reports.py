@@ -26,6 +26,7 @@ from migrator.verify.verdict import Verdict
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
+from tests.rollout.support.sample_reports import after_of
 
 
 def finding(severity: Severity, code: str, *, asks: bool = False) -> PreflightFinding:
@@ -73,8 +74,9 @@ def test_what_preflight_found_is_said_with_its_remedy() -> None:
 
 
 def test_an_operator_decides_about_some_warnings_before_the_first_step(tmp_path: Path) -> None:
+    """The report says who has answered, and how; the time of the person is not the rollout's."""
     operator, told = Operator(ModelCluster(model_inventory()), tmp_path), list[str]()
-    operator.hears = told.append
+    operator.hears, operator.thinks_ms = told.append, 3_600_000
     operator.cluster.prints["preflight"] = json.dumps(ASKS)
     operator.accepts = False
     with pytest.raises(UnansweredError, match="the answer was no"):
@@ -86,6 +88,13 @@ def test_an_operator_decides_about_some_warnings_before_the_first_step(tmp_path:
     operator.accepts = True
     assert operator.resume() is Ending.COMPLETE
     assert operator.warned == [1, 1]
+    facts = after_of(operator)
+    assert [each.what for each in facts.orders if each.ended == ""] == [
+        "goes on in spite of the warnings of preflight that ask: 1",
+        "says yes to the end of the migration",
+    ]
+    assert facts.span_seconds < 3_600
+    assert facts.silent_seconds == 30, "a question is no silence"
 
 
 def test_what_the_rehearsal_found_is_said_with_the_forecast() -> None:

@@ -100,7 +100,9 @@ class RolloutRun:
         progress = journal.progress
         steps = plan(parts.inventory, progress.direction, progress.canary, reopens=progress.reopens)
         looks = LooksFile(state, progress.rollout, parts.clock)
-        self._parts = replace(parts, show=looks.timed(parts.show)).heard()
+        parts.silences.notes = looks.was_silent
+        looks.was_silent(parts.silences.longest_ms)
+        self._parts = parts.heard()
         self._run = RunContext(self._parts, journal, state, confirm, accept, steps, looks)
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
@@ -125,7 +127,7 @@ class RolloutRun:
         except AbortedError:
             return await self._aborted(taking)
         finally:
-            self._run.looks.measure()
+            self._parts.silences.ends()
 
     def _refuse_other_cluster(self, seen: Observation) -> None:
         """

@@ -11,7 +11,7 @@ from migrator.rollout.journal.looks import LooksFile
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan.steps import Step
+from migrator.rollout.plan.steps import Act, Step
 from migrator.values import value
 
 ABORT_FILE = "abort"
@@ -47,21 +47,30 @@ class RunContext:
     def note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
         self.journal.append(self.parts.clock.wall_ms(), event, step, act, **details)
 
-    async def agrees(self, question: Awaitable[bool]) -> bool:
-        """Ask the operator. Unless the answer is yes, the rollout stays before this question, and what was checked so
-        far is checked again later.
+    async def agrees(self, question: Awaitable[bool], step: str, act: Act, **details: Detail) -> bool:
+        """Ask the operator before an act of a step ends. The journal keeps the answer, and how long it took. Unless the
+        answer is yes, the rollout stays before this question, and what was checked so far is checked again later.
 
+        :param details: for the line about a yes.
         :raises UnansweredError: nobody can answer.
         """
+        asked_ms = self.parts.clock.wall_ms()
         try:
-            agreed = await question
-            self.looks.answered()
+            try:
+                agreed = await question
+            finally:
+                self.parts.silences.begins()
         except OperatorError as error:
-            self.note(Event.PAUSED)
+            self.note(Event.PAUSED, waited_ms=self._since(asked_ms))
             raise UnansweredError(error.what, where=error.where, remedy=error.remedy) from error
-        if not agreed:
-            self.note(Event.PAUSED)
+        if agreed:
+            self.note(Event.CONFIRMED, step, act, waited_ms=self._since(asked_ms), **details)
+        else:
+            self.note(Event.PAUSED, waited_ms=self._since(asked_ms))
         return agreed
+
+    def _since(self, began_ms: int) -> int:
+        return max(0, self.parts.clock.wall_ms() - began_ms)
 
     @property
     def abort_file(self) -> Path:

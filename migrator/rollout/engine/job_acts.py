@@ -269,8 +269,10 @@ class JobActs:
 
         :raises UnansweredError: nobody answers, or the answer is no.
         """
+        if not count:
+            return
         try:
-            agreed = not count or await self._run.agrees(self._run.accept(count))
+            agreed = await self._run.agrees(self._run.accept(count), step.name, Act.RUN, warnings=count)
         except UnansweredError as error:
             raise UnansweredError(error.what, where=step.name, remedy=AGREE_TO_WARNINGS) from error
         if not agreed:

@@ -92,10 +92,10 @@ class StepRun:
         ]
         await self._acts.see_files(left)
         names = [node.name for node in left]
-        if not (seen.is_finished or self._confirmed or await self._run.agrees(self._run.confirm(names))):
-            return False
-        self._confirmed = True
-        self._run.note(Event.CONFIRMED)
+        if not (seen.is_finished or self._confirmed):
+            if not await self._run.agrees(self._run.confirm(names), step.name, Act.CONFIRM):
+                return False
+            self._confirmed = True
         if Act.CONFIRM not in self._run.progress.of(step.name).done:
             self._run.note(Event.PASSED, step.name, Act.CONFIRM)
         return True

@@ -7,7 +7,7 @@ each two the worse one stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -90,14 +90,13 @@ def _parsed(line: bytes) -> Look | int | None:
 
 
 class LooksFile:
-    """Writes the looks of one run, and times its lines on the terminal."""
+    """Writes the looks of one run."""
 
     def __init__(self, state: Path, rollout: str, clock: Clock) -> None:
         self._path = looks_file(state, rollout)
         self._clock = clock
         self._last, self._images = Look(0), _NO_IMAGES
         self._lines: int | None = None
-        self._told_ms = clock.monotonic_ms()
         self._silent_ms = 0
 
     def saw(self, step: str, seen: Observation, waits: str = "") -> None:
@@ -122,26 +121,11 @@ class LooksFile:
         self._last, self._images = look, _groups(images) or self._images
         self._write(_line(replace(look, images=images)))
 
-    def timed(self, show: Callable[[str], None]) -> Callable[[str], None]:
-        """The same function, which also measures the silence before each line."""
-
-        def shows(sentence: str) -> None:
-            self.measure()
-            show(sentence)
-
-        return shows
-
-    def measure(self) -> None:
-        """Note the time since the last line, if no silence was longer by a second."""
-        now_ms = self._clock.monotonic_ms()
-        silent_ms, self._told_ms = now_ms - self._told_ms, now_ms
+    def was_silent(self, silent_ms: int) -> None:
+        """Note the longest time without a line on the terminal, if it is longer by a second than the last one."""
         if silent_ms >= self._silent_ms + 1000:
             self._silent_ms = silent_ms
             self._write({"silent": silent_ms})
-
-    def answered(self) -> None:
-        """The operator has answered a question: the time until then was no silence."""
-        self._told_ms = self._clock.monotonic_ms()
 
     def _write(self, line: Mapping[str, object]) -> None:
         with suppress(OSError, StorageError):

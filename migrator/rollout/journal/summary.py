@@ -118,7 +118,7 @@ def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
     between two commands, and before an answer. Wrong when the time of day has jumped."""
     touching = {step.name for step in steps if any(act in TOUCHES for act in step.acts)}
     restarts = total = 0
-    for step, lines in _by_step(list(without_people(entries))):
+    for step, lines in by_step(list(without_people(entries))):
         begun = next((entry.time_ms for entry in lines if entry.event is Event.BEGUN and entry.act in TOUCHES), None)
         if step not in touching or begun is None:
             continue
@@ -139,15 +139,17 @@ def without_controller(entries: Sequence[Entry]) -> float | None:
 
 
 def without_people(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The same lines, without the time in which the rollout waited for a person."""
+    """The same lines, without the time in which the rollout waited for a person. Journals of earlier releases do not
+    say how long an answer took: there it is all the time since the line before."""
     waited_ms = 0
     for before, entry in zip((*entries[:1], *entries), entries, strict=False):
-        if entry.event in (Event.RESUMED, Event.CONFIRMED):
-            waited_ms += max(0, entry.time_ms - before.time_ms)
+        since_ms = max(0, entry.time_ms - before.time_ms)
+        answered_ms = entry.details.get("waited_ms", since_ms if entry.event is Event.CONFIRMED else 0)
+        waited_ms += since_ms if entry.event is Event.RESUMED else min(since_ms, int(answered_ms or 0))
         yield replace(entry, time_ms=entry.time_ms - waited_ms)
 
 
-def _by_step(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+def by_step(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
     """The lines of one step, up to those of another. The line before them is included, because the step began at its
     time."""
     lines: list[Entry] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,7 @@ from migrator.rollout.journal.summary import (
     TOUCHES,
     Durations,
     Forecast,
+    by_step,
     durations_of,
     failure_of,
     forecast_of,
@@ -42,6 +44,7 @@ ORDERS = {
     Event.LOCK_BROKEN: "breaks the lock of rollout {of}",
 }
 """Lines that a person has ordered, in words; "" where the command says enough."""
+ACCEPTS = "goes on in spite of the warnings of preflight that ask: {warnings}"
 RESULTS = {Job.PREFLIGHT.value: "no blockers", Job.VERIFY.value: "equal"}
 """The result of a job that is done."""
 
@@ -70,8 +73,8 @@ class Wait:
 @value
 class StepLine:
     """``began_ms``: when the line before was written. ``start`` (from the beginning of the rollout) and ``seconds``:
-    without the time in which no command ran, or a person was asked. ``restart_seconds``: from the order to stop or
-    start until the node was back; None without one."""
+    without the time in which no command ran, or a person was asked, or other steps were done. ``restart_seconds``: from
+    the order to stop or start until the node was back, of all restarts of the step; None without one."""
 
     name: str
     why: str
@@ -230,21 +233,35 @@ def _steps(
     for before, entry in zip((*entries[:1], *entries), entries, strict=False):
         if entry.step:
             lines.setdefault(entry.step, [before]).append(entry)
+    took: defaultdict[str, float] = defaultdict(float)
+    for name, own in by_step(entries):  # other steps may have come between the parts of a step
+        took[name] += active[own[-1].number] - active[own[0].number]
     for name, found in lines.items():
-        start, end = active[found[0].number], active[found[-1].number]
-        touched = [active[each.number] for each in found if each.event is Event.BEGUN and each.act in TOUCHES]
-        back = [active[e.number] for e in found if e.event in ENDS and e.act in (*TOUCHES, Act.CHECK_AFTER)]
         yield StepLine(
             name,
             why.get(name, ""),
             _state_of(found[-1]),
             found[0].time_ms,
-            start,
-            end - start,
-            max(0.0, max(back, default=0.0) - touched[0]) if touched else None,
+            active[found[0].number],
+            took[name],
+            _restarts(found, active),
             sum(wait.seconds for wait in waits if wait.step == name),
             sum(each.event is Event.FAILED for each in found),
         )
+
+
+def _restarts(entries: Sequence[Entry], active: Mapping[int, float]) -> float | None:
+    """The seconds of all restarts of one step; None without one."""
+    spans: list[list[float]] = []
+    is_back = True
+    for entry in entries:
+        if entry.event is Event.BEGUN and entry.act in TOUCHES and is_back:
+            spans.append([active[entry.number], active[entry.number]])
+            is_back = False
+        elif not is_back and entry.event in ENDS and entry.act in (*TOUCHES, Act.CHECK_AFTER):
+            spans[-1][1] = active[entry.number]
+            is_back = entry.act == Act.CHECK_AFTER
+    return sum(end - begin for begin, end in spans) if spans else None
 
 
 def _state_of(last: Entry) -> str:
@@ -261,11 +278,12 @@ def _orders(entries: Sequence[Entry]) -> Iterator[Order]:
     confirmed = False
     for number, entry in enumerate(entries):
         confirmed = confirmed and entry.event is not Event.RESUMED
-        if entry.event not in ORDERS or (entry.event is Event.CONFIRMED and confirmed):
-            continue  # one answer counts for all controllers
+        is_answer = entry.event is Event.CONFIRMED
+        if entry.event not in ORDERS or (is_answer and confirmed):
+            continue
         order = _order(entry)
-        if entry.event in (Event.CONFIRMED, Event.LOCK_BROKEN):
-            confirmed = entry.event is Event.CONFIRMED
+        if is_answer or entry.event is Event.LOCK_BROKEN:
+            confirmed = is_answer and not entry.step  # an earlier release has such a line for each controller
             yield order
         elif entry.event is Event.RESUMED:
             own = [each for each in first if (each.by, each.command) == (order.by, order.command)]
@@ -280,7 +298,8 @@ def _orders(entries: Sequence[Entry]) -> Iterator[Order]:
 
 def _order(entry: Entry) -> Order:
     details = {name: str(each) for name, each in entry.details.items()}
-    what = ORDERS[entry.event].format_map({"node": "", "reason": "", "of": "", **details})
+    words = ACCEPTS if "warnings" in details else ORDERS[entry.event]
+    what = words.format_map({"node": "", "reason": "", "of": "", **details})
     return Order(entry.time_ms, details.get("by", ""), details.get("command", ""), what, "")
 
 

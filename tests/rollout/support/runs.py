@@ -16,6 +16,7 @@ from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import Detail, Entry, Event, read_journal
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.writer import RolloutJournal
+from migrator.rollout.meanwhile import Silences
 from migrator.rollout.nodes import Node
 from migrator.rollout.opening.opening import (
     may_go_on,
@@ -110,7 +111,7 @@ class Operator:
             self.cluster,
             self.lock,
             self.clock,
-            self.hears,
+            Silences(self.hears, self.clock.monotonic_ms),
             keep_nothing,
             self.cluster.unregister,
             self.zookeeper_connect,
@@ -178,6 +179,7 @@ class Operator:
 
         async def accept(warnings: int) -> bool:
             self.warned.append(warnings)
+            self.clock.now_ms += self.thinks_ms
             return self.accepts
 
         return RolloutRun(parts, journal, self.state, confirm, accept)
