@@ -23,7 +23,7 @@ from migrator.cli.rollout_options import (
     stop_options,
     typed,
 )
-from migrator.cli.rollout_plan import ASKS, LOOKS, agree, previews, say_aside, show_plan
+from migrator.cli.rollout_plan import ASKS, LOOKS, READS, agree, previews, say_aside, show_plan
 from migrator.cli.rollout_report import finish_archive, report_options, write_report
 from migrator.cli.rollout_text import (
     REOPENS,
@@ -156,7 +156,8 @@ def apply(
     async def begin(parts: RolloutParts, journal: RolloutJournal) -> Ending | None:
         progress = journal.progress
         if progress.closed and progress.direction is Direction.FORWARD:
-            shown = await previews(parts, progress, Direction.FORWARD, canary)
+            async with Meanwhile(parts.tell, READS):
+                shown = await previews(parts, progress, Direction.FORWARD, canary)
             if not any(one.changes_a_node for one in shown.steps):
                 return Ending.ALREADY
         if not parts.zookeeper_connect and (not progress.rollout or progress.closed):
@@ -204,8 +205,9 @@ def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
     """
 
     async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
-        seen = await may_turn_back(parts, journal)
-        shown = (await previews(parts, journal.progress, Direction.BACK)).steps
+        async with Meanwhile(parts.tell, READS):
+            seen = await may_turn_back(parts, journal)
+            shown = (await previews(parts, journal.progress, Direction.BACK)).steps
         if yes:  # before the first line: a command that is killed meanwhile has the consent already
             await turn_back(parts, journal, seen)
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
@@ -416,8 +418,9 @@ def unlock(inventory: Path, yes: bool) -> None:
 
     async def work(journal: RolloutJournal) -> None:
         async with parts_at(site, say_aside) as (parts, _):
-            await parts.observer.observe(partitions=False)  # whether the migration is over decides where the lock is
-            holder = await parts.lock.holder()
+            async with Meanwhile(say_aside, LOOKS):
+                await parts.observer.observe(partitions=False)  # whether the migration is over says where the lock is
+                holder = await parts.lock.holder()
             if holder is None:
                 say("nobody holds the lock")
                 return
@@ -449,7 +452,8 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
 
     async def work() -> None:
         async with parts_at(site, say_aside) as (parts, zookeeper):
-            refuse_removal(await parts.observer.observe(partitions=False))
+            async with Meanwhile(say_aside, LOOKS):
+                refuse_removal(await parts.observer.observe(partitions=False))
             where = f"{site.inventory.cluster} ({parts.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
             with at_a_question():

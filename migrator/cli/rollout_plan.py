@@ -45,6 +45,8 @@ from migrator.values import value
 
 ASKS = "asks the controllers for the metadata"
 LOOKS = "looks at ZooKeeper, controllers and brokers"
+READS = "reads the property files of the nodes, and looks at the cluster again"
+ASKS_LOCK = "asks where the lock is, and ends its connections"
 
 
 def say_aside(line: str) -> None:
@@ -80,9 +82,9 @@ async def show_plan(site: Site, canary: str, *, back: bool, as_json: bool, out: 
         seen = await parts.observer.observe(partitions=False)
         unknown = await check_address(zookeeper, seen)
         away = "" if seen.zookeeper_answers or not parts.zookeeper_connect else ". ZooKeeper does not answer"
-        meanwhile.what = f"reads the property files of the nodes, and looks at the cluster again{away}"
+        meanwhile.what = f"{READS}{away}"
         shown = await previews(parts, progress, direction, canary)
-        meanwhile.what = f"asks where the lock is, and ends its connections{away}"
+        meanwhile.what = f"{ASKS_LOCK}{away}"
         if out is not None:
             write_document(out, await shown.as_document(parts))
         if as_json:
@@ -128,9 +130,11 @@ async def agree(
         what = f"the plan is of the cluster {reviewed['cluster']}, and the inventory is of {parts.inventory.cluster}"
         raise OperatorError(what, where="--plan", remedy="Name the plan of this cluster")
     accepted: list[str] = []
+    plan_digest = str(reviewed["digest"])
     while True:
-        shown = await previews(parts, progress, Direction.FORWARD, canary)
-        now, plan_digest = await shown.as_document(parts), str(reviewed["digest"])
+        async with Meanwhile(parts.tell, f"{READS}, and compares that with the reviewed plan"):
+            shown = await previews(parts, progress, Direction.FORWARD, canary)
+            now = await shown.as_document(parts)
         known = known_files(progress, plan_digest, shown.facts)
         found = differences(reviewed, now, known=known, under_way=is_of(progress, plan_digest))
         if not set(found) - set(accepted):

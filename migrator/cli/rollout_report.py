@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.options import Command
-from migrator.cli.rollout_plan import previews
+from migrator.cli.rollout_plan import ASKS, ASKS_LOCK, LOOKS, READS, previews, say_aside
 from migrator.cli.terminal import say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import OperatorError
@@ -20,6 +20,8 @@ from migrator.rollout.journal.journal import Entry, read_journal
 from migrator.rollout.journal.looks import read_looks
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import forecast_of, of_last
+from migrator.rollout.meanwhile import Meanwhile
+from migrator.rollout.opening.address import check_address
 from migrator.rollout.plan.steps import Direction
 from migrator.rollout.report.after import After, after
 from migrator.rollout.report.before import Before, before
@@ -95,9 +97,13 @@ def _after(site: Site, entries: Sequence[Entry]) -> After:
 async def _before(site: Site, entries: Sequence[Entry]) -> Before:
     progress = progress_of(entries)
     direction = Direction.BACK if progress.goes_back else Direction.FORWARD
-    async with parts_at(site, lambda line: say(line, err=True)) as (parts, _):
+    async with Meanwhile(say_aside, ASKS) as meanwhile, parts_at(site, say_aside) as (parts, zookeeper):
+        meanwhile.what = LOOKS
         seen = await parts.observer.observe()
+        await check_address(zookeeper, seen)
+        meanwhile.what = READS
         shown = (await previews(parts, progress, direction)).steps
+        meanwhile.what = ASKS_LOCK
         local = False
         with suppress(OperatorError):  # unknown yet: `apply` reports it
             local = await parts.lock.is_local()

@@ -295,12 +295,12 @@ class RealDesk:
         return CliRunner().invoke(migrator, ["rollout", name, "-i", str(self.inventory)])
 
 
-def test_plan_and_apply_say_that_the_chroot_is_wrong_and_what_was_meant(
+def test_plan_report_and_apply_say_that_the_chroot_is_wrong_and_what_was_meant(
     tmp_path: Path, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
 ) -> None:
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id("abc"), makepath=True)
     desk = RealDesk(tmp_path, f"{zookeeper.hosts}x")
-    for name in ("plan", "apply"):
+    for name in ("plan", "report", "apply"):
         error = desk.type(name).exception
         assert isinstance(error, NoClusterError), error
         assert f"Did you mean {zookeeper.chroot}?" in str(error) or zookeeper.chroot in error.chroots

@@ -106,6 +106,7 @@ def test_a_plan_names_its_risks(tmp_path: Path) -> None:
     assert facts.restarts == 12, "each broker twice; each controller at the end, and for Kafka's"
     risks = "\n".join(facts.risks)
     assert "After the step finish/controller-3003, the migration is over" in risks
+    assert "only 'migrator rollout rollback --reopen' leads back, until Kafka's controllers take over" in risks
     assert "The lock is on this host only" in risks
     assert [one["step"] for one in facts.as_json()["steps"]][:2] == ["preflight", "rehearse"]
 

@@ -86,7 +86,11 @@ def _of_plan(
     if ends and inventory.controllers.kind is ControllerKind.STOCK:
         yield f"From the step {ends[0]} on, the migration may be over: then 'migrator rollout rollback' is refused"
     elif ends:
-        yield f"After the step {ends[-1]}, the migration is over: 'migrator rollout rollback' is refused from there on"
+        until = ", until Kafka's controllers take over" if inventory.handover is not None else ""
+        yield (
+            f"After the step {ends[-1]}, the migration is over. From there on only 'migrator rollout rollback "
+            f"--reopen' leads back{until} (docs/way-back.md)"
+        )
     if inventory.brokers.roll is Roll.RACK:
         yield "All brokers of one rack are down at the same time: replicas in other racks have to be enough"
     if direction is Direction.FORWARD and not inventory.times.soak:
