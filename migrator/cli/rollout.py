@@ -54,6 +54,7 @@ from migrator.rollout.meanwhile import Meanwhile, Silences
 from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
 from migrator.rollout.opening.opening import (
     may_go_on,
+    may_open,
     may_turn_back,
     note_with,
     note_without,
@@ -162,7 +163,10 @@ def apply(
                 return Ending.ALREADY
         if not parts.zookeeper_connect and (not progress.rollout or progress.closed):
             refuse_without_zookeeper(await parts.observer.observe(partitions=False))
-        held = None if document is None else await agree(parts, progress, document, canary, yes=yes)
+        held = None
+        if document is not None:
+            await may_open(parts, journal, canary)
+            held = await agree(parts, progress, document, canary, yes=yes)
         await open_rollout(parts, journal, canary, held)
         return None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,12 +109,25 @@ def write_document(path: Path, content: Mapping[str, Any]) -> None:
     """
     :raises OperatorError: there is such a file already, or it cannot be written.
     """
+    text = text_of_document(content)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text_of_document(content))
+        with path.open("x", encoding="utf-8") as file, _whole(path):
+            file.write(text)
+            file.flush()
     except OSError as error:
         what = f"the plan cannot be written: {error.strerror or error}"
-        raise OperatorError(what, where=str(path), remedy="Name a new file with --out") from error
+        remedy = "Name a new file with --out, in a directory that you may write to, on a disk with room"
+        raise OperatorError(what, where=str(path), remedy=remedy) from error
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Remove a file that could not be written whole: nobody may take it for a plan, and its name is free again."""
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 async def agree(

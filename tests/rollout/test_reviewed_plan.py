@@ -12,6 +12,7 @@ from migrator.rollout.engine.reviewed import KIND, VERSION, _digest
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import LockHolder
 from tests.rollout.support.model_files import SECRET
+from tests.rollout.support.small_disk import small_files
 from tests.rollout.test_commands import Desk, desk
 
 __all__ = ["desk"]
@@ -91,8 +92,12 @@ def test_a_difference_is_shown_and_asked_for(
 def test_a_file_that_changes_behind_the_comparison_is_refused(
     desk: Desk, plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looks: list[str] = []
+
     async def holder() -> LockHolder | None:
-        edit_file(desk, plan)
+        if looks:  # the second time is behind the comparison
+            edit_file(desk, plan)
+        looks.append("holder")
         return None
 
     monkeypatch.setattr(desk.lock, "holder", holder)
@@ -128,3 +133,25 @@ def test_a_plan_that_leads_back_is_refused_and_no_file_is_replaced(desk: Desk, t
     desk.printed(f"plan --back --out {back}")
     assert "this plan leads back" in desk.refused(f"apply --plan {back}")
     assert "File exists" in desk.refused(f"plan --out {back}")
+
+
+def test_what_is_refused_anyway_is_refused_before_a_person_is_asked(desk: Desk, tmp_path: Path) -> None:
+    """Somebody else holds the lock; or a rollback is under way."""
+    plan = tmp_path / "plan.json"
+    desk.printed(f"plan --out {plan}")
+    edit_file(desk, plan)
+    desk.lock.owner = LockHolder("another", "bob", "ops-2", 1)
+    assert "another rollout holds the lock" in desk.refused(f"apply --plan {plan}")
+    desk.lock.owner = None
+    desk.printed("apply --yes --pause-after kraft/broker-1")
+    desk.cluster.exit_codes["rollback"] = 2
+    desk.refused("rollback --yes")
+    assert "a rollback is under way" in desk.refused(f"apply --plan {plan}")
+
+
+def test_a_plan_that_could_not_be_written_whole_is_not_there(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "new.json"
+    with small_files(1_000):
+        result = desk.type(f"plan --out {path}")
+    assert "the plan cannot be written: File too large" in str(result.exception)
+    assert not path.exists()

@@ -22,7 +22,7 @@ from migrator.rollout.journal.progress import Progress
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import digest
 from migrator.rollout.plan.plan import canary_steps
-from migrator.rollout.plan.steps import Act, Direction
+from migrator.rollout.plan.steps import Act, Direction, Job
 from migrator.values import value
 
 KIND: Final = "plan of migrator rollout"
@@ -117,8 +117,9 @@ def _said(inventory: Inventory) -> dict[str, str]:
 def _asks(one: StepPreview, inventory: Inventory, waits: Collection[str]) -> list[str]:
     if one.state in (StepState.DONE, StepState.NOT_NEEDED):
         return []
-    ends = [f"End the migration of {inventory.cluster}?"] if Act.CONFIRM in one.step.acts else []
-    return ends + (["the rollout waits after this step until 'migrator rollout resume'"] * (one.step.name in waits))
+    asked = [f"End the migration of {inventory.cluster}?"] if Act.CONFIRM in one.step.acts else []
+    asked += ["Go on in spite of the warnings that an operator decides about?"] if one.step.job is Job.PREFLIGHT else []
+    return asked + (["the rollout waits after this step until 'migrator rollout resume'"] * (one.step.name in waits))
 
 
 def _slow(text: str, salt: str) -> str:

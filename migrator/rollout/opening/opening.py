@@ -46,6 +46,34 @@ AFTER_THE_WAY_BACK = {
 """What to do about a node that is taken in again too late for the way back."""
 
 
+async def may_open(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> Observation:
+    """Check whether a rollout can begin, or go on forward, before anybody is asked and a line is written.
+
+    :raises OperatorError: as `refuse_canary_of` and `refuse_reopened`; or the rollout under way goes back, or the lock
+        is held.
+    """
+    progress = journal.progress
+    refuse_canary_of(parts.inventory, journal.entries, progress, canary)
+    seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
+    if not _begins_anew(parts, progress, seen):
+        refuse_reopened(seen, progress)
+    if not progress.rollout or progress.closed:
+        await _refuse_held(parts)
+        return seen
+    await parts.lock.acquire(progress.rollout)
+    if progress.direction is Direction.BACK and not seen.is_finished:
+        raise OperatorError(
+            "a rollback is under way",
+            where=str(journal.path),
+            remedy="Bring it to its end with 'migrator rollout resume'; then a new rollout can begin",
+        )
+    return seen
+
+
+def _begins_anew(parts: RolloutParts, progress: Progress, seen: Observation) -> bool:
+    return parts.ends_again and progress.ends_again != reopened(seen)
+
+
 async def open_rollout(
     parts: RolloutParts, journal: RolloutJournal, canary: str = "", reviewed: Reviewed | None = None
 ) -> None:
@@ -56,27 +84,16 @@ async def open_rollout(
     From then on the journal knows every property file, so a change by somebody else is seen.
 
     :param reviewed: the plan that a person has reviewed; None without one.
-    :raises OperatorError: as `refuse_canary_of` and `refuse_reopened`; or the rollout under way goes back, a file
-        cannot be read, or one is not the file that was compared with the plan.
+    :raises OperatorError: as `may_open`; or a file cannot be read, or is not the one that was compared with the plan.
     """
     progress = journal.progress
-    refuse_canary_of(parts.inventory, journal.entries, progress, canary)
-    seen = await parts.observer.observe(partitions=False)  # is the migration over, and so where the lock is
-    anew = parts.ends_again and progress.ends_again != reopened(seen)
-    if not anew:
-        refuse_reopened(seen, progress)
+    seen = await may_open(parts, journal, canary)
+    anew = _begins_anew(parts, progress, seen)
     if progress.rollout and not progress.closed:
-        await parts.lock.acquire(progress.rollout)
-        if progress.direction is Direction.BACK and seen.is_finished:
+        if progress.direction is Direction.BACK:
             parts.tell(f"the migration {FINISHED}. So the rollout goes forward again")
             journal.append(parts.clock.wall_ms(), Event.FORWARD)
             await _note_baseline(parts, journal)
-        elif progress.direction is Direction.BACK:
-            raise OperatorError(
-                "a rollback is under way",
-                where=str(journal.path),
-                remedy="Bring it to its end with 'migrator rollout resume'; then a new rollout can begin",
-            )
         if not anew and (not canary or is_same_canary(parts.inventory, canary, progress.canary)):
             if reviewed is not None:
                 journal.append(parts.clock.wall_ms(), Event.RESUMED, "", "", **_of_plan(reviewed))
@@ -84,7 +101,6 @@ async def open_rollout(
         await remove_left_copies(parts, progress)
         rollout, canary = progress.rollout, canary or progress.canary
     else:
-        await _refuse_held(parts)
         rollout = token_hex(ID_BYTES)
     await _note_opened(parts, journal, canary, rollout, reviewed)
 
