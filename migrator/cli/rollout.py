@@ -23,7 +23,7 @@ from migrator.cli.rollout_options import (
     stop_options,
     typed,
 )
-from migrator.cli.rollout_plan import ASKS, LOOKS, READS, agree, previews, say_aside, show_plan
+from migrator.cli.rollout_plan import ANEW, ASKS, LOOKS, READS, agree, previews, say_aside, show_plan
 from migrator.cli.rollout_report import finish_archive, report_options, write_report
 from migrator.cli.rollout_text import (
     REOPENS,
@@ -145,12 +145,19 @@ def apply(
     """
     site, stop = named_site(inventory, named), _stop_at(until, pause_after)
     document = None if reviewed is None else read_document(reviewed)
+    typed_canary = canary
     if document is not None:
         canary = canary or document["canary"]
 
     def check(entries: Sequence[Entry]) -> None:
         progress = progress_of(entries)
-        refuse_canary_of(site.inventory, entries, progress, canary)
+        try:
+            refuse_canary_of(site.inventory, entries, progress, canary)
+        except OperatorError as error:
+            if typed_canary:
+                raise
+            what = f"the plan has the canary {canary}, and that does not fit: {error.what}"
+            raise OperatorError(what, where="--plan", remedy=ANEW) from error
         known = progress.canary if progress.rollout and not progress.closed else ""
         refuse_step(plan(site.inventory, Direction.FORWARD, canary or known), stop.step)
 

@@ -45,6 +45,7 @@ from migrator.values import value
 
 ASKS = "asks the controllers for the metadata"
 LOOKS = "looks at ZooKeeper, controllers and brokers"
+ANEW = "Make and review it anew: 'migrator rollout plan --out FILE'"
 READS = "reads the property files of the nodes, and looks at the cluster again"
 ASKS_LOCK = "asks where the lock is, and ends its connections"
 
@@ -157,7 +158,7 @@ async def agree(
             raise OperatorError(
                 "what would be done differs from the reviewed plan, and --yes does not accept that",
                 where="--plan",
-                remedy="Make and review it anew: 'migrator rollout plan --out FILE'. Or leave out --yes, and answer",
+                remedy=f"{ANEW}. Or leave out --yes, and answer",
             )
         with at_a_question():
             ask("Nobody has reviewed these differences. Go on, as it is now?", abort=True)

@@ -149,6 +149,15 @@ def test_what_is_refused_anyway_is_refused_before_a_person_is_asked(desk: Desk, 
     assert "a rollback is under way" in desk.refused(f"apply --plan {plan}")
 
 
+def test_a_plan_with_another_canary_than_the_rollout_says_what_to_do(desk: Desk, plan: Path) -> None:
+    """Nobody has typed --canary."""
+    desk.printed("apply --yes --until start")
+    said = desk.refused(f"apply --plan {plan}")
+    assert said.startswith("--plan: the plan has the canary broker-2, and that does not fit: the rollout that is under")
+    assert "--canary" not in said
+    assert "anew: 'migrator rollout plan --out FILE'" in said
+
+
 def test_a_plan_that_could_not_be_written_whole_is_not_there(desk: Desk, tmp_path: Path) -> None:
     path = tmp_path / "new.json"
     with small_files(1_000):
