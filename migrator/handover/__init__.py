@@ -12,8 +12,8 @@ one step, and looks again::
     picture = await run.look()  # changes nothing: the next step of each voter
     await run.run()             # until Kafka runs every voter of this machine
 
-`files` writes the stock property file and reads the metadata directory. `members` decides MEMBERS, `members_survey`
-looks at the cluster for it, and `members_run` carries it out. `node_control` stops and starts processes.
+`files` writes the stock property file and reads the metadata directory. `members` decides MEMBERS, and
+`members_run` looks at the cluster and carries it out. `node_control` stops and starts processes.
 
 **Contract.** `plan` and `members` are pure. `run` may be called again, also by another process, after any failure. A
 lock beside the property file lets one process at a time hand over a controller. Errors are `OperatorError`; no progress

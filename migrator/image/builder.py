@@ -3,16 +3,190 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from migrator.errors import InvariantViolation
-from migrator.image.cluster import ClusterBuilder
-from migrator.image.model import Changes, MetadataImage, Provenance
+from migrator.image.model import (
+    BrokerRegistration,
+    Changes,
+    ClusterImage,
+    ConfigResource,
+    ControllerRegistration,
+    FeaturesImage,
+    MetadataImage,
+    Provenance,
+)
 from migrator.image.security import SecurityBuilder
-from migrator.image.settings import SettingsBuilder
 from migrator.image.topics import TopicsBuilder
-from migrator.image.tracked import Interner
+from migrator.image.tracked import Interner, TrackedDicts, TrackedMap
 from migrator.records import metadata as rec
+from migrator.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
+
+_FENCING = {-1: False, 0: None, 1: True}
+_SHUTDOWN = {0: None, 1: True}
+
+
+class ClusterBuilder:
+    """Replays registrations. A change must name the epoch of the registration that it changes."""
+
+    __slots__ = ("brokers", "controllers")
+
+    def __init__(self, base: ClusterImage) -> None:
+        self.brokers = TrackedMap(base.brokers)
+        self.controllers = TrackedMap(base.controllers)
+
+    def register_broker(self, record: RegisterBrokerRecord) -> None:
+        """A broker's new registration, in place of an older one."""
+        self.brokers.put(
+            record.broker_id,
+            BrokerRegistration(
+                broker_id=record.broker_id,
+                epoch=record.broker_epoch,
+                incarnation_id=record.incarnation_id,
+                is_migrating_zk_broker=record.is_migrating_zk_broker,
+                listeners=record.end_points,
+                features=record.features,
+                rack=record.rack,
+                fenced=record.fenced,
+                in_controlled_shutdown=record.in_controlled_shutdown,
+                log_dirs=record.log_dirs,
+            ),
+        )
+
+    def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        """Forget a broker."""
+        self._registration(record.broker_id, record.broker_epoch)
+        self.brokers.remove(record.broker_id)
+
+    def fence(self, record: FenceBrokerRecord) -> None:
+        """Fence a broker (metadata.version below 3.3-IV2)."""
+        self._set_fenced(record, fenced=True)
+
+    def unfence(self, record: UnfenceBrokerRecord) -> None:
+        """Unfence a broker (metadata.version below 3.3-IV2)."""
+        self._set_fenced(record, fenced=False)
+
+    def change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        """Fencing, controlled shutdown and log directories; what the record leaves out stays."""
+        old = self._registration(record.broker_id, record.broker_epoch)
+        if record.fenced not in _FENCING or record.in_controlled_shutdown not in _SHUTDOWN:
+            raise InvariantViolation(
+                f"unknown change of broker {record.broker_id}: fenced {record.fenced}, "
+                f"in controlled shutdown {record.in_controlled_shutdown}"
+            )
+        fenced = _FENCING[record.fenced]
+        stopping = _SHUTDOWN[record.in_controlled_shutdown]
+        self.brokers.put(
+            record.broker_id,
+            replace(
+                old,
+                fenced=old.fenced if fenced is None else fenced,
+                in_controlled_shutdown=old.in_controlled_shutdown if stopping is None else stopping,
+                log_dirs=record.log_dirs or old.log_dirs,
+            ),
+        )
+
+    def register_controller(self, record: RegisterControllerRecord) -> None:
+        """A controller's new registration, in place of an older one."""
+        self.controllers.put(
+            record.controller_id,
+            ControllerRegistration(
+                controller_id=record.controller_id,
+                incarnation_id=record.incarnation_id,
+                zk_migration_ready=record.zk_migration_ready,
+                listeners=record.end_points,
+                features=record.features,
+            ),
+        )
+
+    def finish(self) -> ClusterImage:
+        """The resulting registrations."""
+        return ClusterImage(self.brokers.snapshot(), self.controllers.snapshot())
+
+    def _set_fenced(self, record: FenceBrokerRecord | UnfenceBrokerRecord, *, fenced: bool) -> None:
+        old = self._registration(record.broker_id, record.broker_epoch)
+        self.brokers.put(record.broker_id, replace(old, fenced=fenced))
+
+    def _registration(self, broker_id: int, epoch: int) -> BrokerRegistration:
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            raise InvariantViolation(f"broker {broker_id} is not registered")
+        if broker.epoch != epoch:
+            raise InvariantViolation(f"broker {broker_id} is registered with epoch {broker.epoch}, not {epoch}")
+        return broker
+
+
+class SettingsBuilder:
+    """Replays the records of cluster-wide settings."""
+
+    __slots__ = ("configs", "levels", "migration", "producer_ids_next", "quotas")
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.levels = TrackedMap(base.features.levels)
+        self.migration = base.features.migration
+        self.configs = TrackedDicts(base.configs)
+        self.quotas = TrackedDicts(base.quotas)
+        self.producer_ids_next = base.producer_ids_next
+
+    def set_feature(self, record: FeatureLevelRecord) -> None:
+        """Set the level of a feature; level 0 removes it."""
+        if record.feature_level == 0:
+            self.levels.remove(record.name)
+        else:
+            self.levels.put(record.name, record.feature_level)
+
+    def set_zk_migration_state(self, record: ZkMigrationStateRecord) -> None:
+        """Set the state of the migration. The controller checks whether the change is allowed, not this method."""
+        try:
+            ZkMigrationState(record.zk_migration_state)
+        except ValueError as error:
+            raise InvariantViolation(f"unknown ZooKeeper migration state {record.zk_migration_state}") from error
+        self.migration = record
+
+    def set_config(self, record: ConfigRecord) -> None:
+        """Set or delete one key of a resource."""
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        if record.value is None:
+            self.configs.discard(resource, record.name)
+        else:
+            self.configs.put(resource, record.name, record.value)
+
+    def clear_topic_config(self, topic: str) -> None:
+        """Delete every key of a topic."""
+        self.configs.clear(ConfigResource(ConfigResourceType.TOPIC, topic))
+
+    def set_quota(self, record: ClientQuotaRecord) -> None:
+        """Set or remove one quota of an entity."""
+        entity = frozenset(record.entity)
+        if record.remove:
+            self.quotas.discard(entity, record.key)
+        else:
+            self.quotas.put(entity, record.key, record.value)
+
+    def set_producer_ids(self, record: ProducerIdsRecord) -> None:
+        """A block of producer ids was assigned. The record has the beginning of the next one."""
+        self.producer_ids_next = record.next_producer_id
+
+    def features(self) -> FeaturesImage:
+        """The resulting features."""
+        said = self.migration
+        state = ZkMigrationState(said.zk_migration_state)
+        return FeaturesImage(self.levels.snapshot(), state, said.hold, said.reopening, said.copied_as, said.reopened)
 
 
 class ImageBuilder:

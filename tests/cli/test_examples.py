@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from migrator.cli.examples import EXAMPLES
-from migrator.cli.main import COMMANDS, migrator
+from migrator.cli.main import COMMANDS, EXAMPLES, migrator
 
 HERE = click.Context(migrator)
 
@@ -32,7 +31,7 @@ def every_command() -> list[tuple[str, click.Command]]:
 def test_the_help_ends_with_examples_of_that_command(name: str, command: click.Command) -> None:
     lines = [line.strip() for line in (command.epilog or "").splitlines()]
     typed = [line for line in lines if line.startswith(f"migrator {name}")]
-    assert typed, f"migrator {name} has no example: see migrator/cli/examples.py"
+    assert typed, f"migrator {name} has no example: see migrator/cli/main.py"
     assert f"migrator {name}" in command.get_help(click.Context(command, info_name=name))
     for line in typed:
         words = shlex.split(line.removesuffix("\\").partition(" >")[0].partition(" |")[0].replace("[...]", ""))[1:]

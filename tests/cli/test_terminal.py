@@ -212,7 +212,7 @@ def test_a_time_that_no_calendar_has_is_shown_as_it_is(milliseconds: int) -> Non
 
 GOES_ON = """
 import sys
-from migrator.cli.drill_display import shown
+from migrator.cli.drill import shown
 from migrator.cli.terminal import lasting_console
 from migrator.drill.report import DrillReport
 report, terminal = DrillReport({}), lasting_console()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.cli.drill_display import draw, progress, shown
+from migrator.cli.drill import draw, progress, shown
 from migrator.cli.terminal import console
 from migrator.drill.phases import phases
 from migrator.drill.report import LIGHT, DrillBrokers, DrillFailedError, DrillReport

@@ -10,7 +10,7 @@ import pytest
 from migrator.config.load import typed_settings
 from migrator.config.settings import Settings
 from migrator.handover.execute import Survey
-from migrator.handover.members_survey import MembersSurvey
+from migrator.handover.members_run import MembersSurvey
 from migrator.wire.schemas import DESCRIBE_CLUSTER, build, request_type
 from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.snapshot_leader import SnapshotLeader, serving, snapshot_bytes

@@ -10,7 +10,7 @@ from confluent_kafka.admin import NewPartitions, ResourceType
 
 from migrator.drill.kafka.clients import Traffic, consume
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
-from migrator.drill.kafka.readers import LIVELY_SECONDS, GroupReader
+from migrator.drill.kafka.traffic import LIVELY_SECONDS, GroupReader
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import StockKafka
 from tests.interop.support.broker_answers import ask, disagreements

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from migrator.observe.pages.charts import POINTS_MAX, thinned
-from migrator.verify.charts import badness, difference_bars, line, row_bars
+from migrator.verify.page import badness, difference_bars, line, row_bars
 from tests.verify.support.sample_pages import COUNTS, HISTORY
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.zookeeper.digest_md5 import DigestMd5, parse
 from migrator.zookeeper.login_errors import LoginRefusedError
+from migrator.zookeeper.logins import DigestMd5, parse
 
 CHALLENGE = b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'
 PROOF = b"rspauth=ea40f60335c427b5527b84dbabcdfffd"

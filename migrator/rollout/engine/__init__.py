@@ -1,8 +1,8 @@
 """The engine of a rollout: decides which step comes next, and does its acts one after the other.
 
 `apply.RolloutRun.run` drives it. It looks at the cluster, takes the step that `order` says, and notes the end or the
-failure. `step_run` does one step: gates (`step_gates`, `which_gates`), files and processes (`acts`, `processes`), jobs
-(`job_acts`), the soak (`soak_act`). `decisions` says whether an act has to be done. `preview` and `standing` show what
+failure. `apply.StepRun` does one step: gates (`step_gates`, `which_gates`), files, processes and the soak (`acts`,
+`processes`), jobs (`job_acts`). `decisions` says whether an act has to be done. `preview` and `standing` show what
 comes and what is.
 
 **What always holds.** Before an act changes anything, the lock is checked, and the journal on disk says that it begins.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.drill.kafka.readers import GroupProgress
+from migrator.drill.kafka.traffic import GroupProgress
 
 
 def after(*offsets: int, committed: int = 0) -> GroupProgress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.drill.workload.acknowledged_facts import (
+from migrator.drill.workload.workload import (
     AclFact,
     ConfigFact,
     Fact,
