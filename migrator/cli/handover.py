@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ import click
 from migrator.cli.options import Command, Seconds
 from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
-from migrator.handover.execute import PATIENCE_SECONDS, POLL_SECONDS, HandoverRun, Picture
+from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
 from migrator.handover.members import ObservedMembers, refusals
 from migrator.handover.members_run import MembersRun
 from migrator.handover.node_control import OperatorCommands
@@ -135,7 +134,7 @@ def run_command(
             )
         members = MembersRun(configs[0], wanted, tell=say, patience_seconds=patience)
         if not yes:
-            for line in _members_described(asyncio.run(_look_at_members(members))):
+            for line in _members_described(asyncio.run(members.look_ahead(0))):
                 say(line)
             ask("Go on?", abort=True)
         asyncio.run(members.run())
@@ -148,7 +147,7 @@ def run_command(
         patience_seconds=patience,
     )
     if not yes:
-        for line in _described(run, asyncio.run(_look(run)), Way(way)):
+        for line in _described(run, asyncio.run(run.look_ahead(0)), Way(way)):
             say(line)
         ask("Go on?", abort=True)
     asyncio.run(run.run())
@@ -170,7 +169,7 @@ def _voters(way: str, voters: str | None) -> tuple[int, ...]:
 
 
 def _check_members(run: MembersRun) -> None:
-    seen = asyncio.run(_look_until_members_may_change(run))
+    seen = asyncio.run(run.look_ahead(CHECK_SECONDS))
     for line in _members_described(seen):
         say(line)
     refused = list(refusals(seen))
@@ -182,22 +181,6 @@ def _check_members(run: MembersRun) -> None:
     raise click.exceptions.Exit(ExitCode.DIFFERENT if blocked else ExitCode.OK)
 
 
-async def _look_at_members(run: MembersRun) -> ObservedMembers:
-    """Look twice: only the second look tells a controller that is behind from one that lacks just a record."""
-    await run.look()
-    return await run.look()
-
-
-async def _look_until_members_may_change(run: MembersRun) -> ObservedMembers:
-    """Look until no step waits, or for `CHECK_SECONDS`."""
-    deadline = time.monotonic() + CHECK_SECONDS
-    seen = await _look_at_members(run)
-    while isinstance(plan(seen.planner), Wait) and not any(refusals(seen)) and time.monotonic() < deadline:
-        await asyncio.sleep(POLL_SECONDS)
-        seen = await run.look()
-    return seen
-
-
 def _members_described(seen: ObservedMembers) -> list[str]:
     voters = ", ".join(map(str, sorted(seen.planner.voters.ids)))
     steps = "; ".join(described(step) for step in outlook(seen.planner) if not isinstance(step, ClearTarget))
@@ -206,12 +189,6 @@ def _members_described(seen: ObservedMembers) -> list[str]:
         f"the voters are going to be {', '.join(map(str, seen.wanted))}",
         f"steps: {steps or 'none'}",
     ]
-
-
-async def _look(run: HandoverRun) -> Picture:
-    """Look twice: only the second look tells a controller that is behind from one that lacks just a record."""
-    await run.look()
-    return await run.look()
 
 
 def _wanted(way: str, release: str) -> Handover:

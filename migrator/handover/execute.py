@@ -18,7 +18,7 @@ from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.files import StockFile, format_empty, look_into
-from migrator.handover.node_control import NodeControl
+from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import (
     Action,
     Handover,
@@ -93,7 +93,7 @@ class HandoverRun:
         self,
         property_files: Sequence[Path],
         wanted: Handover,
-        control: NodeControl,
+        control: OperatorCommands,
         *,
         tell: Callable[[str], None],
         patience_seconds: float = PATIENCE_SECONDS,

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -248,22 +248,6 @@ async def _addresses(places: Iterable[HostPort]) -> Addresses:
 NOBODY_LEADS = Wait("No controller leads, or none of them answers.", "See 'migrator status'.")
 
 
-class Voters(Protocol):
-    """Shows the quorum and changes its voters: `MembersSurvey`."""
-
-    async def look(self) -> ObservedMembers | None:
-        """The quorum now; None while no controller leads."""
-
-    async def add(self, key: ReplicaKey) -> str:
-        """Add a voter. Returns why this does not work now, or "".
-
-        :raises OperatorError: the leader refuses, and would refuse again.
-        """
-
-    async def remove(self, key: ReplicaKey) -> str:
-        """Remove a voter; answers and errors as `add`."""
-
-
 class MembersRun:
     """One hand-over to the controllers ``wanted``.
 
@@ -281,7 +265,7 @@ class MembersRun:
         *,
         tell: Callable[[str], None],
         patience_seconds: float = PATIENCE_SECONDS,
-        voters: Voters | None = None,
+        voters: MembersSurvey | None = None,
     ) -> None:
         self._file = property_file.resolve()
         self._tell = tell
@@ -301,6 +285,18 @@ class MembersRun:
             self._say(NOBODY_LEADS)
             if loop.time() > deadline:
                 raise self._impatience(NOBODY_LEADS)
+            await asyncio.sleep(POLL_SECONDS)
+        return seen
+
+    async def look_ahead(self, seconds: float) -> ObservedMembers:
+        """Looks until no step waits, for ``seconds`` at most, but always twice: only the second look tells a controller
+        that is behind from one that lacks just a record. Errors as in `look`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        await self.look()
+        while isinstance(plan((seen := await self.look()).planner), Wait) and loop.time() < deadline:
+            if any(refusals(seen)):
+                break
             await asyncio.sleep(POLL_SECONDS)
         return seen
 

@@ -1,40 +1,22 @@
-"""Stops our controller and starts Kafka's: by commands that the operator has given, or by asking the operator."""
+"""Stops and starts processes for a hand-over, by the operator's commands, or by asking the operator."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from migrator.errors import OperatorError
+from migrator.rollout.executors.bounded import CommandTimeoutError, run_bounded
 
 COMMAND_SECONDS = 120.0
 TAIL_BYTES = 2000
 
 
-class NodeControl(Protocol):
-    """Stops and starts processes for a hand-over. Both methods may be called again for a node that is already stopped
-    or started, and may return before the node is."""
-
-    async def stop(self, node_id: int) -> None:
-        """Stop our controller, by a clean shutdown.
-
-        :raises OperatorError: the stop can't be begun.
-        """
-
-    async def start(self, node_id: int, property_file: Path) -> None:
-        """Start Kafka's controller with this property file.
-
-        :raises OperatorError: the start can't be begun.
-        """
-
-
 class OperatorCommands:
-    """A `NodeControl` that runs the operator's command lines, without a shell. ``{node}`` and ``{file}`` stand for the
-    node's id and the stock property file. Without a command, the operator is told to do it.
+    """Runs the operator's command lines, without a shell. ``{node}`` and ``{file}`` stand for the node's id and the
+    stock property file. Without a command, the operator is told to do it. Both methods may be called again for a node
+    that is already stopped or started, and may return before the node is.
 
     :param tell: shows a sentence to the operator.
     :raises OperatorError: the quotes of a command line are not closed.
@@ -46,12 +28,20 @@ class OperatorCommands:
         self._tell = tell
 
     async def stop(self, node_id: int) -> None:
+        """Stop our controller, by a clean shutdown.
+
+        :raises OperatorError: the stop can't be begun.
+        """
         if not self._stop:
             self._tell(f"Now stop this program's service of controller {node_id}")
             return
         await _run(self._stop, node_id, None)
 
     async def start(self, node_id: int, property_file: Path) -> None:
+        """Start Kafka's controller with this property file.
+
+        :raises OperatorError: the start can't be begun.
+        """
         if not self._start:
             self._tell(f"Now start Kafka's controller {node_id} with {property_file}")
             return
@@ -75,33 +65,21 @@ async def _run(words: list[str], node_id: int, file: Path | None) -> None:
     command = [word.replace("{node}", str(node_id)).replace("{file}", str(file or "")) for word in words]
     where = shlex.join(command)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        ended = await run_bounded(command, stdin=None, seconds=COMMAND_SECONDS, output_max=TAIL_BYTES)
     except OSError as error:
         raise OperatorError(
             f"the command cannot be run: {error}", where=where, remedy="Give its whole path; it runs without a shell"
         ) from error
-    try:
-        async with asyncio.timeout(COMMAND_SECONDS):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    except CommandTimeoutError:
         raise OperatorError(
             f"the command still ran after {COMMAND_SECONDS:.0f} s",
             where=where,
-            remedy="The command has to return as soon as the service was started or stopped. If it leaves a "
-            "process running, redirect the output of this process",
+            remedy="The command has to return as soon as the service was started or stopped",
         ) from None
-    if process.returncode:
-        tail = output[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+    if ended.exit_code:
+        tail = (ended.output + ended.errors)[-TAIL_BYTES:].decode("utf-8", "replace").strip()
         raise OperatorError(
-            f"the command ended with exit code {process.returncode}: {tail}",
+            f"the command ended with exit code {ended.exit_code}: {tail}",
             where=where,
             remedy="Correct this, and repeat 'migrator handover run': it goes on from here",
         )

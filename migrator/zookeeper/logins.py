@@ -3,8 +3,9 @@
 ``DigestLoginModule`` means DIGEST-MD5, ``Krb5LoginModule`` GSSAPI (Kerberos), which needs the package ``gssapi``. The
 file is read again at each connect, so that a new password needs no restart.
 
-DIGEST-MD5 is RFC 2831 as ZooKeeper's servers speak it. ZooKeeper uses one fixed realm and ``digest-uri`` (``SecurityUtils``, ``SaslServerFactory``), offers only ``qop``
-``auth``, and answers with ``rspauth``, which proves that the server knows the password, too.
+DIGEST-MD5 is RFC 2831 as ZooKeeper's servers speak it: one fixed realm and ``digest-uri`` (``SecurityUtils``,
+``SaslServerFactory``), only ``qop`` ``auth``, and an answer with ``rspauth``, which proves that the server knows the
+password, too.
 """
 
 from __future__ import annotations

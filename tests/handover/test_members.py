@@ -12,7 +12,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.handover.members import ObservedBroker, ObservedMembers, refusals, with_obstacles
-from migrator.handover.members_run import MembersRun
+from migrator.handover.members_run import MembersRun, MembersSurvey
 from migrator.raft.planner import PlannerView, Replica, Wait, plan, with_key
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.uuid import Uuid
@@ -95,7 +95,7 @@ def test_whoever_has_not_registered_is_waited_for() -> None:
     assert "has not registered" in step.reason
 
 
-class Quorum:
+class Quorum(MembersSurvey):
     """Changes at once what it is asked to change; the leader that removes itself is followed by the highest id."""
 
     def __init__(self, *, interrupt_after: int = 99) -> None:
@@ -107,13 +107,13 @@ class Quorum:
         observers = tuple(node for node in range(1, 7) if node not in self.ids)
         return replace(SEEN, planner=view(self.leader, *self.ids, observers=observers))
 
-    async def add(self, replica: ReplicaKey) -> str:
-        return self._change(f"+{replica.node_id}", lambda: self.ids.append(replica.node_id))
+    async def add(self, key: ReplicaKey) -> str:
+        return self._noted(f"+{key.node_id}", lambda: self.ids.append(key.node_id))
 
-    async def remove(self, replica: ReplicaKey) -> str:
-        return self._change(f"-{replica.node_id}", lambda: self.ids.remove(replica.node_id))
+    async def remove(self, key: ReplicaKey) -> str:
+        return self._noted(f"-{key.node_id}", lambda: self.ids.remove(key.node_id))
 
-    def _change(self, name: str, change: Callable[[], None]) -> str:
+    def _noted(self, name: str, change: Callable[[], None]) -> str:
         if len(self.changes) == self._interrupt_after:
             self._interrupt_after = 99
             raise OperatorError("killed")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.handover.execute import BEGUN, HandoverRun, Picture, journal_beside
+from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import LocalNode, MetadataDirectory, next_step
 from migrator.rollout.ports import Observation
 from tests.handover.test_plan import AWAY, HELD, OURS, ROLLING, STOCK, quorum
@@ -16,10 +17,11 @@ from tests.patience import PATIENCE_SECONDS
 NODES = (1, 2, 3)
 
 
-class Control:
-    """A `NodeControl` that notes what it was asked for."""
+class Control(OperatorCommands):
+    """Notes what it was asked for."""
 
     def __init__(self) -> None:
+        super().__init__(None, None, lambda _: None)
         self.calls: list[str] = []
 
     async def stop(self, node_id: int) -> None:

@@ -21,6 +21,7 @@ from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import all_report, dual_writing
 from migrator.errors import ExitCode, OperatorError
 from migrator.handover.execute import HandoverRun
+from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import Handover, Way
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka
@@ -52,10 +53,11 @@ async def stop_ours(controller: ControllerProcess) -> None:
     assert code == ExitCode.OK, f"controller {controller.node_id} ended with {code}: {said}"
 
 
-class Services:
+class Services(OperatorCommands):
     """A service manager: stops our controllers and starts Kafka's when it finds a request in its folder."""
 
     def __init__(self, cluster: LightCluster, kafka: StockKafka) -> None:
+        super().__init__(None, None, print)
         self.inbox = cluster.directory / "services"
         self.inbox.mkdir()
         self.stock: dict[int, ChildProcess] = {}
@@ -64,11 +66,9 @@ class Services:
         self._task = asyncio.create_task(self._serve())
 
     async def stop(self, node_id: int) -> None:
-        """See `NodeControl`."""
         await stop_ours(self._cluster.controller(node_id))
 
     async def start(self, node_id: int, property_file: Path) -> None:
-        """See `NodeControl`."""
         running = self.stock.get(node_id)
         if running is None or running.exit_code() is not None:
             folder = property_file.parent
@@ -204,11 +204,11 @@ async def refused(cluster: LightCluster, release: str, way: Way, why: str) -> No
 async def hand_over(cluster: LightCluster, release: str, way: Way, services: Services | None) -> None:
     """All voters, by the function that the command calls."""
     files = [controller.property_file for controller in cluster.controllers]
-    run = HandoverRun(files, Handover(parse_target(release), way), services or Nobody(), tell=print)
+    run = HandoverRun(files, Handover(parse_target(release), way), services or Nobody(None, None, print), tell=print)
     await run.run()
 
 
-class Nobody:
+class Nobody(OperatorCommands):
     """Stops and starts nothing."""
 
     async def stop(self, node_id: int) -> None:

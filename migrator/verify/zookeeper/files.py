@@ -4,7 +4,7 @@ The snapshot is fuzzy: transactions after its zxid may or may not be in it. All 
 does when it starts: to create an existing znode or to delete a missing one is no error, and data are set with their
 version. Nothing is locked or changed. Source: ``org.apache.zookeeper.server.persistence.FileTxnSnapLog``.
 
-Layout of a snapshot: header, sessions, access control lists, every znode up to the path ``/``, then the Adler-32 of all that.
+Layout of a snapshot: header, sessions, access control lists, every znode up to the path ``/``, then their Adler-32.
 Releases from 3.6 add the tree's digest, those from 3.8 the last zxid, each with one more checksum of all before it.
 Source: ``org.apache.zookeeper.server.persistence.FileSnap`` and `SnapStream`, ``org.apache.zookeeper.server.DataTree``.
 """
