@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from migrator.errors import InvariantViolation
@@ -201,41 +202,14 @@ class ImageBuilder:
 
     def __init__(self, base: MetadataImage, intern: Interner | None = None) -> None:
         self._base = base
-        self._cluster = cluster = ClusterBuilder(base.cluster)
-        self._topics = topics = TopicsBuilder(base.topics, intern or Interner())
-        self._settings = settings = SettingsBuilder(base)
-        self._security = security = SecurityBuilder(base)
+        self._cluster = ClusterBuilder(base.cluster)
+        self._topics = TopicsBuilder(base.topics, intern or Interner())
+        self._settings = SettingsBuilder(base)
+        self._security = SecurityBuilder(base)
         self.records = 0
         """How many records were replayed."""
-
-        def remove_topic(record: rec.RemoveTopicRecord) -> None:
-            settings.clear_topic_config(topics.remove(record))
-
-        self._handlers: dict[type, Callable[[Any], object]] = {
-            rec.RegisterBrokerRecord: cluster.register_broker,
-            rec.UnregisterBrokerRecord: cluster.unregister_broker,
-            rec.TopicRecord: topics.create,
-            rec.PartitionRecord: topics.put_partition,
-            rec.ConfigRecord: settings.set_config,
-            rec.PartitionChangeRecord: topics.change_partition,
-            rec.FenceBrokerRecord: cluster.fence,
-            rec.UnfenceBrokerRecord: cluster.unfence,
-            rec.RemoveTopicRecord: remove_topic,
-            rec.DelegationTokenRecord: security.put_token,
-            rec.RemoveDelegationTokenRecord: security.remove_token,
-            rec.UserScramCredentialRecord: security.put_scram,
-            rec.RemoveUserScramCredentialRecord: security.remove_scram,
-            rec.FeatureLevelRecord: settings.set_feature,
-            rec.ClientQuotaRecord: settings.set_quota,
-            rec.ProducerIdsRecord: settings.set_producer_ids,
-            rec.BrokerRegistrationChangeRecord: cluster.change_broker,
-            rec.AccessControlEntryRecord: security.put_acl,
-            rec.RemoveAccessControlEntryRecord: security.remove_acl,
-            rec.NoOpRecord: _no_op,
-            rec.ZkMigrationStateRecord: settings.set_zk_migration_state,
-            rec.RegisterControllerRecord: cluster.register_controller,
-            rec.ClearElrRecord: topics.clear_elr,
-        }
+        self._handlers: dict[type, Callable[[Any], object]] = {}
+        """Of the kinds of records that have come: most batches hold one kind."""
 
     def replay(self, record: rec.MetadataRecord) -> None:
         """Apply one record.
@@ -243,11 +217,22 @@ class ImageBuilder:
         :raises InvariantViolation: the record does not fit the image, for example a partition of an unknown topic, or
             it is the marker of a transaction. The message quotes no secret. The builder must then be dropped.
         """
-        handler = self._handlers.get(type(record))
-        if handler is None:
-            raise InvariantViolation("an image cannot hold this record")
+        handler = self._handlers.get(type(record)) or self._handler(type(record))
         handler(record)
         self.records += 1
+
+    def _handler(self, kind: type) -> Callable[[Any], object]:
+        find = _HANDLERS.get(kind)
+        if find is None:
+            raise InvariantViolation("an image cannot hold this record")
+        handler = self._handlers[kind] = find(self)
+        return handler
+
+    @property
+    def _topic_remover(self) -> Callable[[Any], object]:
+        """It holds the parts, not this builder: that would be a cycle."""
+        topics, settings = self._topics, self._settings
+        return lambda record: settings.clear_topic_config(topics.remove(record))
 
     def remove_some(self, record: rec.RemoveTopicRecord, at_most: int) -> int:
         """See `TopicsBuilder.remove_some`; `replay` has to follow when this returns 0."""
@@ -297,3 +282,31 @@ class ImageBuilder:
 
 def _no_op(record: rec.NoOpRecord) -> None:
     """A NoOpRecord only takes an offset."""
+
+
+_HANDLERS: dict[type, Callable[[ImageBuilder], Callable[[Any], object]]] = {
+    rec.RegisterBrokerRecord: attrgetter("_cluster.register_broker"),
+    rec.UnregisterBrokerRecord: attrgetter("_cluster.unregister_broker"),
+    rec.TopicRecord: attrgetter("_topics.create"),
+    rec.PartitionRecord: attrgetter("_topics.put_partition"),
+    rec.ConfigRecord: attrgetter("_settings.set_config"),
+    rec.PartitionChangeRecord: attrgetter("_topics.change_partition"),
+    rec.FenceBrokerRecord: attrgetter("_cluster.fence"),
+    rec.UnfenceBrokerRecord: attrgetter("_cluster.unfence"),
+    rec.RemoveTopicRecord: attrgetter("_topic_remover"),
+    rec.DelegationTokenRecord: attrgetter("_security.put_token"),
+    rec.RemoveDelegationTokenRecord: attrgetter("_security.remove_token"),
+    rec.UserScramCredentialRecord: attrgetter("_security.put_scram"),
+    rec.RemoveUserScramCredentialRecord: attrgetter("_security.remove_scram"),
+    rec.FeatureLevelRecord: attrgetter("_settings.set_feature"),
+    rec.ClientQuotaRecord: attrgetter("_settings.set_quota"),
+    rec.ProducerIdsRecord: attrgetter("_settings.set_producer_ids"),
+    rec.BrokerRegistrationChangeRecord: attrgetter("_cluster.change_broker"),
+    rec.AccessControlEntryRecord: attrgetter("_security.put_acl"),
+    rec.RemoveAccessControlEntryRecord: attrgetter("_security.remove_acl"),
+    rec.NoOpRecord: lambda _: _no_op,
+    rec.ZkMigrationStateRecord: attrgetter("_settings.set_zk_migration_state"),
+    rec.RegisterControllerRecord: attrgetter("_cluster.register_controller"),
+    rec.ClearElrRecord: attrgetter("_topics.clear_elr"),
+}
+"""What replays each kind of record."""

@@ -39,8 +39,11 @@ def merge_changes(parts: Iterable[Changes]) -> Changes:
 
 def merge_steps(parts: Iterable[Changes]) -> Generator[None, None, Changes]:
     """As `merge_changes`, in steps: yields where a turn of the event loop is over."""
+    known = list(parts)
+    if len(known) == 1:
+        return known[0]
     merged, turn = _Merged(), Turn()
-    for part in parts:
+    for part in known:
         merged.add(part)
         if turn.is_over(1 + part.records):
             yield

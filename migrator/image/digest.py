@@ -70,19 +70,24 @@ def _differing(before: MetadataImage, after: MetadataImage) -> Iterator[_Differi
     if singles[0] != singles[1]:
         yield from _between(*singles, lambda _, records: records)
     for read, records in _KINDS:
-        yield from _between(read(before), read(after), records)
-    old, new = before.topics.by_id, after.topics.by_id
-    if old is not new:
-        for looks in _some(new.items()):
-            for topic_id, topic in looks:
-                if topic is not old.get(topic_id):
-                    yield from _topic(topic_id, old.get(topic_id), topic)
-            yield 0, ()
-        for looks in _some(old.items()):
-            for topic_id, topic in looks:
-                if topic_id not in new:
-                    yield from _topic(topic_id, topic, None)
-            yield 0, ()
+        old, new = read(before), read(after)
+        if old is not new:
+            yield from _between(old, new, records)
+    if before.topics.by_id is not after.topics.by_id:
+        yield from _topics(before.topics.by_id, after.topics.by_id)
+
+
+def _topics(old: Mapping[Uuid, TopicImage], new: Mapping[Uuid, TopicImage]) -> Iterator[_Differing]:
+    for looks in _some(new.items()):
+        for topic_id, topic in looks:
+            if topic is not old.get(topic_id):
+                yield from _topic(topic_id, old.get(topic_id), topic)
+        yield 0, ()
+    for looks in _some(old.items()):
+        for topic_id, topic in looks:
+            if topic_id not in new:
+                yield from _topic(topic_id, topic, None)
+        yield 0, ()
 
 
 def _topic(topic_id: Uuid, before: TopicImage | None, after: TopicImage | None) -> Iterator[_Differing]:
@@ -90,7 +95,8 @@ def _topic(topic_id: Uuid, before: TopicImage | None, after: TopicImage | None) 
         if topic is not None:
             yield sign, (rec.TopicRecord(topic.name, topic_id),)
     old, new = ({} if topic is None else topic.partitions for topic in (before, after))
-    yield from _between(old, new, partial(_partition, topic_id))
+    if old is not new:
+        yield from _between(old, new, partial(_partition, topic_id))
 
 
 def _partition(topic_id: Uuid, number: int, partition: Any) -> Iterable[rec.MetadataRecord]:
@@ -111,8 +117,6 @@ def _in_order(record: _Registration) -> _Registration:
 
 def _between(before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Records) -> Iterator[_Differing]:
     """The entries that differ. Equal values that are two objects are yielded twice, with both signs, and cancel out."""
-    if before is after:
-        return
     for looks in _some(after.items()):
         for key, item in looks:
             old = before.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
@@ -34,11 +34,9 @@ _PROTOS: Mapping[type, Any] = {each: getattr(quorum_pb2, each.__name__) for each
 _MESSAGES: Mapping[str, Any] = {each.__name__: each for each in (*REQUESTS, *RESPONSES)}
 _PLAIN = frozenset({"int", "bool", "bytes"})
 """Types of fields that are the same on both sides."""
-_FIELDS = {
-    each: tuple((field.name, field.type in _PLAIN) for field in dataclasses.fields(each))
-    for each in (*REQUESTS, *RESPONSES)
-}
 _ERRORS = {code.value: code for code in ErrorCode}
+
+_Load = Callable[[Any, str], Any]
 
 _OPTIONAL = frozenset({"cluster_id", "diverging", "snapshot_id", "own_log"})
 _ERROR_FIELDS = frozenset({"top_error", "error"})
@@ -47,8 +45,8 @@ _ERROR_FIELDS = frozenset({"top_error", "error"})
 def to_proto(message: RaftRequest | RaftResponse) -> Any:
     """The protobuf message of the same name."""
     values = {
-        name: getattr(message, name) if is_plain else _dump(getattr(message, name))
-        for name, is_plain in _FIELDS[type(message)]
+        name: getattr(message, name) if load is None else _dump(getattr(message, name))
+        for name, load in _FIELDS[type(message)]
     }
     return _PROTOS[type(message)](**values)
 
@@ -60,7 +58,7 @@ def from_proto(proto: Message) -> Any:
     """
     message_type = _MESSAGES[proto.DESCRIPTOR.name]
     fields = _FIELDS[message_type]
-    return message_type(*[getattr(proto, name) if is_plain else _load(proto, name) for name, is_plain in fields])
+    return message_type(*[getattr(proto, name) if load is None else load(proto, name) for name, load in fields])
 
 
 def _dump(value: Any) -> Any:
@@ -71,29 +69,44 @@ def _dump(value: Any) -> Any:
     return value
 
 
-def _load(proto: Any, name: str) -> Any:
+def _load_optional(proto: Any, name: str) -> Any:
     value = getattr(proto, name)
-    if name in _OPTIONAL and not proto.HasField(name):
+    if not proto.HasField(name):
         # Only a Fetch may do without a snapshot id: the other two are about one.
         if name == "snapshot_id" and not isinstance(proto, quorum_pb2.FetchResponse):
             raise PeerError(f"{proto.DESCRIPTOR.name} without {name}")
         return None
-    if isinstance(value, quorum_pb2.EpochOffset):
-        return EpochOffset(value.epoch, value.offset)
     if isinstance(value, quorum_pb2.OwnLog):
-        return messages.OwnLog(EpochOffset(value.end.epoch, value.end.offset), value.must_fetch_first)
+        return messages.OwnLog(_epoch_offset(value.end), value.must_fetch_first)
+    return _epoch_offset(value) if isinstance(value, quorum_pb2.EpochOffset) else value
+
+
+def _loader(field: dataclasses.Field[Any]) -> _Load | None:
+    """What reads a field; None where a look at it is enough."""
+    name = field.name
+    if name in _OPTIONAL:
+        return _load_optional
     if name in _ERROR_FIELDS:
-        return _ERRORS.get(value, ErrorCode.unknown_server_error)
+        return lambda proto, name: _ERRORS.get(getattr(proto, name), ErrorCode.unknown_server_error)
     if name.endswith("directory_id"):
-        return _uuid(value)
+        return lambda proto, name: _uuid(getattr(proto, name))
     if name == "preferred_successors":
-        return tuple(value)
+        return lambda proto, name: tuple(getattr(proto, name))
     if name == "successor_directories":
-        return tuple(map(_uuid, value))
-    return value
+        return lambda proto, name: tuple(map(_uuid, getattr(proto, name)))
+    return None if field.type in _PLAIN else getattr
+
+
+def _epoch_offset(value: Any) -> EpochOffset:
+    return EpochOffset(value.epoch, value.offset)
 
 
 def _uuid(raw: bytes) -> Uuid:
     if len(raw) not in (0, 16):
         raise PeerError(f"a directory id has {len(raw)} bytes")
     return Uuid(raw) if raw else ZERO_UUID
+
+
+_FIELDS: Mapping[type, tuple[tuple[str, _Load | None], ...]] = {
+    each: tuple((field.name, _loader(field)) for field in dataclasses.fields(each)) for each in (*REQUESTS, *RESPONSES)
+}

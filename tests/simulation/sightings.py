@@ -27,6 +27,8 @@ from migrator.raft.states import Role
 from tests.simulation import invariants as rules
 from tests.simulation.invariants import Violation, check
 
+ANSWERS = (ev.ResponseReceived, ev.RequestFailed)
+
 
 class Sightings:
     """
@@ -46,6 +48,8 @@ class Sightings:
         self._role = Role.UNATTACHED
         self._is_early = False
         self._ended_epoch = -1
+        self.is_new = True
+        """The core has taken a step since somebody has set this to false: nothing else changes what it knows."""
         self._answered()
 
     def _begin(self, leader: tuple[int, int | None]) -> None:
@@ -59,10 +63,11 @@ class Sightings:
 
     def before(self, raft: RaftNode, event: ev.Event, now: int) -> None:
         """The core is about to hear this."""
+        self.is_new = True
         self._now = max(self._now, now)
         log = raft._quorum.log
         check(rules.voters_are_in_the_log, log.membership().offset, log.end_offset())
-        if isinstance(event, ev.ResponseReceived | ev.RequestFailed):
+        if isinstance(event, ANSWERS):
             asked = self._asked.get(event.peer)
             if asked is not None and asked[0] == event.correlation:
                 del self._asked[event.peer]
@@ -76,7 +81,7 @@ class Sightings:
         if isinstance(event, ev.RequestReceived):
             if isinstance(event.request, EndQuorumEpochRequest):
                 self._ended_epoch = max(self._ended_epoch, event.request.leader_epoch)
-        elif isinstance(event, ev.ResponseReceived | ev.RequestFailed) and event.peer == raft.leader_id:
+        elif isinstance(event, ANSWERS) and event.peer == raft.leader_id:
             known = raft._quorum.peers._peers.get(event.peer)
             if known is not None and known.correlation == event.correlation:
                 self._leader_answers(event.response) if isinstance(event, ev.ResponseReceived) else self._fails(event)
@@ -158,7 +163,7 @@ class Sightings:
         return not is_over
 
 
-def follow(raft: RaftNode, count: Callable[[str], None], broken: list[Violation]) -> None:
+def follow(raft: RaftNode, count: Callable[[str], None], broken: list[Violation]) -> Sightings:
     """A rule that breaks within its step is told when the step is over."""
     original = raft.step
     sightings = Sightings(raft._quorum.config, raft._quorum.now, count)
@@ -174,6 +179,7 @@ def follow(raft: RaftNode, count: Callable[[str], None], broken: list[Violation]
         return effects
 
     raft.step = step  # type: ignore[method-assign]
+    return sightings
 
 
 def _is_pre_vote(event: ev.Event) -> bool:

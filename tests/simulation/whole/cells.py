@@ -87,7 +87,8 @@ def fault(name: str, controller: Controller) -> str:
 
 def crash_point(operation: str, path: Path) -> str:
     """What is counted when a crash falls on an operation on a file."""
-    kind = next((kind for part, kind in FILES.items() if part in path.name), "others")
+    name = path.name
+    kind = next((kind for part, kind in FILES.items() if part in name), "others")
     return f"crash at {operation} | {kind}"
 
 

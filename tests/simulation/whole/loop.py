@@ -11,7 +11,6 @@ import heapq
 import itertools
 import socket
 import threading
-from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
@@ -97,11 +96,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._scheduled, (when, next(self._timers), handle))
         return handle
 
-    def next_due(self) -> float | None:
-        """When there is something to do, on the loop's clock; 0 for now, None for never."""
-        return 0.0 if self._ready else self._next_timer()
-
-    def _next_timer(self) -> float | None:
+    def next_timer(self) -> float | None:
+        """When the next one is due, on the loop's clock; None without one."""
         scheduled = self._scheduled
         while scheduled and scheduled[0][2]._cancelled:
             heapq.heappop(scheduled)
@@ -109,29 +105,25 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def turn(self) -> None:
         """One turn: the timers that are due, and all that was ready at its beginning."""
-        events._set_running_loop(self)
         machine, ready = self._machine, self._ready
-        try:
-            if self._scheduled:
-                self._take_timers()
-            for _ in range(len(ready)):
-                handle = ready.popleft()
-                if not machine.is_alive:
-                    return
-                if not handle._cancelled:
-                    try:
-                        handle._context.run(handle._callback, *handle._args)
-                    except BaseException as error:  # noqa: BLE001 - as asyncio's own
-                        self.call_exception_handler({"message": "a callback", "exception": error, "handle": handle})
-        finally:
-            events._set_running_loop(None)
+        if self._scheduled:
+            self._take_timers()
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not machine.is_alive:
+                return
+            if not handle._cancelled:
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except BaseException as error:  # noqa: BLE001 - as asyncio's own
+                    self.call_exception_handler({"message": "a callback", "exception": error, "handle": handle})
 
     def _take_timers(self) -> None:
         until = self._machine.monotonic_ns() / 1e9 + RESOLUTION
         if self._scheduled[0][0] > until:
             return
         due = []
-        while (when := self._next_timer()) is not None and when <= until:
+        while (when := self.next_timer()) is not None and when <= until:
             due.append(heapq.heappop(self._scheduled)[2])
         if len(due) < 2:
             self._ready.extend(due)

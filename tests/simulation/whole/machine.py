@@ -399,8 +399,10 @@ class SimulatedMachine(Machine):
     def due(self) -> float:
         """When its loop turns next, in the world's time, or some time ago."""
         if self.next_due is None:
-            due = self.loop.next_due()
-            when = math.inf if due is None else self.clock.world_seconds(due) if due else 0.0
+            when = 0.0
+            if not self.loop._ready:
+                timer = self.loop.next_timer()
+                when = math.inf if timer is None else self.clock.world_seconds(timer)
             self.next_due = max(when, self.busy_until, self.hangs_until)
         return self.next_due
 
@@ -410,9 +412,11 @@ class SimulatedMachine(Machine):
 
     def turn(self) -> None:
         """Let its loop turn once, which takes a while: of the processor, of the disk, and up to a time to wait for."""
-        took = self.measured(self.loop.turn) + self.chance.uniform(10e-6, self._turn_seconds_max) * self.slowness
-        self.next_due = None
-        self.busy_until = self.world.now + took
+        self.world.let_run(self.loop)
+        self._spent_ns = 0
+        self.loop.turn()
+        took = self._spent_ns / 1e9 + self.chance.uniform(10e-6, self._turn_seconds_max) * self.slowness
+        self._spent_ns, self.next_due, self.busy_until = 0, None, self.world.now + took
 
     # The end.
 

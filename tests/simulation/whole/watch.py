@@ -22,7 +22,7 @@ from migrator.records.metadata import ConfigRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.supervision import TaskFailures
 from tests.simulation.invariants import Violation as CoreViolation
-from tests.simulation.sightings import follow
+from tests.simulation.sightings import Sightings, follow
 from tests.simulation.whole.breach import Violation, check
 from tests.simulation.whole.claims import Claims, Inside
 from tests.simulation.whole.committed import Committed, GivenUp, Hashed, written
@@ -49,6 +49,9 @@ class Shadow:
     raft: Quorum
     """What its consensus knows."""
     inside: Inside
+    sightings: Sightings
+    work: Iterator[None] | None = None
+    """Of a snapshot that is being loaded."""
     role: Role = Role.UNATTACHED
     epoch: int = 0
     role_since: float = 0.0
@@ -100,9 +103,9 @@ class Watch:
 
     def booted(self, controller: Controller, inside: Inside) -> None:
         core = inside.core
-        self._shadows[controller.node_id] = Shadow(core, core.quorum._core._quorum, inside)
+        sightings = follow(core.quorum._core, self.world.count, self._broken)
+        self._shadows[controller.node_id] = Shadow(core, core.quorum._core._quorum, inside, sightings)
         core.image_comparison.listeners.append(lambda text: self._disagreements.append(f"{controller.name}: {text}"))
-        follow(core.quorum._core, self.world.count, self._broken)
         end, synced = core.storage.log.end_offset(), self._synced.get(controller.node_id, 0)
         check("what_is_synced_is_there_at_the_next_start", end >= synced, f"{controller.name}: {synced}, now {end}")
         self.claims.booted(controller, inside)
@@ -200,20 +203,24 @@ class Watch:
     # One controller.
 
     def _look(self, controller: Controller, shadow: Shadow) -> None:
-        """After each turn: mostly nothing has changed, and to find that out takes no more than a few attributes."""
+        """After each turn: mostly its consensus has heard nothing, and no snapshot has come or is loaded."""
         raft, core = shadow.raft, shadow.core
-        role, epoch = raft.state.role, raft.epoch
-        if role is not shadow.role or epoch != shadow.epoch:
-            self._role(controller, shadow, role, epoch)
+        has_changed = shadow.sightings.is_new or core.metadata._work is not shadow.work or controller.is_stopping
+        if has_changed:
+            shadow.sightings.is_new, shadow.work = False, core.metadata._work
+            role, epoch = raft.state.role, raft.epoch
+            if role is not shadow.role or epoch != shadow.epoch:
+                self._role(controller, shadow, role, epoch)
         if shadow.is_replay_due and not controller.is_ending and core.metadata.is_caught_up:
             shadow.is_replay_due = False
             self._check_replay(controller, shadow)
-        self.world.chaos.look(controller)
-        self.promises.check_vote(controller, shadow)
-        if raft.high_watermark != shadow.high_watermark:
-            has_failed = controller.is_ending and _was_refused(controller)  # amid a change of its log, perhaps
-            if not has_failed:
-                self._high_watermark(controller, shadow, raft.high_watermark)
+        if has_changed:
+            self.world.chaos.look(controller)
+            self.promises.check_vote(controller, shadow)
+            if raft.high_watermark != shadow.high_watermark:
+                has_failed = controller.is_ending and _was_refused(controller)  # amid a change of its log, perhaps
+                if not has_failed:
+                    self._high_watermark(controller, shadow, raft.high_watermark)
         published = core.metadata.published
         if published is not shadow.published.image:
             self._published(controller, shadow, published)

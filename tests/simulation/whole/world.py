@@ -7,6 +7,7 @@ import heapq
 import logging
 import math
 import traceback
+from asyncio import events
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tests.simulation.whole.claims import Inside
 from tests.simulation.whole.client import Client
 from tests.simulation.whole.controller import Controller
 from tests.simulation.whole.disk import SimulatedDisk
+from tests.simulation.whole.loop import SimulatedLoop
 from tests.simulation.whole.machine import ProcessGoneError, SimulatedMachine
 from tests.simulation.whole.network import Network
 from tests.simulation.whole.operator import Operator
@@ -91,6 +93,7 @@ class World:
         self.chaos = Chaos(self)
         self._turns = 0
         self._turns_counted_at = 0.0
+        self._runs: SimulatedLoop | None = None
         self.fingerprint = 0
         """Of every event: who turned, and when."""
 
@@ -139,6 +142,7 @@ class World:
         self.fingerprint = hash((self.fingerprint, self.now, 0 if chosen is None else chosen.number))
         try:
             if chosen is None:
+                self.let_run(None)
                 heapq.heappop(self._queue)[2]()
             else:
                 chosen.turn()
@@ -146,6 +150,12 @@ class World:
         except ProcessGoneError:
             pass
         self.watch.after_event(chosen)
+
+    def let_run(self, loop: SimulatedLoop | None) -> None:
+        """Whoever asks asyncio for the running loop gets this one. To say so is a call of the operating system."""
+        if loop is not self._runs:
+            self._runs = loop
+            events._set_running_loop(loop)
 
     def _count_turn(self) -> None:
         self._turns += 1
@@ -287,4 +297,5 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
         rule, message = violation.rule, str(violation)
     except Exception as error:  # noqa: BLE001 - a defect of the simulation, or of what it looks at
         rule, message = "nothing_unexpected_is_raised", f"{error!r}\n{traceback.format_exc()}"
+    world.let_run(None)
     return Outcome(options, rule, message, world.coverage, world.now, world.fingerprint)
