@@ -23,7 +23,11 @@ from migrator.observe.authorizer_log import AuthorizerLog
 from migrator.observe.health import NodeHealth
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
+from migrator.raft.core import QuorumInfo
+from migrator.raft.states import Role
+from migrator.raft.voter_set import ReplicaKey
 from migrator.records.metadata import ZkMigrationState
+from migrator.records.uuid import uuid_to_text
 from migrator.supervision import FailureBook
 
 TYPES = {
@@ -32,6 +36,7 @@ TYPES = {
     ZkMigrationState.POST_MIGRATION: MetadataType.KRAFT,
     ZkMigrationState.NONE: MetadataType.KRAFT,
 }
+NO_VOTE = ReplicaKey(-1)
 METADATA_TASKS = frozenset(
     kind.name for kind in (APPLYING, ENTRIES, FOLLOWING, LEADING, PLANNER, SNAPSHOTS, BOUNDS_FOLLOWING)
 )
@@ -58,6 +63,8 @@ def reader(
         active = core.controller.epoch is not None
         behind = insight.write_behind_status()
         images = core.image_comparison.status
+        quorum, applied = core.quorum.status(), image.provenance
+        vote = quorum.vote or NO_VOTE
         return Reading(
             role=core.quorum.role.value,
             epoch=core.quorum.epoch,
@@ -84,9 +91,18 @@ def reader(
             offline_partitions=counts.offline,
             preferred_replica_imbalance=counts.without_preferred_leader,
             metadata_errors=sum(failures[kind].count for kind in METADATA_TASKS if kind in failures),
-            last_applied_offset=image.provenance.offset,
-            high_watermark=core.quorum.status().high_watermark,
+            last_applied_offset=applied.offset,
+            last_applied_timestamp_ms=applied.timestamp_ms,
+            last_applied_lag_ms=wall_ms() - applied.timestamp_ms,
+            last_committed_offset=max(core.quorum.high_watermark - 1, applied.offset),
+            leaders_seen=core.leadership.leaders_seen,
+            leader_id=-1 if quorum.leader_id is None else quorum.leader_id,
+            voted_id=vote.node_id,
+            voted_directory=uuid_to_text(vote.directory_id),
+            kafka_raft_state=kafka_raft_state(quorum),
+            high_watermark=quorum.high_watermark,
             log_end_offset=core.storage.log.end_offset(),
+            log_end_epoch=core.storage.log.last_epoch(),
             refused_appends=core.quorum.refusals.count,
             voters=len(core.addresses.voter_ids),
             voter_reassignment=reassignment.is_moving,
@@ -100,6 +116,18 @@ def reader(
         )
 
     return read
+
+
+def kafka_raft_state(quorum: QuorumInfo) -> str:
+    """The state of a node by the name that Kafka 3.9 has for it (`KafkaRaftMetrics`)."""
+    match quorum.role:
+        case Role.LEADER:
+            return "leader"
+        case Role.CANDIDATE:
+            return "candidate"
+        case Role.FOLLOWER:
+            return "follower" if quorum.is_voter else "observer"
+    return "unattached" if quorum.vote is None else "voted"
 
 
 def node_health(core: NodeCore, health: LoopHealth) -> NodeHealth:

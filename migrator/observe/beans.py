@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from migrator.observe.metrics import CONTROLLER_PREFIX, GAUGES, Reading
+from migrator.observe.metrics import CONTROLLER_PREFIX, GAUGES, RAFT_PREFIX, Reading
 from migrator.observe.write_times import WriteTimes
 
-Attributes = Mapping[str, float]
+Attributes = Mapping[str, float | str]
 Beans = Mapping[str, Attributes]
 """By the name of the bean, as Kafka writes it."""
 
@@ -20,6 +20,7 @@ NAMES: Final = (
     *("MigratingZkBrokerCount", "ZooKeeperWriteBehindLag", "ZkWriteBehindLag", "ZooKeeperBlockingKRaftMillis"),
     *("MetadataType", "ActiveBrokerCount", "FencedBrokerCount", "GlobalTopicCount", "GlobalPartitionCount"),
     *("OfflinePartitionsCount", "PreferredReplicaImbalanceCount", "MetadataErrorCount", "LastAppliedRecordOffset"),
+    *("LastAppliedRecordTimestamp", "LastAppliedRecordLagMs", "LastCommittedRecordOffset", "NewActiveControllersCount"),
 )
 """The gauges of type KafkaController; in Prometheus each has the same name in small letters."""
 _FIGURES = {name: figure for name, _, figure in GAUGES}
@@ -31,8 +32,13 @@ def beans_of(reading: Reading, writes: WriteTimes) -> Beans:
         f"{CONTROLLER}{name}": {"Value": int(_FIGURES[CONTROLLER_PREFIX + name.lower()](reading))} for name in NAMES
     }
     times = {f"{CONTROLLER}{name}": attributes for name, attributes in writes.attributes().items()}
-    ends = {"high-watermark": float(reading.high_watermark), "log-end-offset": float(reading.log_end_offset)}
-    return {**gauges, **times, RAFT: ends}
+    raft = {
+        name.removeprefix(RAFT_PREFIX).replace("_", "-"): float(figure(reading))
+        for name, figure in _FIGURES.items()
+        if name.startswith(RAFT_PREFIX)
+    }
+    texts = {"current-state": reading.kafka_raft_state, "current-vote-directory-id": reading.voted_directory}
+    return {**gauges, **times, RAFT: {**raft, **texts}}
 
 
 def bean_reader(read: Callable[[], Reading], writes: WriteTimes) -> Callable[[], Beans]:

@@ -71,8 +71,19 @@ class Reading:
     preferred_replica_imbalance: int
     metadata_errors: int
     last_applied_offset: int
+    last_applied_timestamp_ms: int
+    last_applied_lag_ms: int
+    last_committed_offset: int
+    leaders_seen: int
+    leader_id: int
+    voted_id: int
+    """-1: this node has given no vote."""
+    voted_directory: str
+    kafka_raft_state: str
+    """By Kafka's name (`KafkaRaftMetrics`)."""
     high_watermark: int
     log_end_offset: int
+    log_end_epoch: int
     refused_appends: int
     voters: int
     voter_reassignment: bool
@@ -88,7 +99,7 @@ class Reading:
 
 
 CONTROLLER_PREFIX = "kafka_controller_kafkacontroller_"
-_RAFT = "kafka_server_raft_metrics_"
+RAFT_PREFIX = "kafka_server_raft_metrics_"
 
 GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
     (CONTROLLER_PREFIX + "activecontrollercount", "1 on the active controller", lambda r: int(r.active)),
@@ -148,8 +159,32 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "Last offset of the published image",
         lambda r: r.last_applied_offset,
     ),
-    (_RAFT + "high_watermark", "End of what is committed", lambda r: r.high_watermark),
-    (_RAFT + "log_end_offset", "End of the log", lambda r: r.log_end_offset),
+    (
+        CONTROLLER_PREFIX + "lastappliedrecordtimestamp",
+        "When the leader appended the last batch of the published image, in ms since 1970",
+        lambda r: r.last_applied_timestamp_ms,
+    ),
+    (
+        CONTROLLER_PREFIX + "lastappliedrecordlagms",
+        "How long ago the leader appended the last batch of the published image",
+        lambda r: r.last_applied_lag_ms,
+    ),
+    (
+        CONTROLLER_PREFIX + "lastcommittedrecordoffset",
+        "Last offset that this node knows to be committed; -1 none",
+        lambda r: r.last_committed_offset,
+    ),
+    (
+        CONTROLLER_PREFIX + "newactivecontrollerscount",
+        "How often this node has learned of a new active controller, or of a new epoch of one",
+        lambda r: r.leaders_seen,
+    ),
+    (RAFT_PREFIX + "current_leader", "Id of the leader; -1 unknown", lambda r: r.leader_id),
+    (RAFT_PREFIX + "current_epoch", "Epoch of the quorum", lambda r: r.epoch),
+    (RAFT_PREFIX + "current_vote", "Id of the node that this node voted for; -1 none", lambda r: r.voted_id),
+    (RAFT_PREFIX + "high_watermark", "End of what is committed", lambda r: r.high_watermark),
+    (RAFT_PREFIX + "log_end_offset", "End of the log", lambda r: r.log_end_offset),
+    (RAFT_PREFIX + "log_end_epoch", "Epoch of the last record of the log", lambda r: r.log_end_epoch),
     (
         "migrator_log_refused_appends",
         "Appends in a row that this node's log refused; above 0 it does not follow, and its status says why",

@@ -20,11 +20,11 @@ from migrator.raft.config import RaftConfig
 from migrator.raft.learning import absorb
 from migrator.raft.progress import Progress, ReplicaStatus, rows
 from migrator.raft.quorum import Quorum
-from migrator.raft.states import NEVER, ElectionState, Follower, Leader, Role, Unattached
+from migrator.raft.states import NEVER, Candidate, ElectionState, Follower, Leader, Prospective, Role, Unattached
 from migrator.raft.storage import LogView
 from migrator.raft.telling import Asker
 from migrator.raft.voter_changes import Refusal, VoterChange
-from migrator.raft.voter_set import Membership
+from migrator.raft.voter_set import Membership, ReplicaKey
 from migrator.values import value
 
 if TYPE_CHECKING:
@@ -196,6 +196,9 @@ class QuorumInfo:
     empty."""
     led_by_stock: bool = False
     """Whether the leader is one of Kafka's own controllers. The node reads that from the first record of the epoch."""
+    vote: ReplicaKey | None = None
+    """The node's vote in this epoch. A follower has none (``KafkaRaftMetrics``)."""
+    is_voter: bool = True
 
     @property
     def present_leader_id(self) -> int | None:
@@ -325,4 +328,22 @@ class RaftNode:
         # A leader knows what is committed only after a record of its own epoch is (``LeaderState.highWatermark``).
         committed = state.high_watermark if isinstance(state, Leader) else quorum.high_watermark
         known = quorum.epoch, quorum.leader_id, -1 if committed is None else committed
-        return QuorumInfo(state.role, *known, voters, observers, quorum.has_leader, quorum.waits_for)
+        return QuorumInfo(
+            state.role,
+            *known,
+            voters,
+            observers,
+            quorum.has_leader,
+            quorum.waits_for,
+            vote=_vote(quorum),
+            is_voter=quorum.is_voter,
+        )
+
+
+def _vote(quorum: Quorum) -> ReplicaKey | None:
+    state = quorum.state
+    if isinstance(state, Candidate | Leader):
+        return ReplicaKey(quorum.node_id, quorum.config.directory_id)
+    if isinstance(state, Unattached | Prospective) and state.voted_id is not None:
+        return ReplicaKey(state.voted_id, state.voted_directory_id)
+    return None

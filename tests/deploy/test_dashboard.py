@@ -23,6 +23,14 @@ NOT_SHOWN = {
     "kafka_controller_kafkacontroller_zkwritesnapshottimems",
     "kafka_controller_kafkacontroller_zkwritedeltatimems",
     "kafka_server_metadataloader_finalizedlevel",
+    "kafka_controller_kafkacontroller_lastcommittedrecordoffset",  # the high watermark says it
+    "kafka_controller_kafkacontroller_lastappliedrecordtimestamp",  # the panel of each log says it
+    "kafka_controller_kafkacontroller_lastappliedrecordlagms",
+    "kafka_controller_kafkacontroller_newactivecontrollerscount",  # the panel of active controllers shows elections
+    "kafka_server_raft_metrics_current_leader",
+    "kafka_server_raft_metrics_current_epoch",
+    "kafka_server_raft_metrics_current_vote",
+    "kafka_server_raft_metrics_log_end_epoch",
     "migrator_migration_state_age_ms",  # the line of states has it
     "migrator_dual_writing",
     "migrator_migration_enabled",

@@ -15,12 +15,15 @@ from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine.readiness import Readiness
 from migrator.migration.machine.states import State, public_state
 from migrator.migration.machine.volatile_state import DriverStatus, Situation
-from migrator.node.metrics import migration_figures
+from migrator.node.metrics import kafka_raft_state, migration_figures
 from migrator.node.propagation import PENDING_MAX, KRaftPropagation, Pending
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.metrics import MigrationFigures
 from migrator.observe.propagation import PROPAGATION, PropagationTimes
 from migrator.observe.status import BrokerState
+from migrator.raft.core import QuorumInfo
+from migrator.raft.states import Role
+from migrator.raft.voter_set import ReplicaKey
 from migrator.records.metadata import RegisterBrokerRecord, TopicRecord, ZkMigrationState
 from tests.image.support.strategies import small_uuid
 from tests.migration.support.builders import broker, cluster
@@ -109,6 +112,38 @@ def test_a_broker_that_was_offline_is_offline_after_a_failover_too() -> None:
     fresh = replace(image, cluster=cluster([replace(broker(1), epoch=99, fenced=True)], []))
     sessions.follow(fresh, [1], now_ms=20_000)
     assert not sessions.is_silent(1, now_ms=20_001), "a registration is a sign of life"
+
+
+@pytest.mark.parametrize(
+    ("role", "vote", "is_voter", "kafkas"),
+    [
+        (Role.LEADER, 1, True, "leader"),
+        (Role.CANDIDATE, 1, True, "candidate"),
+        (Role.FOLLOWER, None, True, "follower"),
+        (Role.FOLLOWER, None, False, "observer"),
+        (Role.UNATTACHED, None, True, "unattached"),
+        (Role.UNATTACHED, 2, True, "voted"),
+        (Role.PROSPECTIVE, 2, True, "voted"),
+        (Role.RESIGNED, None, True, "unattached"),
+    ],
+)
+def test_the_state_in_the_quorum_has_kafkas_name(role: Role, vote: int | None, is_voter: bool, kafkas: str) -> None:
+    key = None if vote is None else ReplicaKey(vote)
+    assert kafka_raft_state(QuorumInfo(role, 4, None, 0, (), (), vote=key, is_voter=is_voter)) == kafkas
+
+
+async def test_each_leader_counts_once_and_a_leader_has_voted_for_itself(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as opened:
+        leader = await opened.leader()
+        others = [node for node in opened.nodes.values() if node is not leader]
+        await until(lambda: all(node.quorum.leader_id is not None for node in others), "all to know the leader")
+        assert [node.leadership.leaders_seen for node in opened.nodes.values()] == [1, 1, 1]
+        status = leader.quorum.status()
+        assert status.vote is not None
+        assert status.vote.node_id == status.leader_id
+        assert [node.quorum.status().vote for node in others] == [None, None]
+        leader.quorum.resign(status.epoch)
+        await until(lambda: all(node.leadership.leaders_seen > 1 for node in opened.nodes.values()), "a new leader")
 
 
 async def test_status_says_offline_at_once_after_an_election(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ NUMBERS = {field.name: 100 + number for number, field in enumerate(fields(Readin
 READING = Reading(
     **NUMBERS | {"epoch": 7, "role": "leader", "active": True, "voter_reassignment": True},  # type: ignore[arg-type]
     authorizer_log_failing=True,
+    voted_directory="AAAAAAAAAAAAAAAAAAAAAA",
+    kafka_raft_state="leader",
     migration=MIGRATION,
     metadata_type=MetadataType.DUAL,
     features={"metadata.version": 21},
