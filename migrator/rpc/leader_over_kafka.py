@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -15,6 +16,8 @@ from kio.schema.errors import ErrorCode
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError, PeerError
+from migrator.log.errors import StorageError
+from migrator.log.meta_properties import read_meta_properties
 from migrator.observe.status import Gate, Goal, Status
 from migrator.raft.transport import TransportError
 from migrator.rpc.operator_codec import gate_from_proto, gate_to_proto, status_from_proto, status_to_proto
@@ -30,6 +33,8 @@ STATUS = "status"
 ASK_SECONDS = 3.0
 CLIENT_ID = "migrator"
 T = TypeVar("T")
+Read = Callable[[bytes], tuple[str, T]]
+"""Reads an answer: the id of the cluster, and what is said."""
 
 
 def answering(source: StatusSource) -> Callable[[str], Awaitable[bytes]]:
@@ -46,7 +51,8 @@ def answering(source: StatusSource) -> Callable[[str], Awaitable[bytes]]:
             gates = await source.gates(goal)
         except OperatorError:
             return b""
-        said: bytes = pb.GatesResponse(gates=[gate_to_proto(gate) for gate in gates]).SerializeToString()
+        told = pb.GatesResponse(gates=map(gate_to_proto, gates), cluster_id=source.status().cluster_id)
+        said: bytes = told.SerializeToString()
         return said
 
     return answer
@@ -60,25 +66,37 @@ async def leaders_status(settings: Settings, cluster_id: str = "") -> Status | N
     """The status as the leader has it; None when no controller of this program answers as the leader.
 
     :param settings: of a controller: whom to ask, and how to log in.
-    :param cluster_id: whose leader is meant; "" unknown. At an address of long ago may be another cluster's controller.
+    :param cluster_id: whose leader is meant; by default the cluster of the controller's metadata directory, and where
+        there is none, any. At an address of long ago may be another cluster's controller.
     :raises OperatorError: the settings of the login cannot be used.
     """
-
-    def read(said: bytes) -> Status | None:
-        status = status_from_proto(pb.Status.FromString(said))
-        return None if cluster_id and status.cluster_id != cluster_id else status
-
-    return await _ask(settings, STATUS, read)
+    return await _ask(settings, STATUS, _status, cluster_id)
 
 
 async def leaders_gates(settings: Settings, goal: Goal) -> tuple[Gate, ...] | None:
     """As `leaders_status`: the gates before a goal."""
-    return await _ask(
-        settings, _about(goal), lambda said: tuple(map(gate_from_proto, pb.GatesResponse.FromString(said).gates))
-    )
+    return await _ask(settings, _about(goal), _gates)
 
 
-async def _ask(settings: Settings, question: str, read: Callable[[bytes], T | None]) -> T | None:
+def _status(said: bytes) -> tuple[str, Status]:
+    status = status_from_proto(pb.Status.FromString(said))
+    return status.cluster_id, status
+
+
+def _gates(said: bytes) -> tuple[str, tuple[Gate, ...]]:
+    told = pb.GatesResponse.FromString(said)
+    return told.cluster_id, tuple(map(gate_from_proto, told.gates))
+
+
+def _own_cluster(settings: Settings) -> str:
+    """The cluster of the metadata directory; "" where the command runs beside another one, or may not read it."""
+    with suppress(StorageError):
+        found = read_meta_properties(settings.metadata_directory)
+        return "" if found is None else found.cluster_id
+    return ""
+
+
+async def _ask(settings: Settings, question: str, read: Read[T], cluster_id: str = "") -> T | None:
     """Ask all controllers. A deposed leader may still answer, so of those that can be read, the answer with the highest
     epoch counts."""
     named = [(at.host, at.port) for at in voter_endpoints(settings).values()]
@@ -87,12 +105,13 @@ async def _ask(settings: Settings, question: str, read: Callable[[bytes], T | No
     found = await asyncio.gather(
         *(_ask_one(KafkaClient(*at, CLIENT_ID, security=security), question, read) for at in peers)
     )
-    said = [each for each in found if each is not None]
+    ours = cluster_id or _own_cluster(settings)
+    said = [(epoch, each) for epoch, cluster, each in filter(None, found) if not ours or cluster == ours]
     return max(said, key=lambda each: each[0])[1] if said else None
 
 
-async def _ask_one(client: KafkaClient, question: str, read: Callable[[bytes], T | None]) -> tuple[int, T] | None:
-    """One controller's epoch and answer; None when it does not lead, or gives none that can be read."""
+async def _ask_one(client: KafkaClient, question: str, read: Read[T]) -> tuple[int, str, T] | None:
+    """One controller's epoch, cluster and answer; None when it does not lead, or gives none that can be read."""
     partition = {"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)}
     request = build(request_type(DESCRIBE_QUORUM, leader_question.VERSION), topics=(partition,), asks_leader=question)
     try:
@@ -105,7 +124,6 @@ async def _ask_one(client: KafkaClient, question: str, read: Callable[[bytes], T
         return None
     try:
         ((told,),) = (topic.partitions for topic in answer.topics)
-        said = read(answer.leader_says)
+        return told.leader_epoch, *read(answer.leader_says)
     except (DecodeError, ValueError):  # of another release, or of no controller
         return None
-    return None if said is None else (told.leader_epoch, said)
