@@ -47,6 +47,29 @@ class Unlimited:
         return True
 
 
+class Forwarded:
+    """The access of a request that a broker forwards.
+
+    While nothing can be decided, the answer is NOT_CONTROLLER: the broker then asks again. It would pass any other error
+    on to its client as a final UNKNOWN_SERVER_ERROR (``NodeToControllerChannelManager``).
+    """
+
+    __slots__ = ("_within",)
+
+    def __init__(self, within: Access) -> None:
+        self._within = within
+
+    def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """The answer of the other access.
+
+        :raises RefusedError: NOT_CONTROLLER; see `not_ready`.
+        """
+        try:
+            return self._within.allows(operation, resource_type, name)
+        except RefusedError as error:
+            raise RefusedError(ErrorCode.not_controller, error.error.message) from error
+
+
 Question = tuple[AclOperation, ResourceType, str]
 
 

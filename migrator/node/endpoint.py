@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from migrator.apis.authorization import Audited, Trail
+from migrator.apis.authorization import Audited, Forwarded, Trail
 from migrator.apis.call import ApiKind, Call
 from migrator.apis.fields import uuid_in
 from migrator.apis.registry import APIS, answer, check_access, refuse
@@ -122,12 +122,14 @@ class ControllerEndpoint:
         """Make the call of an API. ``forwarded``: the forwarding broker has checked that its client may send requests
         about tokens."""
         principal = context.principal
+        access = self._authorization.access_of(principal, context.peer_host)
+        is_forwarded = forwarded or context.api_key == ENVELOPE
         return Call(
             key=context.api_key,
             version=context.api_version,
             body=body,
             principal=principal,
-            access=Audited(self._authorization.access_of(principal, context.peer_host), trail),
+            access=Audited(Forwarded(access) if is_forwarded else access, trail),
             listener=context.listener,
             client_id=context.client_id or "",
             may_use_tokens=(forwarded or principal != ANONYMOUS) and not principal.token_authenticated,

@@ -5,7 +5,7 @@ Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Any
 
@@ -162,7 +162,9 @@ def envelope_response(inner: RequestContext, response: Any) -> Any:
     When the client's response has the error NOT_CONTROLLER, the Envelope response has it instead: the broker must learn
     that it asked the wrong controller (KAFKA-10345).
     """
-    moved = ErrorCode.not_leader_or_follower if inner.api_key == DESCRIBE_QUORUM else ErrorCode.not_controller
+    moved = {ErrorCode.not_controller}
+    if inner.api_key == DESCRIBE_QUORUM:
+        moved.add(ErrorCode.not_leader_or_follower)
     if _mentions(response, moved):
         return envelope_error(ErrorCode.not_controller)
     head = encode_response_header(inner.api_key, inner.api_version, inner.correlation_id)
@@ -178,15 +180,15 @@ def envelope_error(error: ErrorCode) -> Any:
     return build(response_type(ENVELOPE, 0), error_code=error)
 
 
-def _mentions(message: Any, error: ErrorCode) -> bool:
-    """Whether any error field, at any depth, has this error."""
+def _mentions(message: Any, errors: Collection[ErrorCode]) -> bool:
+    """Whether any error field, at any depth, has one of these errors."""
     message_type: Any = type(message)
     for shape in shapes_of(message_type):
         content = getattr(message, shape.name)
-        if shape.kafka_type == "error_code" and content == error:
+        if shape.kafka_type == "error_code" and content in errors:
             return True
         if shape.entity is not None and content is not None:
             parts = content if shape.is_array else (content,)
-            if any(_mentions(part, error) for part in parts):
+            if any(_mentions(part, errors) for part in parts):
                 return True
     return False

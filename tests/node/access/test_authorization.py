@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -16,13 +17,18 @@ from migrator.image.model import Acl, MetadataImage
 from migrator.image.security import acl_record
 from migrator.node.access.authorization import Authorization
 from migrator.node.core import NodeCore
+from migrator.node.endpoint import ControllerEndpoint
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import MetadataRecord, RemoveAccessControlEntryRecord
 from migrator.turns import TURN_RECORDS, give_back
 from migrator.wire.principal import Principal
+from migrator.wire.requests import RequestContext
+from migrator.wire.schemas import ENVELOPE, build, request_type
+from migrator.wire.schemas import LIST_PARTITION_REASSIGNMENTS as LIST_REASSIGNMENTS
 from tests.calls import CallCounter
 from tests.controller.support.leading_controller import some_uuid
 from tests.node.support.cluster import Cluster, running, until
+from tests.wire.test_envelope import envelope
 
 DENY, ALLOW = 2, 3
 BOB, ROOT = Principal("User", "bob"), Principal("User", "root")
@@ -81,6 +87,29 @@ async def test_nobody_but_super_users_gets_in_before_the_entries_are_loaded(tmp_
         assert may_read(authorization, BOB, "other")
         await cluster.stop(2)  # and what was ready stays so
         assert not may_read(authorization, BOB)
+
+
+@pytest.mark.parametrize("broker", [ROOT, BOB], ids=["a super user", "by an entry"])
+async def test_a_broker_that_forwards_asks_again_while_the_entries_are_loaded(tmp_path: Path, broker: Principal) -> None:
+    """Its client used to get a final UNKNOWN_SERVER_ERROR."""
+    async with running(tmp_path, 2, **AUTHORIZER) as cluster:
+        await cluster.leader()
+        for node_id in list(cluster.nodes):
+            await cluster.stop(node_id)
+        node, unused = cluster.start(1), cast(Any, None)  # alone, it can learn of nothing that is committed
+        endpoint = ControllerEndpoint(
+            cluster.settings(1),
+            node.metadata,
+            node.controller,
+            unused,
+            quorum_answers={},
+            read_context=Context,
+            on_failure=cluster.failures.append,
+        )
+        context = RequestContext(ENVELOPE, 0, 1, "broker", broker, "CONTROLLER", "127.0.0.1")
+        answer = await endpoint.handle(context, envelope(build(request_type(LIST_REASSIGNMENTS, 0), topics=None)))
+        assert answer.error_code is ErrorCode.not_controller
+        cluster.start(2)
 
 
 async def test_the_authorizer_follows_each_change(tmp_path: Path) -> None:
