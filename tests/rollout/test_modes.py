@@ -10,7 +10,14 @@ from migrator.config.properties import decoded, parse_properties
 from migrator.errors import OperatorError
 from migrator.rollout.files.wanted import not_kept
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.modes import FileMode, ModeSettings, changes_shown, lost_zookeeper, rewritten
+from migrator.rollout.plan.modes import (
+    FileMode,
+    ModeSettings,
+    changes_shown,
+    digest_shown,
+    lost_zookeeper,
+    rewritten,
+)
 
 SETTINGS = ModeSettings(
     {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": "3001@c:9093"}, "SSL", "zk:2181", "3.9"
@@ -227,3 +234,17 @@ def test_a_blank_in_the_names_of_the_controllers_listeners_counts() -> None:
     settings = ModeSettings({**SETTINGS.for_brokers, "controller.listener.names": "CONTROLLER,OTHER"}, "SSL", "", "")
     text = f"{BARE}controller.listener.names=CONTROLLER, OTHER\n"
     assert changed(text, MIGRATING, settings=settings)["controller.listener.names"] == "CONTROLLER,OTHER"
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("ssl.key.password=guess\nnum.partitions=1", True),
+        ("# a comment\nnum.partitions = 1\nssl.key.password:x", True),
+        ("some.unknown.password=1\nnum.partitions=1\nssl.key.password=x", False),
+        ("num.partitions=2\nssl.key.password=x", False),
+        ("num.partitions=1", False),
+    ],
+)
+def test_nobody_can_test_a_guess_of_a_secret_with_the_digest_that_a_report_shows(other: str, same: bool) -> None:
+    assert (digest_shown("num.partitions=1\nssl.key.password=x") == digest_shown(other)) is same

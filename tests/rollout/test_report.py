@@ -187,6 +187,11 @@ def test_the_archive_has_the_whole_journal_and_the_report(desk: Desk) -> None:
     assert facts["orders"][0]["command"] == "apply --yes --until DualWrite --canary broker-1"
     assert facts["orders"][0]["by"] == order_of("")["by"]
     assert "Rollout of model: complete" in (archive / "report.html").read_text()
+    entries = [each.details for each in read_journal(desk.state) if each.act == Act.EDIT and each.details.get("after")]
+    whole = {str(each[name]) for each in entries for name in ("before", "after") if each.get(name)}
+    shown = {each[name] for each in facts["files"] for name in ("before", "after")}
+    assert len(shown - {""}) == len(whole) > 1
+    assert not shown & whole, "a guess of a secret can be tested with the digest of a whole file"
     lines = (line.split("  ") for line in (archive / "SHA256SUMS").read_text().splitlines())
     sums = {name: digest for digest, name in lines}
     assert {name: file_digest(archive / name) for name in sums} == sums

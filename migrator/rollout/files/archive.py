@@ -21,7 +21,7 @@ from migrator.rollout.files.property_files import text_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import directories_of
-from migrator.rollout.plan.modes import changes_shown, parsed
+from migrator.rollout.plan.modes import changes_shown, digest_shown, parsed
 from migrator.rollout.ports import ExecutorError, Output, UnreachableError
 
 VERDICTS, OUTPUTS, CHANGES, SUMS = "verdicts", "outputs", "changes", "SHA256SUMS"
@@ -62,7 +62,9 @@ def keep_changes(state: Path, rollout: str, step: str, node: Node, before: bytes
     :raises StorageError: the disk refuses.
     """
     lines = changes_shown(decoded(before or b""), decoded(after))
+    digests = ["" if content is None else digest_shown(decoded(content)) for content in (before, after)]
     kept = {"step": step, "node": node.name, "host": node.host, "file": node.properties, "changes": lines}
+    kept["digests"] = digests
     path = _directory(state / CHANGES) / f"{rollout}-{step.replace('/', '-')}.json"
     write_durably(path, json_text(kept, indent=True).encode() + b"\n")
 

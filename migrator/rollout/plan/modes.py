@@ -269,13 +269,21 @@ def changes_shown(before: str, after: str) -> list[str]:
     for key in [*old, *(key for key in new if key not in old)]:
         if old.get(key) == new.get(key):
             continue
-        hidden = is_sensitive(broker_type(key))
         lines += [
-            f"{sign} {key}={REDACTED if hidden else shown(side[key])}"
-            for sign, side in (("-", old), ("+", new))
-            if key in side
+            f"{sign} {key}={_without_secret(key, side[key])}" for sign, side in (("-", old), ("+", new)) if key in side
         ]
     return lines
+
+
+def digest_shown(text: str) -> str:
+    """SHA-256 of a file's keys and values, in hexadecimal. Values that may be secrets are hidden before, so nobody can
+    test a guess of one with it."""
+    lines = (f"{key}={_without_secret(key, said)}\n" for key, said in sorted(parse_properties(text).items()))
+    return digest("".join(lines).encode())
+
+
+def _without_secret(key: str, said: str) -> str:
+    return REDACTED if is_sensitive(broker_type(key)) else shown(said)
 
 
 @overload

@@ -112,7 +112,8 @@ class Trouble:
 
 @value
 class FileChange:
-    """``changes``: lines ``- key=value`` and ``+ key=value``, secrets hidden. ``before`` and ``after``: SHA-256."""
+    """``changes``: lines ``- key=value`` and ``+ key=value``, secrets hidden. ``before`` and ``after``: digests of
+    the file, with secrets hidden (`digest_shown`); "" for no file, or where the journal alone is left."""
 
     step: str
     node: str
@@ -339,15 +340,16 @@ def _files(entries: Sequence[Entry], changes: Mapping[str, Mapping[str, Any]]) -
     written = {each.step: each.details for each in entries if each.event is Event.BEGUN and each.act == Act.EDIT}
     for step, details in written.items():
         kept = changes.get(step, {})
-        lines = kept.get("changes")
+        lines, digests = kept.get("changes"), kept.get("digests")
+        old, new = map(str, digests) if isinstance(digests, list) and len(digests) == 2 else ("", "")
         yield FileChange(
             step,
             str(details.get("node") or ""),
             str(kept.get("host", "")),
             str(kept.get("file", "")),
             tuple(map(str, lines)) if isinstance(lines, list) else (),
-            str(details.get("before") or ""),
-            str(details.get("after") or ""),
+            old,
+            new,
         )
 
 

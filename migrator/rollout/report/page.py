@@ -210,7 +210,7 @@ def _tables(facts: After) -> Iterator[Table]:
     yield Table(
         "files",
         "Property files",
-        "Values that may be secrets are hidden. The digests are SHA-256 of the whole file, shortened.",
+        "Values that may be secrets are hidden. The digests (SHA-256, shortened) are of the keys and values without them.",
         ("step", "file", "changes", "digest"),
         tuple(
             (each.step, _place(each.node, each.host, each.file), each.changes, _digests(each)) for each in facts.files
@@ -238,6 +238,8 @@ def _place(node: str, host: str, file: str) -> str:
 
 
 def _digests(change: FileChange) -> tuple[str, ...]:
+    if not change.after:
+        return ()
     before = f"before {change.before[:DIGEST]}" if change.before else "a new file"
     return before, f"after {change.after[:DIGEST]}"
 
