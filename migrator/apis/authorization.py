@@ -50,8 +50,8 @@ class Unlimited:
 class Forwarded:
     """The access of a request that a broker forwards.
 
-    While nothing can be decided, the answer is NOT_CONTROLLER: the broker then asks again. It would pass any other error
-    on to its client as a final UNKNOWN_SERVER_ERROR (``NodeToControllerChannelManager``).
+    While nothing can be decided, the answer is NOT_CONTROLLER: the broker then asks again
+    (``NodeToControllerChannelManager``). Any other error would reach its client as a final UNKNOWN_SERVER_ERROR.
     """
 
     __slots__ = ("_within",)

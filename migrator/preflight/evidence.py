@@ -246,8 +246,8 @@ class ZooKeeperFacts:
     """Dynamic numbers of threads, by broker id or `paths.DEFAULT_ENTITY`, then by key."""
     dynamic_maps: Mapping[str, str]
     """Each ``listener.security.protocol.map`` that is set dynamically, by broker id."""
-    dynamic_defaults: Mapping[str, str]
-    """Of the dynamic configuration of all brokers, the keys that are defaults of topics."""
+    dynamic_defaults: Mapping[str, Mapping[str, str]]
+    """Of each dynamic configuration, by the name of its znode, the keys that are defaults of topics."""
     ids_generated: bool
     """``/brokers/seqid`` was counted up: some broker has a generated id."""
     records: int

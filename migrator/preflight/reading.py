@@ -215,7 +215,8 @@ class ZooKeeperReading:
                 if config.get(PROTOCOLS) and name != paths.DEFAULT_ENTITY
             },
             dynamic_defaults={
-                key: text for key, text in dynamic.get(paths.DEFAULT_ENTITY, {}).items() if key in TOPIC_DEFAULTS
+                name: {key: text for key, text in config.items() if key in TOPIC_DEFAULTS}
+                for name, config in dynamic.items()
             },
             ids_generated=any(znode is not None and znode.stat.version > 0 for znode in self._source.read([SEQUENCE])),
             records=records,

@@ -71,15 +71,12 @@ class Ballot:
         if not self._asks():
             return
         answer = await self._ask(candidate_id, self.patience_seconds)
-        reopened = self._may_be_reopened
+        reopened = self._why_perhaps_reopened()
         allowed = answer is not None and (answer.knows_reopening if reopened else answer.may_lead)
         if not allowed and self._allowed.get(candidate_id, True):
             stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
             silent = "its controller listener does not answer whether the migration is on, or nobody knows its address"
-            unaware = (
-                "it is a stock controller, or of a release that does not know a reopened migration; and this migration "
-                f"may be reopened: the log says so, or {FLAG}=true after the end, or the disk is not read yet"
-            )
+            unaware = f"it is Kafka's own, or of a release that does not know a reopened migration; and {reopened}"
             why = silent if answer is None else unaware if reopened else stock
             log.warning("This controller refuses its vote to controller %d: %s", candidate_id, why)
         known = {candidate_id, *self._known()}
@@ -108,10 +105,19 @@ class Ballot:
         will be a migration."""
         image = self._image()
         is_empty = image.provenance.offset < 0
-        return self._may_be_reopened or (self._is_on and (is_empty or image.features.zk_migration_state.is_under_way))
+        is_under_way = is_empty or image.features.zk_migration_state.is_under_way
+        return (self._is_on and is_under_way) or bool(self._why_perhaps_reopened())
 
-    @property
-    def _may_be_reopened(self) -> bool:
+    def _why_perhaps_reopened(self) -> str:
+        """Why this node must take the migration for reopened, as a clause; "" if it need not."""
         features = self._image().features
-        may_lag = self._is_on and features.zk_migration_state is ZkMigrationState.POST_MIGRATION
-        return not self._knows_image() or may_lag or features.migration_reopening is not None
+        if not self._knows_image():
+            return "this controller has not read its disk yet, so the migration may be reopened"
+        if features.migration_reopening is not None:
+            return "the migration is reopened"
+        if self._is_on and features.zk_migration_state is ZkMigrationState.POST_MIGRATION:
+            return (
+                f"this controller has {FLAG}=true, and a log in which the migration is finished: in a newer log it may "
+                "be reopened. If nobody leads, turn the flag off on this controller, or start the third voter"
+            )
+        return ""

@@ -7,6 +7,7 @@ Source: ``ControllerServer`` and ``ControllerApis`` of Kafka 3.9 for what a cont
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from migrator.config.kafka_keys import TOPIC_KEYS
 from migrator.config.reading import means_the_same
@@ -16,6 +17,7 @@ from migrator.preflight.census import sample_of
 from migrator.preflight.check import Found, PreflightCheck
 from migrator.preflight.checks.brokers import differs
 from migrator.preflight.evidence import BrokerFile, ControllerFile, Evidence, PropertyFile
+from migrator.zookeeper.znodes import paths
 
 DECIDED = (
     "num.partitions",
@@ -40,22 +42,22 @@ _KAFKAS = {key: default or "" for key, _, default, _, _ in TOPIC_KEYS}
 
 
 def decided_otherwise(evidence: Evidence) -> Iterator[Found]:
-    for controller, broker, dynamic in _pairs(evidence):
+    for controller, broker in _pairs(evidence):
         for key in DECIDED:
             one, other = controller.file, broker.file
-            if {key} & {*one.hidden, *other.hidden, *dynamic} or means_the_same(key, one.get(key), other.get(key)):
+            if key in {*one.hidden, *other.hidden} or means_the_same(key, one.get(key), other.get(key)):
                 continue
             yield differs(key, controller, one.get(key), broker, other.get(key))
 
 
 def shown_otherwise(evidence: Evidence) -> Iterator[Found]:
     """One finding for all keys of a file: they harm no topic."""
-    for controller, broker, dynamic in _pairs(evidence):
+    for controller, broker in _pairs(evidence):
         found = []
         for key, names in SHOWN.items():
             keys = {name for name, _ in names}
             one, other = _default(controller.file, key), _default(broker.file, key)
-            if keys & {*controller.file.hidden, *broker.file.hidden, *dynamic}:
+            if keys & {*controller.file.hidden, *broker.file.hidden}:
                 continue
             if not means_the_same(names[0][0], one, other):
                 found.append(f"{key} ({one} on controllers, {other} on brokers)")
@@ -64,12 +66,23 @@ def shown_otherwise(evidence: Evidence) -> Iterator[Found]:
             yield Found(controller.path, what, hosts=(controller.who, broker.who))
 
 
-def _pairs(evidence: Evidence) -> Iterator[tuple[ControllerFile, BrokerFile, Mapping[str, str]]]:
-    """Each controller with each broker, and the dynamic defaults, which count more than both files."""
-    dynamic = {} if evidence.zookeeper is None else evidence.zookeeper.dynamic_defaults
+def _pairs(evidence: Evidence) -> Iterator[tuple[ControllerFile, BrokerFile]]:
+    """Each controller with each broker, as far as dynamic configurations leave their files in force."""
+    zookeeper = evidence.zookeeper
     for controller in evidence.controllers:
+        of_all = {} if zookeeper is None else zookeeper.dynamic_defaults.get(paths.DEFAULT_ENTITY, {})
         for broker in evidence.brokers:
-            yield controller, broker, dynamic
+            own = {} if zookeeper is None else zookeeper.dynamic_defaults.get(str(broker.broker_id), {})
+            yield (
+                replace(controller, file=_changed(controller.file, of_all)),
+                replace(broker, file=_changed(broker.file, {**of_all, **own})),
+            )
+
+
+def _changed(file: PropertyFile, dynamic: Mapping[str, str]) -> PropertyFile:
+    """The file with the values that a dynamic configuration has in their place."""
+    hidden = {key: trouble for key, trouble in file.hidden.items() if key not in dynamic}
+    return replace(file, values={**file.values, **dynamic}, hidden=hidden)
 
 
 def _default(file: PropertyFile, key: str) -> str:

@@ -7,7 +7,7 @@ A migration restarts each broker twice. A partition takes writes with acks=all w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.census import MIN_ISR, merged
@@ -51,10 +51,14 @@ def _harm(alike: Endurance, default: int, *, by_rack: bool) -> str:
 
 def _default_min_isr(evidence: Evidence, zookeeper: ZooKeeperFacts) -> int:
     """The highest of the brokers, of which each goes by its own; 1, as in Kafka, if none is known."""
-    dynamic = zookeeper.dynamic_defaults.get(MIN_ISR, "")
-    if dynamic.isdecimal():
-        return int(dynamic)
-    return max((broker.file.number(MIN_ISR) or 1 for broker in evidence.brokers), default=1)
+    own = {name: int(config[MIN_ISR]) for name, config in zookeeper.dynamic_defaults.items() if _is_number(config)}
+    of_all = own.pop(paths.DEFAULT_ENTITY, None)
+    others = [each.file.number(MIN_ISR) or 1 for each in evidence.brokers if str(each.broker_id) not in own]
+    return max([*own.values(), *(others if of_all is None else [of_all])], default=1)
+
+
+def _is_number(config: Mapping[str, str]) -> bool:
+    return config.get(MIN_ISR, "").isdecimal()
 
 
 CHECKS = (

@@ -210,7 +210,7 @@ def _tables(facts: After) -> Iterator[Table]:
     yield Table(
         "files",
         "Property files",
-        "Values that may be secrets are hidden. The digests (SHA-256, shortened) are of the keys and values without them.",
+        "Values that may be secrets are hidden. The digests (SHA-256, shortened) leave them out.",
         ("step", "file", "changes", "digest"),
         tuple(
             (each.step, _place(each.node, each.host, each.file), each.changes, _digests(each)) for each in facts.files

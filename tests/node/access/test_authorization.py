@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -90,20 +90,23 @@ async def test_nobody_but_super_users_gets_in_before_the_entries_are_loaded(tmp_
 
 
 @pytest.mark.parametrize("broker", [ROOT, BOB], ids=["a super user", "by an entry"])
-async def test_a_broker_that_forwards_asks_again_while_the_entries_are_loaded(tmp_path: Path, broker: Principal) -> None:
+async def test_a_broker_that_forwards_asks_again_while_the_entries_are_loaded(
+    tmp_path: Path, broker: Principal
+) -> None:
     """Its client used to get a final UNKNOWN_SERVER_ERROR."""
     async with running(tmp_path, 2, **AUTHORIZER) as cluster:
         await cluster.leader()
         for node_id in list(cluster.nodes):
             await cluster.stop(node_id)
-        node, unused = cluster.start(1), cast(Any, None)  # alone, it can learn of nothing that is committed
+        node = cluster.start(1)  # alone, it can learn of nothing that is committed
+        unused: Any = None
         endpoint = ControllerEndpoint(
             cluster.settings(1),
             node.metadata,
             node.controller,
             unused,
             quorum_answers={},
-            read_context=Context,
+            read_context=unused,
             on_failure=cluster.failures.append,
         )
         context = RequestContext(ENVELOPE, 0, 1, "broker", broker, "CONTROLLER", "127.0.0.1")

@@ -123,14 +123,18 @@ async def test_a_reopened_migration_is_led_only_by_who_knows_what_that_is(tmp_pa
 
 @pytest.mark.parametrize("flag", ["true", "false"])
 async def test_a_log_that_may_lag_behind_a_reopening_gives_no_vote_to_who_does_not_know_it(
-    tmp_path: Path, flag: str
+    tmp_path: Path, flag: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A majority may have reopened the migration without this voter. All of them have the flag on then."""
+    """A majority may have reopened the migration without this voter. All of them have the flag on then. Where two such
+    controllers and a stock voter remain, nobody may lead: then the operator has to act."""
     async with election(tmp_path, flag) as voter:
         say(voter.node, ZkMigrationState.POST_MIGRATION)
         for stranger in (STOCK_ON, STOCK_OFF, OURS_OF_AN_OLD_RELEASE, None):
             assert await voter.grants(stranger) is (flag == "false")
         assert await voter.grants(OURS_OFF)
+    said = [line for line in caplog.messages if "refuses its vote" in line]
+    remedy = "If nobody leads, turn the flag off on this controller, or start the third voter"
+    assert [remedy in line for line in said] == ([True] if flag == "true" else [])
 
 
 async def test_before_the_image_is_known_nobody_says_that_there_is_no_migration(tmp_path: Path) -> None:

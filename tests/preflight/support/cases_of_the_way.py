@@ -93,6 +93,23 @@ def dynamic_default(cluster: ReadyCluster) -> None:
     cluster.put(f"{paths.BROKER_CONFIGS}/<default>", {"version": 1, "config": {"log.roll.ms": "86400000"}})
 
 
+def dynamic_of(entity: str, **config: str) -> Damage:
+    """The dynamic configuration of a broker; with ``<default>`` of all. The files of all nodes are alike."""
+
+    def set_dynamically(cluster: ReadyCluster) -> None:
+        named = {key.replace("_", "."): text for key, text in config.items()}
+        cluster.put(f"{paths.BROKER_CONFIGS}/{entity}", {"version": 1, "config": named})
+
+    return set_dynamically
+
+
+def own_and_default(cluster: ReadyCluster) -> None:
+    """The own configuration of each broker counts more than the one of all."""
+    dynamic_of("<default>", min_insync_replicas="3")(cluster)
+    for broker in BROKERS:
+        dynamic_of(str(broker), min_insync_replicas="2")(cluster)
+
+
 def racks(names: str, *, together: bool = True) -> Damage:
     """A letter for the rack of each broker.
 
@@ -191,6 +208,21 @@ CASES = (
         "broker 2, controller 3001: 2 defaults of topics differ: max.message.bytes (1048588 on controllers, 10 on "
         "brokers), segment.ms (604800000 on controllers, 86400000 on brokers)",
     ),
+    Case(
+        "M115",
+        dynamic_of("2", unclean_leader_election_enable="true"),
+        FILE,
+        "broker 2, controller 3001: unclean.leader.election.enable is false on controllers, true on brokers",
+    ),
+    Case(
+        "M133",
+        dynamic_of("2", log_roll_ms="5"),
+        FILE,
+        "broker 2, controller 3001: 1 defaults of topics differ: segment.ms (604800000 on controllers, 5 on brokers)",
+    ),
+    Case("M115", own_and_default, FILE, "min.insync.replicas is 3 on controllers, 2 on brokers"),
+    Case("M132", dynamic_of("2", min_insync_replicas="3"), paths.TOPICS, "by min.insync.replicas: "),
+    Case("M132", dynamic_of("<default>", min_insync_replicas="3"), paths.TOPICS, "by min.insync.replicas: "),
     Case(
         "M217",
         port("listeners", "CONTROLLER://127.0.0.1:9"),
