@@ -56,6 +56,7 @@ from migrator.rollout.opening.opening import (
     may_go_on,
     may_open,
     may_turn_back,
+    note_plan,
     note_with,
     note_without,
     open_rollout,
@@ -171,9 +172,9 @@ def apply(
         if not parts.zookeeper_connect and (not progress.rollout or progress.closed):
             refuse_without_zookeeper(await parts.observer.observe(partitions=False))
         held = None
-        if document is not None:
+        if document is not None or progress.plan:
             await may_open(parts, journal, canary)
-            held = await agree(parts, progress, document, canary, yes=yes)
+            held = await agree(site, parts, progress, document, canary, yes=yes)
         await open_rollout(parts, journal, canary, held)
         return None
 
@@ -200,7 +201,11 @@ def resume(inventory: Path, until: str, pause_after: str, named: Named, yes: boo
             raise OperatorError("a rollback has no such states", where="--until", remedy="Use --pause-after")
         refuse_step(plan(site.inventory, progress.direction, progress.canary), stop.step)
 
-    _run(site, may_go_on, stop, check, yes=yes, reason=named.reason)
+    async def go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
+        await may_go_on(parts, journal)
+        note_plan(parts, journal, await agree(site, parts, journal.progress, None, "", yes=yes))
+
+    _run(site, go_on, stop, check, yes=yes, reason=named.reason)
 
 
 @command.command("rollback")

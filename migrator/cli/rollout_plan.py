@@ -21,7 +21,9 @@ from migrator.rollout.engine.reviewed import (
     differences,
     document,
     is_of,
+    keep_reviewed,
     known_files,
+    read_reviewed,
     text_of_document,
 )
 from migrator.rollout.journal.journal import read_journal
@@ -132,18 +134,38 @@ def _whole(path: Path) -> Iterator[None]:
 
 
 async def agree(
-    parts: RolloutParts, progress: Progress, reviewed: Mapping[str, Any], canary: str, *, yes: bool
-) -> Reviewed:
+    site: Site,
+    parts: RolloutParts,
+    progress: Progress,
+    reviewed: Mapping[str, Any] | None,
+    canary: str,
+    *,
+    yes: bool,
+) -> Reviewed | None:
     """Compare a reviewed plan with what would be done now. Each difference is shown and asked for, until no further one
-    comes up.
+    comes up. Plan and accepted differences are kept beside the journal.
 
+    :param reviewed: None for the plan that the rollout under way began with. What was accepted then is not asked for
+        again.
     :param yes: the operator wants no question; differences are refused then, because nobody has seen them.
+    :returns: None if there is no plan to compare with.
     :raises OperatorError: the plan is another cluster's, or the differences are not accepted.
     """
+    accepted: list[str] = []
+    if reviewed is None:
+        if not progress.plan or not is_of(progress, progress.plan):
+            return None
+        kept = read_reviewed(site.state, progress.plan)
+        if kept is None:
+            parts.tell(
+                f"the reviewed plan {progress.plan[:SHOWN]} is not in {site.state}, so nothing is compared with it. "
+                "'migrator rollout apply --plan FILE' compares"
+            )
+            return None
+        (reviewed, accepted), canary = kept, canary or progress.canary
     if reviewed["cluster"] != parts.inventory.cluster:
         what = f"the plan is of the cluster {reviewed['cluster']}, and the inventory is of {parts.inventory.cluster}"
         raise OperatorError(what, where="--plan", remedy="Name the plan of this cluster")
-    accepted: list[str] = []
     plan_digest = str(reviewed["digest"])
     while True:
         async with Meanwhile(parts.tell, f"{READS}, and compares that with the reviewed plan"):
@@ -166,6 +188,7 @@ async def agree(
         accepted = found
     said = f"{len(found)} accepted differences from it" if found else "nothing differs from it"
     parts.tell(f"the reviewed plan {plan_digest[:SHOWN]}: {said}")
+    keep_reviewed(site.state, reviewed, found)
     files = {name: digest(encoded(text)) for name, text in shown.facts.texts.items()}
     return Reviewed(plan_digest, files, len(found))
 

@@ -15,14 +15,15 @@ from migrator.cli.terminal import say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import OperatorError
 from migrator.observe.printable import json_text
-from migrator.rollout.files.archive import complete_archive, read_changes
+from migrator.rollout.files.archive import complete_archive, read_changes, read_verdict
 from migrator.rollout.journal.journal import Entry, read_journal
 from migrator.rollout.journal.looks import read_looks
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import forecast_of, of_last
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.opening.address import check_address
-from migrator.rollout.plan.steps import Direction
+from migrator.rollout.plan.reports import risks_of
+from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.report.after import After, after
 from migrator.rollout.report.before import Before, before
 from migrator.rollout.site import Site, parts_at
@@ -94,6 +95,14 @@ def _after(site: Site, entries: Sequence[Entry]) -> After:
     return after(site.inventory, entries, read_looks(site.state, rollout), read_changes(site.state, rollout))
 
 
+def _examined(site: Site, entries: Sequence[Entry]) -> list[str] | None:
+    """What preflight found in the last rollout, a sentence each; None if it has not run."""
+    if all(entry.step != Phase.PREFLIGHT.value for entry in of_last(entries)):
+        return None
+    report = read_verdict(site.state, Phase.PREFLIGHT.value)
+    return None if report is None else risks_of(report)
+
+
 async def _before(site: Site, entries: Sequence[Entry]) -> Before:
     progress = progress_of(entries)
     direction = Direction.BACK if progress.goes_back else Direction.FORWARD
@@ -114,5 +123,6 @@ async def _before(site: Site, entries: Sequence[Entry]) -> Before:
             shown,
             seen,
             forecast_of(entries),
+            _examined(site, entries),
             lock_is_local=local,
         )

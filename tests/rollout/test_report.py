@@ -20,6 +20,7 @@ from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import SECRET, model_inventory
 from tests.rollout.support.sample_reports import AWAY_MS, EVIL, after_of, back, before_of, forward, lively
 from tests.rollout.test_commands import Desk, desk
+from tests.rollout.test_reports import PREFLIGHT
 
 __all__ = ["desk"]
 
@@ -207,7 +208,18 @@ def test_the_command_shows_the_plan_first_and_then_what_happened(desk: Desk, tmp
     page = tmp_path / "report.html"
     assert desk.printed(f"report --page {page}") == f"report: {page}\n"
     assert "Plan for model" in page.read_text()
+    assert "Preflight has not run yet" in page.read_text()
     assert not desk.state.exists(), "it changes nothing"
+    desk.cluster.prints["preflight"] = json.dumps(PREFLIGHT)
+    desk.printed("apply --until preflight")
+    desk.printed(f"report --before --page {page}")
+    place = "broker 1, b1.properties: listeners"
+    for line in (
+        f"Preflight: blocker M001 title of M001: {place}: it has no listener. mend M001",
+        f"Preflight: warning M005 title of M005: {place}: it has no listener. mend M005",
+        "Preflight: could not tell b2.properties: it cannot be read. give the right to read",
+    ):
+        assert line in page.read_text()
     desk.printed("apply --until DualWrite")
     desk.printed(f"report --page {page}")
     assert "Rollout of model: not complete" in page.read_text()

@@ -56,7 +56,12 @@ def test_what_was_reviewed_is_done_and_is_in_the_journal(desk: Desk, plan: Path)
     digest = json.loads(plan.read_text())["digest"]
     for until in ("MigrationIneligible", "migrate"):
         assert NOTHING_DIFFERS in desk.printed(f"apply --plan {plan} --until {until} --yes")
-    assert f"began with the reviewed plan {digest[:12]}" in desk.printed("resume --until DualWrite")
+    for words in ("resume", "apply"):
+        said = desk.printed(f"{words} --until DualWrite --yes")
+        assert NOTHING_DIFFERS in said
+        assert f"began with the reviewed plan {digest[:12]}" in said
+    (desk.state / f"reviewed-{digest[:12]}.json").unlink()
+    assert "so nothing is compared with it" in desk.printed("resume --until DualWrite --yes")
     assert NOTHING_DIFFERS in desk.printed(f"apply --plan {plan} --until DualWrite --yes")
     opened = next(entry for entry in read_journal(desk.state) if entry.event is Event.OPENED)
     assert (opened.details["plan"], opened.details["accepted"], opened.details["canary"]) == (digest, 0, "broker-2")
@@ -87,6 +92,20 @@ def test_a_difference_is_shown_and_asked_for(
     assert said in agreed
     assert QUESTION in agreed
     assert read_journal(desk.state)[0].details["accepted"]
+
+
+def test_every_later_command_is_held_to_the_plan_up_to_the_end(desk: Desk, plan: Path) -> None:
+    """What was accepted once is not asked for again; and what the rollout itself has done is no difference."""
+    desk.printed(f"apply --plan {plan} --until preflight --yes")
+    edit_inventory(desk, plan)
+    for words in ("resume", "apply"):
+        refused = desk.type(f"{words} --until preflight --yes")
+        assert "the inventory says something else of the brokers" in refused.output
+        assert "--yes does not accept that" in str(refused.exception)
+    assert desk.type("resume --until preflight", answer="n\n").exit_code == 1
+    assert QUESTION in desk.printed("resume --until preflight", answer="y\n")
+    for words in ("--pause-after finish/controller-3001", ""):
+        assert "accepted differences from it" in desk.printed(f"resume {words} --yes")
 
 
 def test_a_file_that_changes_behind_the_comparison_is_refused(

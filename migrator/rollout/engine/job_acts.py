@@ -244,7 +244,7 @@ class JobActs:
         else:
             output = await self._parts.executor.run(node, words, seconds=seconds)
         report = jobs.printed(output)
-        if job in (Job.REHEARSE, Job.VERIFY) and report is not None:
+        if job in (Job.PREFLIGHT, Job.REHEARSE, Job.VERIFY) and report is not None:
             keep_verdict(self._run.state, step.name, report)
         self._raise_if_failed(step, job, node, output)
         self._take_as_examined(step, examined)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
+from migrator.log.files import write_durably
 from migrator.observe.printable import json_text, printable
 from migrator.rollout.engine.preview import Facts, StepPreview, StepState
 from migrator.rollout.inventory import Inventory
@@ -67,6 +69,33 @@ class Reviewed:
     plan: str
     files: Mapping[str, str]
     accepted: int = 0
+
+
+def _kept(state: Path, plan: str) -> Path:
+    return state / f"reviewed-{plan[:SHOWN]}.json"
+
+
+def keep_reviewed(state: Path, reviewed: Mapping[str, Any], accepted: Sequence[str]) -> None:
+    """Keep a reviewed plan beside the journal, so that later commands are held to it, too.
+
+    :param accepted: the differences from it that a person has accepted.
+    :raises StorageError: the disk refuses.
+    """
+    content = {"plan": reviewed, "accepted": accepted}
+    write_durably(_kept(state, str(reviewed["digest"])), json_text(content, indent=True).encode())
+
+
+def read_reviewed(state: Path, plan: str) -> tuple[dict[str, Any], list[str]] | None:
+    """What `keep_reviewed` has kept; None if nothing is there, or it was changed since.
+
+    :param plan: the digest of the plan, as the journal has it.
+    """
+    with suppress(OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        kept = json.loads(_kept(state, plan).read_bytes())
+        content, accepted = kept["plan"], list(map(str, kept["accepted"]))
+        if content.pop("digest") == plan == _digest(content):
+            return {**content, "digest": plan}, accepted
+    return None
 
 
 def document(

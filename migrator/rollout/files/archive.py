@@ -34,12 +34,20 @@ FILE_OF_LOG = re.compile(r"[0-9]{20}(-[0-9]{10}\.checkpoint|\.log)")
 
 
 def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
-    """Keep the report of `migrator verify` or `migrator rehearse`. A later report of the same step replaces it.
+    """Keep the report of `migrator preflight`, `rehearse` or `verify`. A later report of the same step replaces it.
 
     :raises StorageError: the disk refuses.
     """
     directory = _directory(state / VERDICTS)
     write_durably(directory / f"{step.replace('/', '-')}.json", json_text(report, indent=True).encode() + b"\n")
+
+
+def read_verdict(state: Path, step: str) -> Mapping[str, Any] | None:
+    """What `keep_verdict` has kept; None if nothing is there, or it is damaged."""
+    with suppress(OSError, orjson.JSONDecodeError):
+        kept = orjson.loads((state / VERDICTS / f"{step.replace('/', '-')}.json").read_bytes())
+        return kept if isinstance(kept, dict) else None
+    return None
 
 
 def keep_output(state: Path, step: str, output: Output) -> Path:

@@ -95,14 +95,19 @@ async def open_rollout(
             journal.append(parts.clock.wall_ms(), Event.FORWARD)
             await _note_baseline(parts, journal)
         if not anew and (not canary or is_same_canary(parts.inventory, canary, progress.canary)):
-            if reviewed is not None:
-                journal.append(parts.clock.wall_ms(), Event.RESUMED, "", "", **_of_plan(reviewed))
+            note_plan(parts, journal, reviewed)
             return
         await remove_left_copies(parts, progress)
         rollout, canary = progress.rollout, canary or progress.canary
     else:
         rollout = token_hex(ID_BYTES)
     await _note_opened(parts, journal, canary, rollout, reviewed)
+
+
+def note_plan(parts: RolloutParts, journal: RolloutJournal, reviewed: Reviewed | None) -> None:
+    """Note that the rollout goes on with a reviewed plan; nothing without one."""
+    if reviewed is not None:
+        journal.append(parts.clock.wall_ms(), Event.RESUMED, "", "", **_of_plan(reviewed))
 
 
 def _of_plan(reviewed: Reviewed) -> dict[str, str | int]:

@@ -27,6 +27,13 @@ def questions_of(report: Report | None) -> list[Report]:
     return [each for each in _entries(report or {}, "findings") if each.get("asks") is True]
 
 
+def risks_of(report: Report) -> list[str]:
+    """All that preflight found and could not examine, a sentence each with its remedy."""
+    found = [(_text(each, "severity"), each) for each in _entries(report, "findings")]
+    found += [("could not tell", each) for each in _entries(report, "unknown")]
+    return [f"Preflight: {word} {_sentence(each)}. {_text(each, 'remedy')}"[:CHARS_MAX] for word, each in found]
+
+
 def _of_preflight(report: Report) -> Iterator[str]:
     found = _entries(report, "findings")
     blockers = [each for each in found if each.get("severity") == "blocker"]
@@ -78,14 +85,17 @@ _SAYS: Mapping[Job, Callable[[Report], Iterator[str]]] = {
 
 def _each(word: str, found: Sequence[Report], limit: int) -> Iterator[str]:
     for each in found[:limit]:
-        title = " ".join(text for text in (_text(each, "code"), _text(each, "title")) if text)
-        who = ", ".join(filter(None, (_listed(each, "hosts"), _listed(each, "where") or _text(each, "path"))))
-        what = _text(each, "what") or _text(each, "reason")
-        yield f"{word} {': '.join(filter(None, (title, who, what)))}"
+        yield f"{word} {_sentence(each)}"
         if word != "warning":
             yield f"  do: {_text(each, 'remedy')}"
     if len(found) > limit:
         yield f"and {len(found) - limit} more of this kind"
+
+
+def _sentence(each: Report) -> str:
+    title = " ".join(text for text in (_text(each, "code"), _text(each, "title")) if text)
+    who = ", ".join(filter(None, (_listed(each, "hosts"), _listed(each, "where") or _text(each, "path"))))
+    return ": ".join(filter(None, (title, who, _text(each, "what") or _text(each, "reason"))))
 
 
 def _entries(report: Report, name: str) -> list[Report]:

@@ -48,6 +48,7 @@ def before(
     shown: Sequence[StepPreview],
     seen: Observation,
     forecast: Forecast | None,
+    examined: Sequence[str] | None,
     *,
     lock_is_local: bool,
 ) -> Before:
@@ -55,6 +56,7 @@ def before(
 
     :param zookeeper: where ZooKeeper is; "" without one.
     :param seen: the cluster as it is now, with partitions.
+    :param examined: what preflight found, a sentence each; None if it has not run.
     :param lock_is_local: whether the lock would be on this host only.
     """
     controllers, brokers = inventory.controllers, inventory.brokers
@@ -73,6 +75,7 @@ def before(
         risks=(
             *_of_plan(inventory, direction, shown, zookeeper, lock_is_local=lock_is_local),
             *_of_cluster(inventory, seen),
+            *_of_preflight(inventory, direction, examined),
         ),
         steps=tuple(shown),
     )
@@ -103,6 +106,14 @@ def _of_plan(
         yield "The lock is on this host only: a second rollout on another host is not prevented"
     for node in inventory.gone:
         yield f"{node.name} is left out for good"
+
+
+def _of_preflight(inventory: Inventory, direction: Direction, examined: Sequence[str] | None) -> Sequence[str]:
+    if examined is not None or direction is Direction.BACK:
+        return examined or ()
+    if inventory.left_out.preflight:
+        return ("Nobody examines the cluster before the first step: the inventory leaves 'preflight' out",)
+    return ("Preflight has not run yet: 'migrator rollout apply --until preflight' runs it, and changes no node",)
 
 
 def _of_cluster(inventory: Inventory, seen: Observation) -> Iterator[str]:

@@ -394,6 +394,12 @@ COMMANDS = (
         Ends.NO,
     ),
     Mistake(
+        "the way back closed too early",
+        lambda scene: ["close-way-back", "-c", scene.running, "--reason", "try"],
+        "close-way-back: the migration is in MigrationIneligible: no way back has to be closed",
+        "Only after the end of the migration do the controllers refuse anything. Nothing was changed",
+    ),
+    Mistake(
         "a goal that is missing",
         lambda scene: ["gates", "-c", scene.running],
         "Missing argument '{{finish|rollback|reopen}}'",

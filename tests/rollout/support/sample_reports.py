@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,7 +119,7 @@ def after_of(operator: Operator) -> After:
     return after(operator.cluster.inventory, entries, looked, changes)
 
 
-def before_of(operator: Operator) -> Before:
+def before_of(operator: Operator, examined: Sequence[str] | None = None) -> Before:
     """What a report says before anything was done."""
 
     async def made() -> Before:
@@ -127,7 +127,7 @@ def before_of(operator: Operator) -> Before:
         steps = plan(parts.inventory, Direction.FORWARD)
         shown = preview(parts, steps, Progress(), await gather(parts, steps, Progress()))
         seen = await parts.observer.observe()
-        return before(parts.inventory, Direction.FORWARD, "zk:2181", shown, seen, None, lock_is_local=True)
+        return before(parts.inventory, Direction.FORWARD, "zk:2181", shown, seen, None, examined, lock_is_local=True)
 
     return asyncio.run(made())
 
