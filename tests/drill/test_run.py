@@ -23,13 +23,12 @@ HEARS_OF_SIGHUP = (
 """Whoever runs the tests may ignore it (nohup), and a drill keeps to that."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_drill_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
-    report = interrupted(tmp_path, number, "--kafka", "none", "--partitions", "50")
+def test_a_drill_with_light_brokers_is_interrupted(tmp_path: Path) -> None:
+    report = interrupted(tmp_path, signal.SIGHUP, "--kafka", "none", "--partitions", "50")
     assert report["options"]["kafka"] == "none"
 
 
-def test_so_does_one_with_real_brokers_in_the_shape_of_an_inventory(kafka_391: StockKafka, tmp_path: Path) -> None:
+def test_one_with_real_brokers_has_the_shape_of_an_inventory(kafka_391: StockKafka, tmp_path: Path) -> None:
     inventory, mark = an_inventory(tmp_path)
     options = ("--kafka", kafka_391.version, "--partitions", "20", "--inventory", str(inventory))
     report = interrupted(tmp_path, signal.SIGINT, *options)
@@ -49,7 +48,7 @@ def test_light_brokers_stand_in_for_a_kafka_that_cannot_be_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_unreachable(tmp_path / "cache", monkeypatch)
-    report = interrupted(tmp_path, signal.SIGINT)
+    report = interrupted(tmp_path, signal.SIGTERM)
     assert report["options"]["kafka"] == "none"
     assert report["options"]["cluster"]["partitions"] == 2000
     said = (tmp_path / "output").read_text().replace("\n", " ")

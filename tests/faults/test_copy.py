@@ -84,7 +84,7 @@ def has_come(stands: list[int], number: int) -> bool:
     return len(stands) > number
 
 
-@pytest.mark.parametrize("transport", ["grpc", "kafka"])
+@pytest.mark.parametrize("transport", ["grpc", pytest.param("kafka", marks=pytest.mark.lane("test-long"))])
 async def test_kill_9_at_every_phase_of_the_copy(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, transport: str
 ) -> None:

@@ -65,32 +65,32 @@ def layout(path: Path, own_id: bytes) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("cluster_id", ["kafka-prod-eu", "kafka=prod: #1"])
-def test_any_text_is_a_cluster_id(kafka_391: StockKafka, tmp_path: Path, free_port: int, cluster_id: str) -> None:
-    stock = by_stock(node(kafka_391, tmp_path / "stock", free_port), "--standalone", cluster_id=cluster_id)
-    ours = by_us(node(kafka_391, tmp_path / "ours", free_port), "--standalone", cluster_id=cluster_id)
-    for data in (stock, ours):
-        identity = read_meta_properties(data)
-        assert identity is not None
-        assert identity.cluster_id == cluster_id
-
-
-@pytest.mark.parametrize("options", ["--standalone", "--initial-controllers", "--no-initial-controllers"])
-def test_we_format_as_stock_does(kafka_391: StockKafka, tmp_path: Path, free_port: int, options: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "cluster_id"),
+    [
+        ("--standalone", "kafka=prod: #1"),
+        ("--initial-controllers", CLUSTER_ID),
+        ("--no-initial-controllers", "kafka-prod-eu"),
+    ],
+)
+def test_we_format_as_stock_does(
+    kafka_391: StockKafka, tmp_path: Path, free_port: int, options: str, cluster_id: str
+) -> None:
+    """Any text is a cluster id."""
     listed = f"7@localhost:{free_port}:{IDS[0]},8@localhost:{free_port}:{IDS[1]}"
     given = [options, listed] if options == "--initial-controllers" else [options]
-    stock = by_stock(node(kafka_391, tmp_path / "stock", free_port), *given)
-    ours = by_us(node(kafka_391, tmp_path / "ours", free_port), *given)
+    stock = by_stock(node(kafka_391, tmp_path / "stock", free_port), *given, cluster_id=cluster_id)
+    ours = by_us(node(kafka_391, tmp_path / "ours", free_port), *given, cluster_id=cluster_id)
     found = []
     for data in (stock, ours):
         identity = read_meta_properties(data)
         assert identity is not None
+        assert identity.cluster_id == cluster_id
         assert identity.directory_id is not None
         folder = data / DIRECTORY_NAME
         names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
         found.append(
             (
-                identity.cluster_id,
                 identity.node_id,
                 identity.directory_id if options == "--initial-controllers" else None,
                 names,
@@ -98,26 +98,21 @@ def test_we_format_as_stock_does(kafka_391: StockKafka, tmp_path: Path, free_por
             )
         )
     assert found[0] == found[1]
-    assert found[0][3] == ([] if options == "--no-initial-controllers" else [FILE])
+    assert found[0][2] == ([] if options == "--no-initial-controllers" else [FILE])
 
 
-@pytest.mark.parametrize(
-    "credential",
-    [
+def test_credentials_are_what_stock_makes_of_them(kafka_391: StockKafka, tmp_path: Path, free_port: int) -> None:
+    credentials = (
         'SCRAM-SHA-256=[name=alice,password=alice-secret,salt="MWx2NHBkbnc0ZndxN25vdGN4bTB5Y3Yx"]',
         'SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdC1vZi1hbGljZQ==",saltedpassword="c2FsdGVkLXBhc3N3b3Jk"]',
-    ],
-)
-def test_credentials_are_what_stock_makes_of_them(
-    kafka_391: StockKafka, tmp_path: Path, free_port: int, credential: str
-) -> None:
-    given = ("--standalone", "--add-scram", credential)
+    )
+    given = ("--standalone", *(word for credential in credentials for word in ("--add-scram", credential)))
     stock = by_stock(node(kafka_391, tmp_path / "stock", free_port), *given)
     ours = by_us(node(kafka_391, tmp_path / "ours", free_port), *given)
     first = read_bootstrap(ours)
     assert first == read_bootstrap(stock)
     assert first is not None
-    assert [type(record) for record in first] == [FeatureLevelRecord, UserScramCredentialRecord]
+    assert [type(record) for record in first] == [FeatureLevelRecord, *[UserScramCredentialRecord] * 2]
 
 
 def test_a_stock_controller_leads_what_we_formatted(kafka_391: StockKafka, tmp_path: Path, free_port: int) -> None:

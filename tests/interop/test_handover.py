@@ -322,7 +322,7 @@ async def _has_grown(creator: Creator, count: int, creating: asyncio.Task[None])
     return len(creator.created) > count
 
 
-@pytest.mark.parametrize("release", ["3.9.1", "4.1.0"])
+@pytest.mark.parametrize("release", [pytest.param("3.9.1", marks=pytest.mark.lane("test-long")), "4.1.0"])
 async def test_by_directory(finished: Path, tmp_path: Path, release: str) -> None:
     kafka = KafkaRelease(release).fetch()
     async with quorum(finished, tmp_path, kafka) as (cluster, services):
