@@ -204,7 +204,7 @@ def _place(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @click.option(
     "--rollback-at",
     type=STATES,
-    help="Roll back to ZooKeeper in this state. At Finished, the rollback must be refused.",
+    help="Roll back to ZooKeeper in this state. At Finished, the migration is reopened first.",
 )
 @click.option(
     "--reassign", is_flag=True,

@@ -375,9 +375,10 @@ class Cluster(ABC):
         """One controller after the other restarts without the migration."""
 
     @abstractmethod
-    async def go_back(self, report: DrillReport) -> float | None:
+    async def go_back(self, report: DrillReport, *, reopens: bool) -> float | None:
         """Stop the controllers, and take the brokers back to ZooKeeper mode.
 
+        :param reopens: the migration is finished, and is reopened first.
         :returns: seconds without a controller, if measured.
         """
 
@@ -387,7 +388,7 @@ class Cluster(ABC):
 
     @abstractmethod
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
-        """Start a broker in migration mode after the end, and wait until its registration is refused."""
+        """After the end, a broker that starts in migration mode is refused. It is in KRaft mode when this returns."""
 
     @abstractmethod
     async def hand_over(self, report: DrillReport) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -15,19 +17,24 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster, ControllerProcess
+from migrator.drill.cluster import COMMAND_SECONDS, ENCODER_SECRET, MIGRATOR, WAIT_SECONDS, Cluster, ControllerProcess
 from migrator.drill.report import DrillFailedError, DrillReport
 from migrator.errors import OperatorError
+from migrator.image.builder import ImageBuilder
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.log.dump import to_objects
 from migrator.log.errors import StorageError
 from migrator.migration.machine.states import State
+from migrator.migration.translate.to_records import RecordReader
 from migrator.observe.status import Status
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess
 from migrator.verify.kraft.files import log_directory_of
+from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 POLL_SECONDS = 0.1
 REGISTRATION = "REGISTER_BROKER_RECORD"
@@ -156,6 +163,19 @@ async def command(cluster: Cluster, name: str, *arguments: str, seconds: float =
         return code, json.loads(text[start : text.rindex("}") + 1])
     except ValueError:
         raise DrillFailedError(f"{name} ended with exit code {code}: {tail}") from None
+
+
+def image_in_zookeeper(cluster: Cluster) -> MetadataImage:
+    """The metadata that ZooKeeper has. Blocks.
+
+    :raises ZnodeError: a znode does not decode.
+    """
+    builder, passwords = ImageBuilder(EMPTY_IMAGE), PasswordEncoder(ENCODER_SECRET, os.urandom)
+    with ZooKeeperSession(cluster.security.session(cluster.zookeeper_hosts)) as session:
+        reader = RecordReader(BulkReader(session), passwords=passwords, random=random.Random(0))
+        for record in chain.from_iterable(reader.all_records()):
+            builder.replay(record)
+    return builder.image(EMPTY_IMAGE.provenance)
 
 
 def controller_claim(client: KazooClient) -> ControllerClaim | None:

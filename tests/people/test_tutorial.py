@@ -24,8 +24,9 @@ PICTURES = ("drill.svg", "drill-rollback.svg")
 DRILL_SECONDS = 900.0
 STEP = re.compile(r"^ *✓ (.+) \(\d+\.\d s\)$")
 ONLY_WITH_OPTIONS = (
-    "Nobody gets in who may not", "No secret stands where", "Rollback at Finished is refused", "The voters",
-    "As many other controllers start", "The first controllers leave",
+    "Nobody gets in who may not", "No secret stands where", "A rollback without a reopening is refused", "The voters",
+    "As many other controllers start", "The first controllers leave", "Changes of every kind after the end",
+    "ZooKeeper has every acknowledged change",
 )  # fmt: skip
 """How steps begin that the two drills of the tutorial do not have."""
 

@@ -202,9 +202,9 @@ class RealCluster(Cluster):
         for controller in self.controllers:  # as the rollout has written it
             controller.set_migration(enabled=False)
 
-    async def go_back(self, report: DrillReport) -> float | None:
+    async def go_back(self, report: DrillReport, *, reopens: bool) -> float | None:
         """The rollout goes back (see `Cluster`)."""
-        await self._desk.go(report, "rollback", "--yes")
+        await self._desk.go(report, "rollback", *(["--reopen"] if reopens else []), "--yes")
         return without_controller(of_last(self._desk.journal()))
 
     def remember_quorum(self) -> None:

@@ -16,8 +16,10 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import wall_ms
 from migrator.drill.cluster import (
     CLUSTER_ID,
+    COMMAND_SECONDS,
     ENCODER_SECRET,
     FIRST_CONTROLLER_ID,
+    MIGRATOR,
     WAIT_SECONDS,
     Cluster,
     ClusterOptions,
@@ -30,7 +32,7 @@ from migrator.drill.cluster import (
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light import image_comparison
 from migrator.drill.light.broker import LightBroker, LightBrokerMode, LightBrokerOptions
-from migrator.drill.probes import answers, broker_leads, until
+from migrator.drill.probes import answers, broker_leads, dual_writing, until
 from migrator.drill.report import DrillReport
 from migrator.drill.security.users import BROKER, OPERATOR
 from migrator.drill.workload.fill import AWKWARD_TOPICS, FillOptions, fill
@@ -38,7 +40,7 @@ from migrator.drill.workload.workload import Workload
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
 from migrator.migration import rollback
-from migrator.parts.processes import free_port
+from migrator.parts.processes import free_port, run_to_end
 from migrator.records.metadata import SecurityProtocol
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.session import ZooKeeperSession
@@ -155,9 +157,11 @@ class LightCluster(Cluster):
 
     async def roll_to_kraft(self, _report: DrillReport) -> None:
         """One broker after the other restarts in KRaft mode (see `Cluster`)."""
+        await self._roll(LightBrokerMode.KRAFT)
+
+    async def _roll(self, mode: LightBrokerMode) -> None:
         for broker in self.brokers:
-            await broker.stop()
-            await broker.start(LightBrokerMode.KRAFT)
+            await _restart(broker, mode)
             async with asyncio.timeout(WAIT_SECONDS):
                 await broker.running.wait()
 
@@ -174,13 +178,12 @@ class LightCluster(Cluster):
         """One controller after the other restarts without the migration (see `Cluster`)."""
         for controller in self.controllers:
             controller.set_migration(enabled=False)
-            await self._stop(controller, report)
-            await asyncio.to_thread(controller.start)
-            back = partial(answers, self, controller.node_id)
-            await until(self, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
+            await self._restart(controller, report)
 
-    async def go_back(self, report: DrillReport) -> float:
+    async def go_back(self, report: DrillReport, *, reopens: bool) -> float:
         """Stop the controllers, and take the brokers back to ZooKeeper mode (see `Cluster`)."""
+        if reopens:
+            await self._reopen(report)
         leader = await self.leader()
         for controller in sorted(self.controllers, key=lambda each: each is leader):  # a successor would be behind
             if controller.runs:
@@ -193,6 +196,18 @@ class LightCluster(Cluster):
             await broker.start(LightBrokerMode.ZOOKEEPER)
         return seconds
 
+    async def _reopen(self, report: DrillReport) -> None:
+        """Turn the migration on again, give the order, and take the brokers back to migration mode."""
+        for controller in self.controllers:
+            controller.set_migration(enabled=True)
+            await self._restart(controller, report)
+        words = ["reopen", "-c", str(self.controllers[0].property_file), "--reason=drill"]
+        await asyncio.to_thread(
+            run_to_end, "reopen", [MIGRATOR, *words, "--yes-cluster-id", CLUSTER_ID], timeout_seconds=COMMAND_SECONDS
+        )
+        await until(self, report, "the leader dual-writes again", partial(dual_writing, self), seconds=WAIT_SECONDS)
+        await self._roll(LightBrokerMode.MIGRATING)
+
     def remember_quorum(self) -> None:
         """Nothing: the directories stay where they are (see `Cluster`)."""
 
@@ -201,22 +216,30 @@ class LightCluster(Cluster):
         with ZooKeeperSession(self.security.session(self.zookeeper_hosts)) as session:
             rollback.roll_back(session, image, PasswordEncoder(ENCODER_SECRET, os.urandom))
 
+    async def _restart(self, controller: ControllerProcess, report: DrillReport) -> None:
+        await self._stop(controller, report)
+        await asyncio.to_thread(controller.start)
+        back = partial(answers, self, controller.node_id)
+        await until(self, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
+
     async def _stop(self, controller: ControllerProcess, report: DrillReport) -> None:
         code = await asyncio.to_thread(controller.stop)
         report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
 
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
-        """Start a broker in migration mode after the end, and wait until its registration is refused."""
+        """A broker in migration mode is refused; it comes back in KRaft mode."""
         broker = self.brokers[0]
-        await broker.stop()
         broker.errors.clear()
-        await broker.start(LightBrokerMode.MIGRATING)
+        await _restart(broker, LightBrokerMode.MIGRATING)
 
         async def refused() -> bool:
             return broker.errors.get(ErrorCode.broker_id_not_registered, 0) > 0
 
         what = "the registration of a broker in ZooKeeper mode is refused"
         await until(self, report, what, refused, seconds=WAIT_SECONDS)
+        await _restart(broker, LightBrokerMode.KRAFT)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await broker.running.wait()
 
     async def hand_over(self, _report: DrillReport) -> None:
         """Nothing: stock controllers expect brokers that replay the metadata log (see `Cluster`)."""
@@ -233,6 +256,11 @@ class LightCluster(Cluster):
             with contextlib.suppress(OSError):
                 await broker.stop(controlled=False)
         await super().close()
+
+
+async def _restart(broker: LightBroker, mode: LightBrokerMode) -> None:
+    await broker.stop()
+    await broker.start(mode)
 
 
 ALLOCATE_PRODUCER_IDS = (67, 0)

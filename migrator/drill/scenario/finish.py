@@ -41,7 +41,7 @@ async def refuse_rollback(cluster: Cluster, report: DrillReport) -> None:
 
     :raises DrillFailedError: it cannot go on.
     """
-    with report.step("Rollback at Finished is refused"):
+    with report.step("A rollback without a reopening is refused"):
         before = await asyncio.to_thread(_metadata, cluster)
         as_they_were = [controller.property_file.read_bytes() for controller in cluster.controllers]
         for controller in cluster.controllers:

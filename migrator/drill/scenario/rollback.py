@@ -23,7 +23,7 @@ async def roll_back(cluster: Cluster, report: DrillReport, before: Mapping[str, 
     :raises DrillFailedError: it cannot go on.
     """
     with report.step(f"Rollback at {state}"):
-        seconds = await cluster.go_back(report)
+        seconds = await cluster.go_back(report, reopens=state == PublicState.FINISHED.label)
         await until(
             cluster, report, "a broker is the controller after the last roll", lambda: broker_leads(cluster),
             seconds=WAIT_SECONDS,
@@ -31,7 +31,7 @@ async def roll_back(cluster: Cluster, report: DrillReport, before: Mapping[str, 
         if seconds is not None:
             report.figure("seconds without a controller", seconds)
         await asyncio.to_thread(_check_zookeeper, cluster, report, before)
-    if state == PublicState.DUAL_WRITE.label:
+    if state in (PublicState.DUAL_WRITE.label, PublicState.FINISHED.label):
         await _wake_forgotten_quorum(cluster, report)
 
 

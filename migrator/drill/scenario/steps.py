@@ -22,6 +22,7 @@ from migrator.drill.probes import (
     controller_claim,
     doomed_topics,
     dual_writing,
+    image_in_zookeeper,
     leader_of,
     partition_count,
     registration_ms,
@@ -36,6 +37,7 @@ from migrator.drill.scenario.rollback import roll_back
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.drill.workload.workload import Workload
 from migrator.errors import ExitCode
+from migrator.image.model import MetadataImage
 from migrator.migration.machine.states import PublicState
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
@@ -67,7 +69,8 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
     drill = _Drill(cluster, options, report)
     await drill.zookeeper_cluster()
     await try_doors(cluster, report, "ZooKeeper mode")
-    drill.rehearsal = await cluster.prepare(report, hand_over=not options.reassign)
+    stays_ours = options.reassign or options.rollback_at == FINISHED  # Kafka's own controllers reopen no migration
+    drill.rehearsal = await cluster.prepare(report, hand_over=not stays_ours)
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
         return await _back(cluster, report, drill.before, INELIGIBLE)
@@ -87,6 +90,10 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
         await drill.kill_leader(lambda: all_report(cluster, FINISHED))
     if options.rollback_at == FINISHED:
         await refuse_rollback(cluster, report)
+        await drill.work_after_end()
+        await roll_back(cluster, report, {}, FINISHED)
+        await drill.check_zookeeper()
+        return await _home(cluster, report)
     if options.reassign:
         await drill.reassign()
         await try_doors(cluster, report, "other controllers")
@@ -99,6 +106,10 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
 
 async def _back(cluster: Cluster, report: DrillReport, before: Mapping[str, bytes | None], state: str) -> None:
     await roll_back(cluster, report, before, state)
+    await _home(cluster, report)
+
+
+async def _home(cluster: Cluster, report: DrillReport) -> None:
     await cluster.use_zookeeper_controller(report)
     await try_doors(cluster, report, "back in ZooKeeper mode")
     await cluster.audit_records(report)
@@ -194,25 +205,39 @@ class _Drill:
 
     async def work(self) -> None:
         with self._report.step("Changes of every kind while dual-writing"):
-            workload = self._workload = self._cluster.workload()
-            running = asyncio.create_task(workload.run())
-            try:
-                await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
-                if self._options.kill_leader_at == DUAL_WRITE:
-                    await self.kill_leader(lambda: dual_writing(self._cluster))
-                await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
-            finally:
-                workload.stop()
-                await running
-                await workload.close()
+            await self._work(kill=self._options.kill_leader_at == DUAL_WRITE)
             await until(
                 self._cluster, self._report, "ZooKeeper has everything",
                 lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
             )  # fmt: skip
-            self._report.figure("acknowledged changes", sum(workload.acknowledged.values()))
-            self._report.figure("kinds of change", len(workload.acknowledged))
-            self._report.figure("longest wait for an answer, seconds", workload.longest_wait_seconds)
-            self._report.check("no change was refused", not workload.refusals, workload.refusals[:5])
+
+    async def work_after_end(self) -> None:
+        with self._report.step("Changes of every kind after the end"):
+            await self._work(kill=False)
+
+    async def _work(self, *, kill: bool) -> None:
+        """Change things for a while.
+
+        :param kill: whether the leader is killed in the middle.
+        """
+        earlier, workload = self._workload, self._cluster.workload()
+        if earlier is not None:
+            workload.continue_from(earlier)
+        self._workload = workload
+        running = asyncio.create_task(workload.run())
+        try:
+            await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
+            if kill:
+                await self.kill_leader(lambda: dual_writing(self._cluster))
+            await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
+        finally:
+            workload.stop()
+            await running
+            await workload.close()
+        self._report.figure("acknowledged changes", sum(workload.acknowledged.values()))
+        self._report.figure("kinds of change", len(workload.acknowledged))
+        self._report.figure("longest wait for an answer, seconds", workload.longest_wait_seconds)
+        self._report.check("no change was refused", not workload.refusals, workload.refusals[:5])
 
     async def compare(self) -> None:
         with self._report.step("ZooKeeper, metadata log and brokers agree"):
@@ -223,7 +248,7 @@ class _Drill:
             image = (await leader_of(self._cluster)).image()
             for who, violations in self._cluster.violations(image).items():
                 self._report.check(f"{who} saw nothing that a real one suffers from", not violations, violations[:5])
-            self._check_acknowledged()
+            self._check_acknowledged(self._image_of_a_log())
             if self._options.rollback_at == DUAL_WRITE:  # otherwise the next step compares
                 await self._verify(ExitCode.OK, "Spark says that both sides are equal")
 
@@ -241,7 +266,12 @@ class _Drill:
     def check_acknowledged(self) -> None:
         """Check, after the end, that no acknowledged change is lost."""
         with self._report.step("No acknowledged change was lost"):
-            self._check_acknowledged()
+            self._check_acknowledged(self._image_of_a_log())
+
+    async def check_zookeeper(self) -> None:
+        """Check, back in ZooKeeper mode, that ZooKeeper has every acknowledged change, also those after the end."""
+        with self._report.step("ZooKeeper has every acknowledged change"):
+            self._check_acknowledged(await asyncio.to_thread(image_in_zookeeper, self._cluster))
 
     async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
         """``kill -9`` the leader, wait until the next one reaches the same state, start the killed one again."""
@@ -322,13 +352,15 @@ class _Drill:
             self._report.figure("ports that Spark opened, on loopback", len(self._cluster.watch.ports))
             self._report.check("nobody on the network reaches Spark", not reachable, reachable)
 
-    def _check_acknowledged(self) -> None:
+    def _image_of_a_log(self) -> MetadataImage:
+        controllers = self._cluster.controllers
+        return next((each for each in controllers if each.runs), controllers[0]).image()
+
+    def _check_acknowledged(self, image: MetadataImage) -> None:
         workload = self._workload
         if workload is None:
             return
-        controllers = self._cluster.controllers
-        controller = next((each for each in controllers if each.runs), controllers[0])
-        missing = list(workload.ledger.missing_from(controller.image()))
+        missing = list(workload.ledger.missing_from(image))
         self._report.none_of("lost changes", len(missing), missing[:5])
         if blocks := workload.producer_ids:
             self._report.check("no producer id was given twice", len(set(blocks)) == len(blocks), blocks)

@@ -135,6 +135,7 @@ PAUSE_SECONDS = 0.01
 MAX_TOPICS = 12
 LITERAL, ALLOW, READ, TOPIC_RESOURCE, ANY = 3, 3, 3, 2, 1
 SET, DELETE = 0, 1
+TOPIC_KEYS = ("retention.ms", "cleanup.policy", "max.message.bytes")
 AWKWARD = "löad c@@l dude*"
 QUOTA_ENTITIES: tuple[tuple[tuple[str, str | None], ...], ...] = (
     (("user", AWKWARD),),
@@ -211,18 +212,20 @@ class Workload:
                 await self._create(name, self._random.randint(1, 4))
 
     async def _create(self, name: str, partitions: int) -> None:
+        config = {"retention.ms": "3600000", "cleanup.policy": self._random.choice(["compact", "delete"])}
         topic = {
             "name": name,
             "num_partitions": partitions,
             "replication_factor": min(3, len(self._broker_ids)),
-            "configs": [{"name": "retention.ms", "value": "3600000"}],
+            "configs": [{"name": key, "value": text} for key, text in config.items()],
         }
         answer = await self._change(
             TopicFact(name), partitions, CREATE_TOPICS, repeated=ErrorCode.topic_already_exists, topics=[topic],
             timeout=TIMEOUT,
         )  # fmt: skip
         if answer is not None:
-            self.ledger.confirm(ConfigFact(ConfigResourceType.TOPIC, name, "retention.ms"), "3600000")
+            for key, text in config.items():
+                self.ledger.confirm(ConfigFact(ConfigResourceType.TOPIC, name, key), text)
 
     async def _grow_topic(self) -> None:
         if names := self._topics():
@@ -240,7 +243,7 @@ class Workload:
             await self._delete(names[0])
 
     async def _delete(self, name: str) -> None:
-        configs = [ConfigFact(ConfigResourceType.TOPIC, name, key) for key in ("retention.ms", "max.message.bytes")]
+        configs = [ConfigFact(ConfigResourceType.TOPIC, name, key) for key in TOPIC_KEYS]
         for config in configs:
             self.ledger.doubt(config)  # a deletion removes them, answered or not
         answer = await self._change(
