@@ -81,12 +81,14 @@ def _changed_partitions(delta: ImageDelta) -> Work[list[TopicPartitions]]:
         topic = delta.after.topics.by_id.get(topic_id)
         if topic is None:
             continue
-        old = _partitions(delta.before, topic_id)
-        differing = [number for number in sorted(numbers) if old.get(number) != topic.partitions.get(number)]
+        old, differing = _partitions(delta.before, topic_id), list[int]()
+        for number in sorted(numbers):
+            if old.get(number) != topic.partitions.get(number):
+                differing.append(number)
+            if turn.is_over():
+                yield
         if differing:
             result.append(TopicPartitions(topic, differing))
-        if turn.is_over(1 + len(numbers)):
-            yield
     return result
 
 
@@ -123,8 +125,8 @@ def _deletions(delta: ImageDelta, outbox: Outbox) -> Work[None]:
     for topic in in_order(found, key=lambda topic: topic.name):
         if topic is not None:
             deleted.append(topic)
-            named.append(_as_deleted(topic))
-        if topic is None or turn.is_over(1 + len(topic.partitions)):
+            named.append((yield from _as_deleted(topic, turn)))
+        if topic is None or turn.is_over():
             yield
     if not deleted:
         return
@@ -137,21 +139,24 @@ def _stop(deleted: Iterable[TopicImage], outbox: Outbox) -> Work[None]:
     for broker_id, topics in topics_of.items():
         stopped = list[StoppedTopic]()
         for part in topics:
-            numbers = [StoppedPartition(number, EPOCH_DURING_DELETE, delete=True) for number, _ in part.states()]
+            numbers = list[StoppedPartition]()
+            for number, _ in part.states():
+                numbers.append(StoppedPartition(number, EPOCH_DURING_DELETE, delete=True))
+                if turn.is_over():
+                    yield
             stopped.append(StoppedTopic(part.topic.name, tuple(numbers)))
-            if turn.is_over(1 + len(part)):
-                yield
         if stopped:
             outbox.add([broker_id], StopReplica(tuple(stopped)))
 
 
-def _as_deleted(topic: TopicImage) -> TopicPartitions:
+def _as_deleted(topic: TopicImage, turn: Turn) -> Work[TopicPartitions]:
     """The topic in the form by which UpdateMetadata deletes it. The id is zero: a broker that does not have the
     topic would otherwise keep its id."""
-    partitions = {
-        number: replace(state, leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
-        for number, state in topic.partitions.items()
-    }
+    partitions = {}
+    for number, state in topic.partitions.items():
+        partitions[number] = replace(state, leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
+        if turn.is_over():
+            yield
     return TopicPartitions(TopicImage(topic.name, ZERO_UUID, partitions))
 
 
@@ -199,9 +204,9 @@ def _removals(before: MetadataImage, changed: Iterable[TopicPartitions], outbox:
             if was is not None and was.replicas != state.replicas:
                 for broker_id in set(was.replicas).difference(state.replicas):
                     gone.setdefault(broker_id, []).append(StoppedPartition(number, state.leader_epoch, delete=True))
+            if turn.is_over():
+                yield
         for broker_id, partitions in gone.items():
             stops.setdefault(broker_id, []).append(StoppedTopic(part.topic.name, tuple(partitions)))
-        if turn.is_over(1 + len(part)):
-            yield
     for broker_id, topics in sorted(stops.items()):
         outbox.add([broker_id], StopReplica(tuple(topics)))

@@ -20,6 +20,7 @@ from migrator.migration.machine.states import POLL_MS, PaceRule, State, Writes, 
 from migrator.migration.machine.transitions import next_state
 from migrator.migration.machine.volatile_state import (
     ELECTION_WAIT_MS,
+    REPLICAS_MS,
     TELL_MS,
     DriverStatus,
     Identity,
@@ -169,7 +170,12 @@ class MigrationDriver:
         return [ef.Examine(self._ask())]
 
     def _read_readiness(self) -> list[ef.Effect]:
-        return [ef.ReadReadiness(self._ask(), self._memory.term.replicas)]
+        memory = self._memory
+        if memory.now_ms - memory.term.replicas_ms >= REPLICAS_MS:
+            memory.term.replicas = None
+        if memory.term.replicas is None:
+            memory.term.replicas_ms = memory.now_ms
+        return [ef.ReadReadiness(self._ask(), memory.term.replicas)]
 
     def _decode(self) -> list[ef.Effect]:
         return [ef.DecodeAll(self._ask())]

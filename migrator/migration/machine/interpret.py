@@ -188,7 +188,7 @@ def _stray(memory: VolatileState) -> Finding:
 
 def _readiness(memory: VolatileState, event: ev.ReadinessInputs) -> Interpretation:
     memory.outstanding = False
-    memory.term.replicas = None
+    known, memory.term.replicas = memory.term.replicas, None
     if event.brokers is None:
         memory.situation = _unreachable(event.reason)
         return Trigger.READINESS, Finding.ELSEWHERE
@@ -199,10 +199,15 @@ def _readiness(memory: VolatileState, event: ev.ReadinessInputs) -> Interpretati
     backs_off = found.ready and memory.now_ms < memory.term.retry_copy_at_ms
     if not backs_off:
         memory.situation = Situation(found.sentence())
-    if backs_off or (memory.term.ready_ms is not None and memory.now_ms - memory.term.ready_ms < SETTLE_MS):
-        memory.term.replicas = event.brokers.replicas
+    is_new = found.ready and memory.term.ready_ms == memory.now_ms
+    if known is None or not is_new:  # once all nodes are ready, all is read again: replicas may have moved
+        memory.term.replicas = event.brokers.replicas or None
+    if not found.ready:
+        return Trigger.READINESS, who_runs.missing(found)
+    if backs_off or memory.now_ms - (memory.term.ready_ms or 0) < SETTLE_MS:
         return Trigger.READINESS, Finding.WAIT
-    return Trigger.READINESS, Finding.READY if found.ready else who_runs.missing(found)
+    memory.term.replicas = None
+    return Trigger.READINESS, Finding.READY
 
 
 def _decoded(memory: VolatileState, event: ev.DecodeResult) -> Interpretation:

@@ -36,6 +36,8 @@ SETTLE_MS = POLL_MS
 """The least time between the last broker's registration and the way to the claim: a broker in ZooKeeper mode that has
 just started knows no topic until the ZooKeeper controller has sent them, and some clients fail when they send to such a
 broker."""
+REPLICAS_MS = 15_000
+"""The longest time without a reading of all assignments, which takes seconds at the largest clusters."""
 AUDIT_INTERVAL_MS = 30_000
 
 
@@ -143,8 +145,8 @@ class Term:
     ready_ms: int | None = None
     """Since when all nodes have been ready."""
     replicas: frozenset[int] | None = None
-    """The brokers with replicas, as read when all nodes were found ready, and ready at each look since; None while they
-    have to be read."""
+    """The brokers with replicas, as read at `replicas_ms`; None while they have to be read."""
+    replicas_ms: int = 0
     decision: FinishDecision | None = None
     left_out: frozenset[int] = frozenset()
     """Voters that, as the operator says, are gone for good: the end does not wait for their answers."""

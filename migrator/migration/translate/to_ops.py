@@ -8,6 +8,7 @@ entity.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from migrator.controller.acl_index import AclIndex
 from migrator.image.model import Changes, DelegationToken, MetadataImage, PartitionRegistration, QuotaKey, TopicImage
@@ -93,7 +94,7 @@ def _delete_topic(topic: TopicImage) -> Iterator[Op]:
 
 def _topics(before: MetadataImage, target: Target, changes: Changes) -> Steps:
     old, new = before.topics.by_id, target.image.topics.by_id
-    gone, born, turn = dict[str, TopicImage](), dict[str, TopicImage](), Turn()
+    gone, born, turn = dict[str | None, TopicImage](), dict[str | None, TopicImage](), Turn()
     for topic_id in changes.topics:
         was, now = old.get(topic_id), new.get(topic_id)
         if was is not None and now is None:
@@ -103,32 +104,38 @@ def _topics(before: MetadataImage, target: Target, changes: Changes) -> Steps:
         if turn.is_over():
             yield None
     for name in in_order(gone):
-        yield None if name is None else _gone_topic(gone[name], born.get(name), target)
-    for name in in_order(born.keys() - gone.keys()):
-        yield None if name is None else _new_topic(born[name], target)
+        yield from _whole_topic(gone.get(name), born.pop(name, None), target, turn)
+    for name in in_order(born):
+        yield from _whole_topic(None, born.get(name), target, turn)
     for changed in in_order({*changes.partitions, *changes.topics}):
         if changed is not None and changed in old and changed in new:
-            yield from _changed_topic(old[changed], new[changed], target, changes)
-        if changed is None or turn.is_over(1 + len(changes.partitions.get(changed, ()))):
+            yield from _changed_topic(old[changed], new[changed], target, changes, turn)
+        if changed is None or turn.is_over():
             yield None
 
 
-def _gone_topic(topic: TopicImage, again: TopicImage | None, target: Target) -> EntityWrite:
-    ops = (*_delete_topic(topic), *(() if again is None else create_topic(again, target)))
-    effect = Effect.DELETE if again is None else Effect.REPLACE
-    return EntityWrite(entity_name(EntityKind.TOPIC, topic.name), ops, effect=effect)
+def _whole_topic(gone: TopicImage | None, born: TopicImage | None, target: Target, turn: Turn) -> Steps:
+    """A topic that is deleted, created, or first deleted and then created again; without any, a turn is over."""
+    topic = gone or born
+    if topic is None:
+        yield None
+        return
+    ops = list[Op]()
+    for op in chain(() if gone is None else _delete_topic(gone), () if born is None else create_topic(born, target)):
+        ops.append(op)
+        if turn.is_over():
+            yield None
+    effect = Effect.CREATE if gone is None else Effect.DELETE if born is None else Effect.REPLACE
+    yield EntityWrite(entity_name(EntityKind.TOPIC, topic.name), tuple(ops), effect=effect)
 
 
-def _new_topic(topic: TopicImage, target: Target) -> EntityWrite:
-    ops = tuple(create_topic(topic, target))
-    return EntityWrite(entity_name(EntityKind.TOPIC, topic.name), ops, effect=Effect.CREATE)
-
-
-def _changed_topic(old: TopicImage, new: TopicImage, target: Target, changes: Changes) -> Iterator[EntityWrite]:
+def _changed_topic(old: TopicImage, new: TopicImage, target: Target, changes: Changes, turn: Turn) -> Steps:
     numbers = changes.partitions.get(new.topic_id, frozenset([*new.partitions, *old.partitions]))
     ops: list[Op] = []
     reassigned = False
     for number in sorted(numbers):
+        if turn.is_over():
+            yield None
         before, after = old.partitions.get(number), new.partitions.get(number)
         if before == after or after is None:  # a topic never loses partitions
             continue

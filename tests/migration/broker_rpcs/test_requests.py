@@ -457,3 +457,22 @@ def test_parts_of_a_topic_point_into_the_image() -> None:
     assert (number, len(part)) == (1, 1)
     assert isinstance(state, PartitionRegistration)
     assert state is topic.partitions[1]
+
+
+@pytest.mark.parametrize(
+    ("records", "visits"),
+    [
+        ([rec.RemoveTopicRecord(T1)], 5),
+        ([rec.PartitionChangeRecord(number, T1, isr=(1, 2)) for number in range(100)], 3),
+    ],
+    ids=["deleted: named, found at brokers, stopped at three", "changed: compared, found at brokers, not removed"],
+)
+def test_one_big_topic_is_planned_in_slices(
+    records: list[rec.MetadataRecord], visits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often each of the 100 partitions is visited, a slice visits ten."""
+    monkeypatch.setattr(turns, "TURN_RECORDS", 10)
+    partitions = (partition(T1, number, 0, 1, 2) for number in range(100))
+    image = image_of([*(broker(number, 1) for number in range(4)), rec.TopicRecord("big", T1), *partitions])
+    slices = sum(1 for _ in plan_delta(change(image, *records), CONFIRMED, NOTHING_OPEN))
+    assert slices >= visits * 100 // 10

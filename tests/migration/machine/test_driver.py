@@ -14,7 +14,7 @@ from migrator.migration.machine.driver import MigrationDriver
 from migrator.migration.machine.guards import Standing
 from migrator.migration.machine.progress import Phase, Working
 from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
-from migrator.migration.machine.states import POLL_MS, PublicState, State
+from migrator.migration.machine.states import PublicState, State
 from migrator.migration.machine.volatile_state import BACKOFF_MAX_MS, SETTLE_MS, STALL_MS, Identity
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
@@ -159,26 +159,14 @@ def test_nothing_is_claimed_while_a_znode_does_not_decode() -> None:
 def test_the_last_broker_has_a_moment_to_hear_of_the_topics_from_the_zookeeper_controller() -> None:
     run = Run().examined(standing()).registered(0)
     assert run.state() is State.WAITING_FOR_CONTROLLERS
-    run.wait_for(ef.ReadReadiness)
+    assert run.wait_for(ef.ReadReadiness).replicas == surroundings(0).brokers.replicas, "they were read already"
     assert run.registered().state() is State.WAITING_FOR_BROKERS, "it has left again"
     back = run.now
     run.registered(0)
     while run.state() is not State.DECODING:
-        assert run.wait_for(ef.ReadReadiness).replicas == surroundings(0).brokers.replicas, "they were read already"
+        run.wait_for(ef.ReadReadiness)
         run.registered(0)
     assert run.now - back >= SETTLE_MS
-
-
-def test_who_waits_for_brokers_looks_twice_a_second_and_no_more() -> None:
-    run = Run().examined(standing()).registered()
-    assert run.registered().state() is State.WAITING_FOR_BROKERS
-    since, looks = run.now, 0
-    while run.now - since < 60_000:
-        assert run.wait_for(ef.ReadReadiness).replicas is None
-        run.registered()
-        assert run.asked_nothing_of(ef.ReadReadiness)
-        looks += 1
-    assert 100 <= looks <= 60_000 / POLL_MS
 
 
 def test_a_refusal_is_looked_at_again_with_growing_rests() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.readiness import Surroundings
-from migrator.migration.machine.states import State
+from migrator.migration.machine.states import POLL_MS, State
+from migrator.migration.machine.volatile_state import REPLICAS_MS
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from tests.migration.machine.test_driver import CLAIM, Run
@@ -147,3 +150,28 @@ def test_assignments_are_read_again_after_a_time_without_looks(holder: Controlle
         run.examined(standing(controller=ControllerClaim(0, 0)))
     again = run.wait_for(ef.ReadReadiness) if run.asked_nothing_of(ef.ReadReadiness) else run.asked(ef.ReadReadiness)
     assert again.replicas is None
+
+
+def test_who_waits_for_brokers_looks_twice_a_second_and_reads_all_assignments_more_rarely() -> None:
+    run = Run().examined(standing()).registered()
+    assert run.registered().state() is State.WAITING_FOR_BROKERS
+    since, looks, readings = run.now, 0, 0
+    while run.now - since < 60_000:
+        readings += run.wait_for(ef.ReadReadiness).replicas is None
+        run.registered()
+        assert run.asked_nothing_of(ef.ReadReadiness)
+        looks += 1
+    assert 100 <= looks <= 60_000 / POLL_MS
+    assert readings == 60_000 / REPLICAS_MS
+    run.wait_for(ef.ReadReadiness)
+    run.registered(0)
+    assert run.state() is State.WAITING_FOR_BROKERS
+    assert run.wait_for(ef.ReadReadiness).replicas is None, "other brokers may have got replicas since the last reading"
+    assert run.registered(0).state() is State.DECODING
+
+
+def test_assignments_are_not_known_while_a_broker_has_not_registered() -> None:
+    unread = surroundings()
+    unread = replace(unread, brokers=replace(unread.brokers, replicas=frozenset()))
+    run = Run().examined(standing()).looked(unread)
+    assert run.wait_for(ef.ReadReadiness).replicas is None

@@ -11,6 +11,8 @@ import orjson
 import pytest
 from immutables import Map
 
+from migrator import turns
+from migrator.controller.acl_index import AclIndex
 from migrator.controller.quorum_target import KEY, RESOURCE
 from migrator.errors import InvariantViolation
 from migrator.image.model import (
@@ -28,7 +30,7 @@ from migrator.image.model import (
 from migrator.migration.translate.entity import Effect, EntityWrite, parse_entity
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.target import Target
-from migrator.migration.translate.to_ops import delta_writes
+from migrator.migration.translate.to_ops import delta_steps, delta_writes
 from migrator.records.metadata import (
     ConfigResourceType,
     PartitionRecord,
@@ -470,3 +472,25 @@ def test_the_target_of_the_voters_is_never_written_to_zookeeper() -> None:
     image = replace(EMPTY_IMAGE, configs=Map({RESOURCE: {KEY: "4,5,6"}}))
     assert delta(EMPTY_IMAGE, image) == []
     assert list(reconcile(cluster_of(EMPTY_IMAGE), target(image))) == []
+
+
+BIG = with_topic(*[PARTITION] * 100)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (EMPTY_IMAGE, BIG),
+        (BIG, EMPTY_IMAGE),
+        (BIG, with_topic(*[PARTITION] * 100, id_=2)),
+        (BIG, with_topic(*[replace(PARTITION, partition_epoch=5)] * 100)),
+    ],
+    ids=["created", "deleted", "deleted and created again", "changed"],
+)
+def test_the_writes_of_one_big_topic_are_made_in_slices(
+    before: MetadataImage, after: MetadataImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_RECORDS", 10)
+    steps = list(delta_steps(before, target(after), changes_between(before, after), AclIndex()))
+    (write,) = filter(None, steps)
+    assert steps.count(None) >= len(write.ops) // 10
