@@ -6,7 +6,7 @@ command's function is its help text, which names the exit codes::
 
     @click.command()
     @controller_options
-    def command(config: Path | None, server: str | None, command_config: Path | None) -> None:
+    def command(at: ControllerAt) -> None:
 
 **Contract.** A command prints only through `terminal`, which makes control characters harmless. Standard output has the
 result; progress, questions and errors go to standard error. With ``--json`` standard output has JSON only, also for an

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
 import click
 
 from migrator.cli.confirm import confirm_cluster_id
-from migrator.cli.options import controller_options
+from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.terminal import ask, say
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
-from migrator.observe.status import Status
-from migrator.rpc.find_controller import active_controller
 
 _CONSEQUENCES = (
     "From now on the controllers accept what ZooKeeper mode does not have: subscriptions to client metrics, "
@@ -27,16 +22,14 @@ _CONSEQUENCES = (
 @controller_options
 @click.option("--reason", required=True, help="Why you close the way back. The journal and the log keep the reason.")
 @click.option("--yes-cluster-id", metavar="ID", help="The cluster's id: answers both questions.")
-def command(
-    config: Path | None, server: str | None, command_config: Path | None, reason: str, yes_cluster_id: str | None
-) -> None:
+def command(at: ControllerAt, reason: str, yes_cluster_id: str | None) -> None:
     """Let the controllers accept, after the end of the migration, what ZooKeeper mode does not have.
 
     Until then they refuse it (migrator.keep.way.back), so that 'migrator reopen' can still lead back. The command asks
     twice. When it returns, a majority of the controllers has stored the order, and every controller obeys it. A
     migration that is reopened and finished again is kept open again. Exit codes: 0 closed, 2 refused.
     """
-    status = asyncio.run(_look(config, server, command_config))
+    status = at.ask(lambda client: client.status())
     if status.migration.public_state != PublicState.FINISHED.label:
         raise OperatorError(
             f"the migration is in {status.migration.public_state}: no way back has to be closed",
@@ -46,15 +39,5 @@ def command(
     if yes_cluster_id is None:
         ask(_CONSEQUENCES, "Go on?", abort=True)
     confirm_cluster_id(status.cluster_id, yes_cluster_id, whose="the cluster of this quorum")
-    asyncio.run(_close(config, server, command_config, reason))
+    at.ask(lambda client: client.close_way_back(reason))
     say("the controllers accept now what closes the way back; 'migrator gates reopen' says whether it is still open")
-
-
-async def _look(config: Path | None, server: str | None, command_config: Path | None) -> Status:
-    async with active_controller(config, server, command_config) as client:
-        return await client.status()
-
-
-async def _close(config: Path | None, server: str | None, command_config: Path | None, reason: str) -> None:
-    async with active_controller(config, server, command_config) as client:
-        await client.close_way_back(reason)

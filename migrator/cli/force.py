@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
-from migrator.cli.options import controller_options
+from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.terminal import ask, say
 from migrator.errors import OperatorError
 from migrator.migration.machine.left_out import unknown
 from migrator.migration.machine.states import OVERRIDES, State, check_forceable, check_shown
 from migrator.observe.status import Force, Status
-from migrator.rpc.find_controller import active_controller
+from migrator.rpc.operator_client import OperatorClient
 
 _CONSEQUENCES = {
     Force.RECLAIM: "The order makes this quorum take the cluster over with the metadata of its own log. It overwrites "
@@ -46,10 +44,8 @@ _CONSEQUENCES = {
 @click.option("--reason", required=True, help="Why you give this order. The journal keeps the reason.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def command(
+    at: ControllerAt,
     what: str,
-    config: Path | None,
-    server: str | None,
-    command_config: Path | None,
     without: tuple[int, ...],
     reason: str,
     yes: bool,
@@ -69,7 +65,7 @@ def command(
     """
     kind = Force(what)
     _check_named(kind, without)
-    status = asyncio.run(_look(config, server, command_config))
+    status = at.ask(lambda client: client.status())
     check_forceable(kind, State(status.migration.internal_state))
     _check_known(status, without)
     overrides = status.migration.overridable if kind in OVERRIDES else ()
@@ -80,8 +76,12 @@ def command(
     if not yes:
         consequences = _CONSEQUENCES[kind].format(nodes=", ".join(map(str, without)))
         ask(*_found(status), consequences, "Go on?", abort=True)
-    node_id = asyncio.run(_force(config, server, command_config, kind, reason, without, overrides))
-    say(f"controller {node_id} has accepted the order; follow its work with 'migrator status --watch'")
+
+    async def order(client: OperatorClient) -> int:
+        await client.force(kind, reason, without, overrides)
+        return (await client.status()).node_id
+
+    say(f"controller {at.ask(order)} has accepted the order; follow its work with 'migrator status --watch'")
 
 
 def _check_named(kind: Force, without: tuple[int, ...]) -> None:
@@ -110,22 +110,3 @@ def _found(status: Status) -> Iterator[str]:
         yield f"the migration was reopened after its end: {status.migration.reopened}"
     for problem in status.problems:
         yield f"  {problem.who}: {problem.what}"
-
-
-async def _look(config: Path | None, server: str | None, command_config: Path | None) -> Status:
-    async with active_controller(config, server, command_config) as client:
-        return await client.status()
-
-
-async def _force(
-    config: Path | None,
-    server: str | None,
-    command_config: Path | None,
-    kind: Force,
-    reason: str,
-    without: tuple[int, ...],
-    overrides: tuple[str, ...],
-) -> int:
-    async with active_controller(config, server, command_config) as client:
-        await client.force(kind, reason, without, overrides)
-        return (await client.status()).node_id

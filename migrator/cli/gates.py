@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from pathlib import Path
 
 import click
 
-from migrator.cli.options import controller_options
+from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.terminal import say
 from migrator.config.load import load_settings
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.status import Gate, Goal
-from migrator.rpc.find_controller import active_controller
 from migrator.rpc.leader_over_kafka import leaders_gates
 
 
 @click.command("gates")
 @click.argument("goal", type=click.Choice([str(goal) for goal in Goal]))
 @controller_options
-def command(goal: str, config: Path | None, server: str | None, command_config: Path | None) -> None:
+def command(at: ControllerAt, goal: str) -> None:
     """List what still prevents the end of the migration, a rollback, or a reopening. Changes nothing.
 
     \b
@@ -30,7 +28,13 @@ def command(goal: str, config: Path | None, server: str | None, command_config: 
 
     Exit codes: 0 nothing prevents it, 1 something prevents it, 2 refused.
     """
-    gates = asyncio.run(_gates(config, server, command_config, Goal(goal)))
+    try:
+        gates = at.ask(lambda client: client.gates(Goal(goal)))
+    except OperatorError:
+        found = None if at.config is None else asyncio.run(leaders_gates(load_settings(at.config)[0], Goal(goal)))
+        if found is None:
+            raise
+        gates = found
     if not tell_gates(gates):
         raise SystemExit(ExitCode.DIFFERENT)
 
@@ -42,14 +46,3 @@ def tell_gates(gates: Iterable[Gate]) -> bool:
         remedy = f". {gate.remedy}" if gate.remedy and not gate.open else ""
         say(f"{'ok ' if gate.open else 'NO '} {gate.name}: {gate.what}{remedy}")
     return all(gate.open for gate in found)
-
-
-async def _gates(config: Path | None, server: str | None, command_config: Path | None, goal: Goal) -> tuple[Gate, ...]:
-    try:
-        async with active_controller(config, server, command_config) as client:
-            return await client.gates(goal)
-    except OperatorError:
-        found = None if config is None else await leaders_gates(load_settings(config)[0], goal)
-        if found is None:
-            raise
-        return found

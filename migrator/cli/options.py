@@ -49,20 +49,6 @@ def command_config_option(command: Command) -> Command:
     )(command)
 
 
-def controller_options(command: Command) -> Command:
-    """``-c FILE`` and ``--server HOST:PORT``: the controller to ask (`rpc.find_controller`), and the operator's
-    identity."""
-    command = click.option(
-        "--server",
-        metavar="HOST:PORT",
-        help="Ask the controller with this migrator.grpc.listener, with the certificate of --command-config or of -c.",
-    )(command)
-    command = command_config_option(command)
-    return config_option(
-        "Property file of a controller on this machine. The command uses the socket of this controller."
-    )(command)
-
-
 def kafka_hashes_option(command: Command) -> Command:
     """``--kafka-hashes FILE``: for a release of ``--kafka`` that this program's list lacks."""
     return click.option(

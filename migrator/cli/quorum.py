@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import sys
-from pathlib import Path
 
 import click
 from rich.console import Group, RenderableType
@@ -15,16 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.cli import recover, unregister
-from migrator.cli.options import controller_options
+from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.terminal import console, say, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.leaders import stock_leads, under_stock
 from migrator.observe.printable import printable
 from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.find_controller import connect, leading_controller
-
-Where = tuple[Path | None, str | None, Path | None]
-"""The options that select a controller."""
 
 LOOK_AGAIN_SECONDS = 1.0
 WAIT = click.option("--wait", is_flag=True, help="Return only when the voters are those of the target.")
@@ -44,10 +40,9 @@ def command() -> None:
 @controller_options
 @click.option("--watch", is_flag=True, help="Keep running, and show every change.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch, one object per line.")
-def describe(config: Path | None, server: str | None, command_config: Path | None, watch: bool, as_json: bool) -> None:
+def describe(at: ControllerAt, watch: bool, as_json: bool) -> None:
     """Show current and target voters, how far each controller is, what the plan waits for, and the next steps."""
-    where = (config, server, command_config)
-    asyncio.run(_watch(where, as_json=as_json) if watch else _show(where, as_json=as_json))
+    asyncio.run(_watch(at, as_json=as_json) if watch else _show(at, as_json=as_json))
 
 
 @command.command("reassign")
@@ -55,11 +50,9 @@ def describe(config: Path | None, server: str | None, command_config: Path | Non
 @click.option("--to", "voters", metavar="IDS", required=True, help="Who shall vote: 4,5,6, or 4@DIRECTORY-ID,5,6.")
 @CLUSTER
 @WAIT
-def reassign(
-    config: Path | None, server: str | None, command_config: Path | None, voters: str, cluster_id: str, wait: bool
-) -> None:
+def reassign(at: ControllerAt, voters: str, cluster_id: str, wait: bool) -> None:
     """Make these controllers the voters, and no others. Another target that is set is replaced."""
-    _order((config, server, command_config), VoterOrder.TO, voters, cluster_id, wait=wait)
+    _order(at, VoterOrder.TO, voters, cluster_id, wait=wait)
 
 
 @command.command("add")
@@ -67,11 +60,9 @@ def reassign(
 @click.argument("voters", metavar="IDS")
 @CLUSTER
 @WAIT
-def add(
-    config: Path | None, server: str | None, command_config: Path | None, voters: str, cluster_id: str, wait: bool
-) -> None:
+def add(at: ControllerAt, voters: str, cluster_id: str, wait: bool) -> None:
     """Let these controllers vote too."""
-    _order((config, server, command_config), VoterOrder.ADD, voters, cluster_id, wait=wait)
+    _order(at, VoterOrder.ADD, voters, cluster_id, wait=wait)
 
 
 @command.command("remove")
@@ -79,30 +70,28 @@ def add(
 @click.argument("voters", metavar="IDS")
 @CLUSTER
 @WAIT
-def remove(
-    config: Path | None, server: str | None, command_config: Path | None, voters: str, cluster_id: str, wait: bool
-) -> None:
+def remove(at: ControllerAt, voters: str, cluster_id: str, wait: bool) -> None:
     """Let these controllers vote no more. They stay observers until you stop them."""
-    _order((config, server, command_config), VoterOrder.REMOVE, voters, cluster_id, wait=wait)
+    _order(at, VoterOrder.REMOVE, voters, cluster_id, wait=wait)
 
 
 @command.command("cancel")
 @controller_options
 @CLUSTER
-def cancel(config: Path | None, server: str | None, command_config: Path | None, cluster_id: str) -> None:
+def cancel(at: ControllerAt, cluster_id: str) -> None:
     """End the change of voters where it is. What has been added or removed stays so."""
-    _order((config, server, command_config), VoterOrder.CANCEL, "", cluster_id, wait=False)
+    _order(at, VoterOrder.CANCEL, "", cluster_id, wait=False)
 
 
 @command.command("upgrade")
 @controller_options
 @CLUSTER
-def upgrade(config: Path | None, server: str | None, command_config: Path | None, cluster_id: str) -> None:
+def upgrade(at: ControllerAt, cluster_id: str) -> None:
     """Take the voters of controller.quorum.voters into the log (kraft.version 1), so that they can change.
 
     Every registered broker and controller must be of Kafka 3.9 or newer, also those that are down. Nothing leads back.
     """
-    asyncio.run(_ordered((config, server, command_config), VoterOrder.UPGRADE, "", cluster_id))
+    asyncio.run(_ordered(at, VoterOrder.UPGRADE, "", cluster_id))
     say("The voters are in the log now (kraft.version 1). 'migrator quorum reassign' can change them")
 
 
@@ -111,17 +100,15 @@ def upgrade(config: Path | None, server: str | None, command_config: Path | None
 @click.option(
     "--move", nargs=2, metavar="BEFORE AFTER", default=None, help="Write AFTER if BEFORE is there; '' is none."
 )
-def rollout_lock(
-    config: Path | None, server: str | None, command_config: Path | None, move: tuple[str, str] | None
-) -> None:
+def rollout_lock(at: ControllerAt, move: tuple[str, str] | None) -> None:
     """Print the lock of 'migrator rollout' in this quorum, as JSON. 'migrator rollout' runs this on the leader's host.
 
     To break the lock, use 'migrator rollout unlock'. There is a lock only after the end of a migration.
     """
-    asyncio.run(_rollout_lock((config, server, command_config), move))
+    asyncio.run(_rollout_lock(at, move))
 
 
-async def _rollout_lock(where: Where, move: tuple[str, str] | None) -> None:
+async def _rollout_lock(where: ControllerAt, move: tuple[str, str] | None) -> None:
     async with leading_controller(*where) as client:
         answer = await client.rollout_lock(move)
     say_json({"held": answer.held, "moved": answer.moved})
@@ -131,7 +118,7 @@ command.add_command(recover.command)
 command.add_command(unregister.command)
 
 
-def _order(where: Where, order: VoterOrder, voters: str, cluster_id: str, *, wait: bool) -> None:
+def _order(where: ControllerAt, order: VoterOrder, voters: str, cluster_id: str, *, wait: bool) -> None:
     answer = asyncio.run(_ordered(where, order, voters, cluster_id))
     for line in sentences(answer):
         say(printable(line))
@@ -140,12 +127,12 @@ def _order(where: Where, order: VoterOrder, voters: str, cluster_id: str, *, wai
         say(printable(f"the voters are {answer.target}"))
 
 
-async def _ordered(where: Where, order: VoterOrder, voters: str, cluster_id: str) -> VotersAnswer:
+async def _ordered(where: ControllerAt, order: VoterOrder, voters: str, cluster_id: str) -> VotersAnswer:
     async with leading_controller(*where) as client:
         return await client.reassign(order, voters, cluster_id)
 
 
-async def _reached(where: Where, target: str) -> None:
+async def _reached(where: ControllerAt, target: str) -> None:
     """Wait until the target is reached. The leader changes meanwhile, so each new one is found. What the plan waits for
     is printed.
 
@@ -190,7 +177,7 @@ def sentences(answer: VotersAnswer) -> list[str]:
     return [*warnings, f"the voters are going to be {answer.target}{instead}; {follow}"]
 
 
-async def _show(where: Where, *, as_json: bool) -> None:
+async def _show(where: ControllerAt, *, as_json: bool) -> None:
     found = await _found(where)
     if as_json:
         say_json(to_json(found), indent=True)
@@ -200,7 +187,7 @@ async def _show(where: Where, *, as_json: bool) -> None:
         sys.exit(ExitCode.DIFFERENT)
 
 
-async def _found(where: Where) -> VotersDescription:
+async def _found(where: ControllerAt) -> VotersDescription:
     """The description of the leader; without a reachable leader, that of the named controller."""
     try:
         async with leading_controller(*where) as client:
@@ -210,7 +197,7 @@ async def _found(where: Where) -> VotersDescription:
             return await client.voters()
 
 
-async def _watch(where: Where, *, as_json: bool) -> None:
+async def _watch(where: ControllerAt, *, as_json: bool) -> None:
     """Show the description continuously: on a terminal the newest one, elsewhere each one that differs from the one
     before."""
     screen = console()

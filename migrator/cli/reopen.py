@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
 import click
 
 from migrator.cli.confirm import confirm_cluster_id
+from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.gates import tell_gates
-from migrator.cli.options import controller_options
 from migrator.cli.terminal import ask, say
 from migrator.errors import OperatorError
 from migrator.observe.status import Gate, Goal, Status
-from migrator.rpc.find_controller import active_controller
+from migrator.rpc.operator_client import OperatorClient
 
 _CONSEQUENCES = (
     "The order makes this quorum take ZooKeeper back, and write everything to ZooKeeper that has changed since the "
@@ -30,9 +27,7 @@ _UNSEEN = (
 @controller_options
 @click.option("--reason", required=True, help="Why you reopen the migration. The journal and the log keep the reason.")
 @click.option("--yes-cluster-id", metavar="ID", help="The cluster's id: answers both questions.")
-def command(
-    config: Path | None, server: str | None, command_config: Path | None, reason: str, yes_cluster_id: str | None
-) -> None:
+def command(at: ControllerAt, reason: str, yes_cluster_id: str | None) -> None:
     """Let a finished migration go on: ZooKeeper is written again, up to dual-writing.
 
     Only when every controller runs this program with the migration on. The command lists what prevents it, and asks
@@ -40,7 +35,11 @@ def command(
     it out. From dual-writing you go back to ZooKeeper as before the end; docs/way-back.md has all steps. Exit codes:
     0 reopened, 2 refused.
     """
-    gates, status = asyncio.run(_look(config, server, command_config))
+
+    async def look(client: OperatorClient) -> tuple[tuple[Gate, ...], Status]:
+        return await client.gates(Goal.REOPEN), await client.status()
+
+    gates, status = at.ask(look)
     if not tell_gates(gates):
         raise OperatorError(
             "the migration was not reopened",
@@ -50,20 +49,8 @@ def command(
     if yes_cluster_id is None:
         ask(_CONSEQUENCES, _UNSEEN, "Go on?", abort=True)
     confirm_cluster_id(status.cluster_id, yes_cluster_id, whose="the cluster of this quorum")
-    asyncio.run(_reopen(config, server, command_config, reason))
+    at.ask(lambda client: client.reopen(reason))
     say(
         "the migration is reopened; follow it with 'migrator status --watch' until it says dual-writing. Restart no "
         "broker in migration mode before. docs/way-back.md has the steps"
     )
-
-
-async def _look(
-    config: Path | None, server: str | None, command_config: Path | None
-) -> tuple[tuple[Gate, ...], Status]:
-    async with active_controller(config, server, command_config) as client:
-        return await client.gates(Goal.REOPEN), await client.status()
-
-
-async def _reopen(config: Path | None, server: str | None, command_config: Path | None, reason: str) -> None:
-    async with active_controller(config, server, command_config) as client:
-        await client.reopen(reason)

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 from rich.console import Group, RenderableType
@@ -14,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli.options import controller_options
+from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.terminal import console, say, say_error, say_json
 from migrator.cli.watching import every_status
 from migrator.errors import ExitCode, OperatorError
@@ -43,9 +42,7 @@ from migrator.rpc.operator_client import OperatorClient
     help="Show the journal instead: what happened in the migration, and who gave orders; oldest first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch or --journal, one object per line.")
-def command(
-    config: Path | None, server: str | None, command_config: Path | None, watch: bool, journal: bool, as_json: bool
-) -> None:
+def command(at: ControllerAt, watch: bool, journal: bool, as_json: bool) -> None:
     """Show the state of the quorum and of the migration, what they wait for, and what to do.
 
     What the leading controller says counts. With -c, it is found through migrator.grpc.voters, or through the
@@ -55,9 +52,9 @@ def command(
     Exit codes: 0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer.
     """
     if journal:
-        asyncio.run(_journal(connect(config, server, command_config), follow=watch, as_json=as_json))
+        asyncio.run(_journal(connect(*at), follow=watch, as_json=as_json))
         return
-    asker = QuorumAsker(config, server, command_config)
+    asker = QuorumAsker(*at)
     if watch:
         asyncio.run(_follow(asker, as_json=as_json))
         return

@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.segment import Segment
 from rich.text import Text
 
-from migrator.cli.options import controller_options
+from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.picture import save_picture
 from migrator.cli.status import table_of
 from migrator.cli.terminal import console, say
@@ -53,9 +53,7 @@ TERMINATED = 128 + signal.SIGTERM
     help="Also write the last screen to this file, as SVG, when the command ends.",
 )  # fmt: skip
 def command(
-    config: Path | None,
-    server: str | None,
-    command_config: Path | None,
+    at: ControllerAt,
     kind: str,
     once: bool,
     picture: Path | None,
@@ -66,11 +64,11 @@ def command(
 
     Exit codes: 0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer.
     """
-    if kind == "stock" and config is None:
+    if kind == "stock" and at.config is None:
         raise click.UsageError("--controllers stock needs -c: a property file that names the controllers")
     view, terminal = _View(), console()
-    settings = load_settings(config)[0] if config is not None and kind == "stock" else None
-    asker = QuorumAsker(config, server, command_config)
+    settings = load_settings(at.config)[0] if at.config is not None and kind == "stock" else None
+    asker = QuorumAsker(*at)
     calm_garbage_collector()  # with Kafka's controllers it holds a big cluster's metadata
     redraws = terminal.is_terminal and not terminal.is_dumb_terminal
     try:

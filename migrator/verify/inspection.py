@@ -9,7 +9,7 @@ from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 from migrator.log.meta_properties import FILE_NAME, read_meta_properties
-from migrator.verify.kraft.files import last_of_log, log_directory_of
+from migrator.verify.kraft.files import NAME_DIRECTORY, last_of_log, log_directory_of
 from migrator.verify.kraft.observed import is_address, observed
 from migrator.verify.named import Sources
 from migrator.verify.zookeeper.files import data_files, read_tree
@@ -20,7 +20,6 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
 
 _SIDES = ("zookeeper", "kraft")
-_DIRECTORY = "Give the metadata directory of a controller: metadata.log.dir, or the first directory of log.dirs"
 
 
 def inspect(sources: Sources, begin: Callable[[str], None]) -> None:
@@ -53,7 +52,7 @@ def _inspect_directory(directory: Path, cluster_id: str) -> None:
     with storage_errors("cannot read", directory):
         if not directory.is_dir():
             what = "this is a file, not a directory" if directory.exists() else "there is no such directory"
-            raise OperatorError(what, where=str(directory), remedy=_DIRECTORY)
+            raise OperatorError(what, where=str(directory), remedy=NAME_DIRECTORY)
     log_directory = log_directory_of(directory)
     formatted = read_meta_properties(log_directory.parent)
     if formatted is not None and formatted.cluster_id != cluster_id:
@@ -63,7 +62,7 @@ def _inspect_directory(directory: Path, cluster_id: str) -> None:
             remedy="Name ZooKeeper and the metadata directory of the same cluster",
         )
     if last_of_log(log_directory).offset == 0:
-        raise OperatorError("the metadata log is empty", where=str(log_directory), remedy=_DIRECTORY)
+        raise OperatorError("the metadata log is empty", where=str(log_directory), remedy=NAME_DIRECTORY)
 
 
 def _cluster_id_in_files(sources: Sources) -> str:

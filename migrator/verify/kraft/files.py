@@ -37,7 +37,7 @@ T = TypeVar("T")
 ATTEMPTS = 3
 """A running controller may remove a file after it was listed."""
 
-_REMEDY = "Give the metadata directory of a controller: metadata.log.dir, or the first directory of log.dirs"
+NAME_DIRECTORY = "Give the metadata directory of a controller: metadata.log.dir, or the first directory of log.dirs"
 COMPARE = "Compare with another controller's directory"
 _TORN = (
     f"If this controller crashed, the end of its log is incomplete: start the controller once, which cuts the "
@@ -50,7 +50,7 @@ class EmptyLogError(OperatorError):
     """The log has no metadata, but perhaps records of elections."""
 
     def __init__(self, log_directory: Path) -> None:
-        super().__init__("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
+        super().__init__("the metadata log is empty", where=str(log_directory), remedy=NAME_DIRECTORY)
 
 
 def read_image(directory: Path, until: int | None = None) -> MetadataImage:
@@ -97,7 +97,7 @@ def log_directory_of(directory: Path) -> Path:
     log_directory = directory if directory.name == DIRECTORY_NAME else directory / DIRECTORY_NAME
     with storage_errors("cannot read", log_directory):
         if not log_directory.is_dir():
-            raise OperatorError("there is no metadata log", where=str(log_directory), remedy=_REMEDY)
+            raise OperatorError("there is no metadata log", where=str(log_directory), remedy=NAME_DIRECTORY)
     return log_directory
 
 
