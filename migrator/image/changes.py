@@ -40,8 +40,8 @@ def merge_changes(parts: Iterable[Changes]) -> Changes:
 def merge_steps(parts: Iterable[Changes]) -> Generator[None, None, Changes]:
     """As `merge_changes`, in steps: yields where a turn of the event loop is over."""
     known = list(parts)
-    if len(known) == 1:
-        return known[0]
+    if len(known) == 1 and known[0].records < TURN_RECORDS - 1:
+        return known[0]  # of a batch, mostly
     merged, turn = _Merged(), Turn()
     for part in known:
         merged.add(part)

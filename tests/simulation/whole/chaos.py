@@ -86,6 +86,7 @@ class Chaos:
             self._crash_points = {cells.POINTS[(begin + it) % len(cells.POINTS)] for it in range(SOUGHT_POINTS)}
         self._again(options.blackout_rate, self._blackout)
         self._again(options.alone_rate, self._leave_leader_alone)
+        self._again(options.aside_rate, lambda: self._waiting.update(snapshot=self._leave_aside))
         self._again(options.calm_rate, self.calm.begin)
         self._again(options.change_rate, self.world.operator.order)
         self._again(options.recover_rate, self.world.recoveries.lose_majority)
@@ -303,6 +304,15 @@ class Chaos:
             self._met("cut", leader)
             others = [one.host for one in self.world.controllers.values() if one is not leader]
             self._cut_wires([wire for other in others for wire in ((leader.host, other), (other, leader.host))])
+
+    def _leave_aside(self, controller: Controller) -> None:
+        """One that is sent a snapshot, or loads it, is left alone with its leader: what it gets then is cut again."""
+        leader = self.world.watch.some_leader()
+        if leader is not None and leader is not controller:
+            self.world.count("loads that are left aside")
+            ours = {leader.host, controller.host}
+            others = [one.host for one in self.world.controllers.values() if one.host not in ours]
+            self._cut_wires([wire for our in sorted(ours) for it in others for wire in ((our, it), (it, our))])
 
     def _cut_wires(self, wires: list[tuple[str, str]]) -> None:
         network = self.world.network

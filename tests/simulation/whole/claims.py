@@ -218,6 +218,14 @@ class Claims:
 
     def stopped(self, controller: Controller, machine: SimulatedMachine) -> None:
         """In order: nothing is left of it."""
+        listening = self._world.network.listening.items()
+        left = {
+            "tasks": [task.get_name() for task in machine.loop.tasks if task is not controller.run],
+            "threads": [name for name, threads in machine.asked_for.items() if not threads.is_shut_down],
+            "files": [machine.open_files] if machine.open_files else [],
+            "listeners": [at for at, sock in listening if sock.machine is machine],
+        }
+        check("a_stop_leaves_nothing", not any(left.values()), f"{controller.name} left {left}")
         rooms = [] if machine.book is None else machine.book.rooms.values()
         charges = [charge.held for room in rooms for charge in room.charges]
         check("a_stop_leaves_nothing", not charges, f"{controller.name} left these charges: {charges}")

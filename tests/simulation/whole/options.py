@@ -54,6 +54,8 @@ class Options:
     """Of wires, of one controller or of two sides, in one direction or both."""
     alone_rate: float = 0.0
     """Cuts between the leader and all others."""
+    aside_rate: float = 0.0
+    """Cuts between all others and two: the leader, and the next one that gets a snapshot."""
     slow_rate: float = 0.0
     wipe_rate: float = 0.0
     """Disks that are lost, and formatted anew."""
@@ -85,6 +87,8 @@ class Options:
     retention_bytes: int = 100_000_000
     """Beyond it a log drops what a snapshot holds, and who is behind is sent the snapshot."""
     segment_bytes: int = 1_000_000_000
+    clean_seconds: float = 60.0
+    """How often a log drops that, beside soon after a start; 60 as in the product."""
     requires_bootstrap: bool = True
     minority_stays_dead: bool = False
     without_grpc: int = 0

@@ -73,10 +73,15 @@ def checksum_is_not_looked_at_at_the_start() -> Patches:
     return [(Batch, "check_crc", lambda _self: None)]
 
 
-@bug(crash_rate=1, power_rate=0.5)
+@bug(segment_bytes=1_000, crash_rate=1, power_rate=1, writes=20, chaos_seconds=12)
 def torn_end_is_not_cut() -> Patches:
-    """The next boot finds damage in the middle."""
-    return [(recovery, "_cut", lambda _segment, _damage, _synced: recovery.Recovery())]
+    """The next boot finds damage in the middle, as the next segment was begun behind it."""
+    original = recovery._cut
+
+    def cut(segment: Segment, damage: Any, synced: int | None) -> recovery.Recovery:
+        return original(segment, damage, synced) if synced is None else recovery.Recovery()
+
+    return [(recovery, "_cut", cut)]
 
 
 @bug(full_rate=1)
@@ -124,7 +129,15 @@ def snapshot_has_its_name_before_it_is_whole() -> Patches:
     return [(snapshots._PartFile, "__init__", begin)]
 
 
-@bug(snapshot_bytes=3_000, retention_bytes=1, segment_bytes=1_000, stop_rate=0.5, writes=20)
+@bug(
+    chaos_seconds=10,
+    snapshot_bytes=3_000,
+    retention_bytes=1,
+    segment_bytes=1_000,
+    clean_seconds=1,
+    stop_rate=0.5,
+    writes=20,
+)
 def more_of_the_log_is_dropped_than_a_snapshot_holds() -> Patches:
     """The records between the two are nowhere (ZOOKEEPER-1797: the purge takes logs that a snapshot needs)."""
     original = MetadataLog._forget_before
@@ -135,11 +148,28 @@ def more_of_the_log_is_dropped_than_a_snapshot_holds() -> Patches:
     return [(MetadataLog, "_forget_before", forget_before)]
 
 
-@bug(snapshot_bytes=3_000, retention_bytes=1, crash_rate=3, wipe_rate=0.7, writes=20)
+@bug(
+    dynamic="no",
+    chaos_seconds=15,
+    snapshot_bytes=3_000,
+    retention_bytes=1,
+    segment_bytes=1_000,
+    clean_seconds=1,
+    writes=20,
+    stop_rate=0.5,
+    crash_rate=2,
+    cut_rate=0.3,
+)
 def log_behind_a_newer_snapshot_is_kept() -> Patches:
     """The process ended between the two, and the log goes on from an offset that it does not reach (camunda 3573;
     hashicorp/raft 248)."""
-    return [(MetadataLog, "_end_or_zero", lambda _self: 1 << 60)]
+    original = MetadataLog._settle
+
+    def settle(self: MetadataLog, found: Any) -> None:
+        with patch.object(EpochTable, "latest", 1 << 30):
+            original(self, found)
+
+    return [(MetadataLog, "_settle", settle)]
 
 
 # What is cut together.
@@ -157,7 +187,7 @@ def voters_are_not_cut_with_the_log() -> Patches:
     return [(VoterHistory, "truncate_to", lambda _self, _end: None)]
 
 
-@bug(big_share=0.3, big_groups=4, delay_ms_max=40, **ALONE)
+@bug(dynamic="no", writes=40, snapshot_bytes=40_000, **ALONE)
 def index_is_not_cut_with_the_log() -> Patches:
     """Look-ups lead to where other batches begin now (Kafka's "Found a corrupted index file")."""
     original = Segment.truncate_to
@@ -201,7 +231,7 @@ def name_of_the_journal_is_not_durable() -> Patches:
     return [(Journal, "_sync_names", lambda _self: None)]
 
 
-@bug(full_rate=0.5, dynamic="yes", observers=2, change_rate=1)
+@bug(full_rate=2, dynamic="yes", observers=2, change_rate=5, writes=0.5, chaos_seconds=15)
 def news_stop_a_controller_whose_disk_is_full() -> Patches:
     """This program had it."""
 

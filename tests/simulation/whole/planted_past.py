@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from migrator import turns
 from migrator.node import active
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
@@ -17,27 +18,30 @@ from tests.simulation.whole.planting import Patches, bug
 
 
 @bug(
-    dynamic="yes",
-    observers=2,
+    controllers=5,
+    dynamic="no",
     chaos_seconds=20,
-    big_share=0.2,
-    big_groups=4,
+    big_share=0.15,
+    big_groups=10,
     snapshot_bytes=3_000,
     retention_bytes=1,
-    wipe_rate=0.7,
-    slow_rate=1.5,
-    cut_rate=0.7,
+    segment_bytes=1_000,
+    clean_seconds=1,
+    turn_ms_max=1,
+    alone_rate=0.3,
+    aside_rate=1,
 )
 def image_keeps_what_a_snapshot_has_replaced() -> Patches:
     """Records of the new log were passed over in silence, when it was cut while the snapshot was being applied (etcd
-    13766 and the postmortem of its 3.5: what is applied and how far are two facts that have to move together)."""
+    13766 and the postmortem of its 3.5: what is applied and how far are two facts that have to move together). Turns
+    of few records make the load as long as that of an image with millions of them."""
 
     def installed(self: MetadataRuntime, snapshot: EpochOffset) -> None:
         self._go_on_from(snapshot.offset)
         self._work = self._install(snapshot)
         self._wake()
 
-    return [(MetadataRuntime, "installed", installed)]
+    return [(MetadataRuntime, "installed", installed), (turns, "TURN_RECORDS", 5)]
 
 
 @bug(dynamic="yes", observers=1, chaos_seconds=10, change_rate=20, writes=40, thread_ms_max=30)

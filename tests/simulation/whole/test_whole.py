@@ -26,7 +26,7 @@ from tests.simulation.whole import cells, grpc_wire, runner
 from tests.simulation.whole.controller import GRPC_PORT
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
-from tests.simulation.whole.planted import BUGS, FOUND, LIKELIER, TABLE
+from tests.simulation.whole.planted import BUGS, FOUND, LIKELIER, TABLE, planted
 from tests.simulation.whole.world import Outcome, World, simulate
 
 ROOT = Path(__file__).parents[3]
@@ -111,8 +111,12 @@ def test_a_failure_names_the_command_that_shows_it_again() -> None:
 
 
 def test_the_table_holds_every_planted_bug() -> None:
+    """Each replaces something that is there."""
     rows = [row.bug for rows in TABLE.values() for row in rows]
     assert sorted(rows) == sorted(BUGS)
+    for bug in rows:
+        with planted(bug):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from migrator.node import image_proof
+from migrator.node import image_proof, snapshotter
 from migrator.raft.voter_set import VoterSet
 from tests.simulation.whole.breach import Violation, check
 from tests.simulation.whole.brokers import FIRST_ID, Broker
@@ -288,6 +288,7 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
     gc.disable()
     logging.disable(logging.CRITICAL)
     image_proof.ROUND_SECONDS, image_proof.REPLAY_SECONDS = options.compare_seconds, options.replay_seconds
+    snapshotter.CLEAN_SECONDS = options.clean_seconds
     world = World(options, show)
     KEPT.append(world)
     rule, message = None, ""
