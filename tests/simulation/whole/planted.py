@@ -64,7 +64,7 @@ TABLE = {
         Row("failed_fsync_is_tried_again", "PostgreSQL's fsyncgate (2018)", 1),
         Row("what_an_fsync_failed_for_counts_after_a_restart", "Rebello et al., ATC 2020", 9),
         Row("name_of_the_journal_is_not_durable", "Pillai et al., OSDI 2014", 1),
-        Row("news_stop_a_controller_whose_disk_is_full", "what this program had"),
+        Row("news_stop_a_controller_whose_disk_is_full", "what this program had", 0),
     ),
     "snapshots, and what is cut together": (
         Row("snapshot_names_no_voters", "canonical/raft 250", 12),
@@ -72,7 +72,7 @@ TABLE = {
         Row("more_of_the_log_is_dropped_than_a_snapshot_holds", "ZOOKEEPER-1797"),
         Row("log_behind_a_newer_snapshot_is_kept", "canonical/raft 199, RedisRaft 43"),
         Row("epochs_are_not_cut_with_the_log", "KAFKA-10706", 2),
-        Row("index_is_not_cut_with_the_log", "Kafka's index files that are found corrupted"),
+        Row("index_is_not_cut_with_the_log", "Kafka's index files that are found corrupted", 0),
     ),
     "consensus": (
         Row("half_is_a_majority", "Elasticsearch 2488", 0),
