@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from hashlib import sha256
 
@@ -11,11 +11,13 @@ from migrator.migration.translate.entity import Effect, EntityWrite
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Spellings, Target
 from migrator.migration.write_behind.messages import HeldDeletes
+from migrator.turns import TURN_RECORDS
 from migrator.values import value
 from migrator.zookeeper.ops import ZkSource
 
-CHUNK = 200
-"""Entities in one message."""
+CHUNK = 2 * TURN_RECORDS
+"""One message has about so many operations, or one entity. The controller decodes a message in one call, and no other
+thread runs Python meanwhile."""
 EXAMPLES = 5
 DIGEST_BYTES = 8
 """Size of a digest: the sum of the hashes of all names, so their order does not matter."""
@@ -45,30 +47,59 @@ def compare(
 
     :param allowed: the digest of the removals that an operator has allowed: these are yielded, however many there are.
     """
-    chunk: list[EntityWrite] = []
-    removals: list[EntityWrite] = []
-    examples: list[str] = []
-    count = digest = 0
-    for write in reconcile(zookeeper, target):
-        if write.effect in REMOVALS:
-            count += 1
-            digest += int.from_bytes(sha256(write.entity.encode()).digest()[:DIGEST_BYTES])
-            examples += [write.entity] * (count <= EXAMPLES)
-            if count > max_deletes and not allowed:
-                removals.clear()
+    removals = _Removals(max_deletes, allowed)
+    for chunk in _chunks(removals.taken_out_of(reconcile(zookeeper, target))):
+        yield WriteChunk(chunk, target.take_spellings())
+    held = removals.held()
+    if held is None:
+        for chunk in _chunks(removals.writes):
+            yield WriteChunk(chunk, target.take_spellings())
+    yield ReconcileEnd(held, target.take_spellings())
+
+
+class _Removals:
+    """The removals that were found, as far as they may be written."""
+
+    def __init__(self, bound: int, allowed: str) -> None:
+        self._bound = bound
+        self._allowed = allowed
+        self._count = self._digest = 0
+        self._examples: list[str] = []
+        self.writes: list[EntityWrite] = []
+
+    def taken_out_of(self, writes: Iterable[EntityWrite]) -> Iterator[EntityWrite]:
+        """Yield all other writes."""
+        for write in writes:
+            if write.effect in REMOVALS:
+                self._take(write)
             else:
-                removals.append(write)
-            continue
+                yield write
+
+    def _take(self, write: EntityWrite) -> None:
+        self._count += 1
+        self._digest += int.from_bytes(sha256(write.entity.encode()).digest()[:DIGEST_BYTES])
+        if self._count <= EXAMPLES:
+            self._examples.append(write.entity)
+        if self._count > self._bound and not self._allowed:
+            self.writes.clear()
+        else:
+            self.writes.append(write)
+
+    def held(self) -> HeldDeletes | None:
+        """The removals, if they are too many and are not those that were allowed."""
+        digest = f"{self._digest % (1 << 8 * DIGEST_BYTES):0{2 * DIGEST_BYTES}x}"
+        if self._count <= self._bound or digest == self._allowed:
+            return None
+        return HeldDeletes(self._count, self._bound, tuple(self._examples), digest)
+
+
+def _chunks(writes: Iterable[EntityWrite]) -> Iterator[tuple[EntityWrite, ...]]:
+    chunk, size = list[EntityWrite](), 0
+    for write in writes:
         chunk.append(write)
-        if len(chunk) >= CHUNK:
-            yield WriteChunk(tuple(chunk), target.take_spellings())
-            chunk = []
+        size += max(1, len(write.ops))
+        if size >= CHUNK:
+            yield tuple(chunk)
+            chunk, size = [], 0
     if chunk:
-        yield WriteChunk(tuple(chunk), target.take_spellings())
-    found = f"{digest % (1 << 8 * DIGEST_BYTES):0{2 * DIGEST_BYTES}x}"
-    if count > max_deletes and found != allowed:
-        yield ReconcileEnd(HeldDeletes(count, max_deletes, tuple(examples), found), target.take_spellings())
-        return
-    if removals:
-        yield WriteChunk(tuple(removals), target.take_spellings())
-    yield ReconcileEnd(None, target.take_spellings())
+        yield tuple(chunk)

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from migrator.migration.copying import compare as copying_compare
 from migrator.migration.copying.compare import ReconcileEnd, WriteChunk, compare
 from migrator.migration.copying.worker import (
     CompareTask,
@@ -27,9 +28,11 @@ from migrator.migration.copying.worker import (
 )
 from migrator.migration.translate.reconcile import reconcile
 from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import PartitionRecord, TopicRecord
 from migrator.zookeeper.session import SessionOptions
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
+from tests.image.support.strategies import image_of, small_uuid
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.migration.support.images import apply, empty_cluster, image_from, target
 from tests.patience import PATIENCE_SECONDS
@@ -272,3 +275,23 @@ def test_an_order_lets_exactly_those_removals_through_that_were_shown() -> None:
     other.load({paths.config("users/other"): b'{"version":1,"config":{"producer_byte_rate":"1"}}'})
     assert held(other, shown) != shown, "as many, and not the same"
     carried_out(extra_topics(7), 0, shown)
+
+
+def test_no_message_has_many_operations_whether_it_adds_or_removes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller decodes a message in one call, and no other thread runs Python meanwhile."""
+    monkeypatch.setattr(copying_compare, "CHUNK", 20)
+    topics = range(1, 9)
+    partitions = [
+        PartitionRecord(number, small_uuid(topic), (1,), (1,), (), (), 1, 0, 0, 0)
+        for topic in topics
+        for number in range(20)
+    ]
+    image = image_of([*(TopicRecord(f"t{topic}", small_uuid(topic)) for topic in topics), *partitions])
+    zookeeper = empty_cluster()
+    for wanted in (image, image_from(empty_cluster())):
+        *chunks, end = compare(zookeeper, target(wanted), len(topics))
+        assert end == ReconcileEnd(None)
+        written = [chunk.writes for chunk in chunks if isinstance(chunk, WriteChunk)]
+        assert [len(writes) for writes in written] == [1] * len(topics), "each topic has as much as one message takes"
+        for writes in written:
+            apply(zookeeper, writes)
