@@ -17,6 +17,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.image.digest import MODULUS, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.release import release
 from migrator.image.replay import append_records, replay_snapshot
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.storage import NodeStorage
@@ -113,16 +114,21 @@ class ImageProof:
 
         :raises OperatorError: the two differ.
         """
-        image, replayed = self._metadata.published, EMPTY_IMAGE
+        image, replayed = self._metadata.published, [EMPTY_IMAGE]
         if image.provenance.offset < 0:
             return
         async for step in paced(self._replayed(image.provenance.offset + 1)):
-            replayed = step or replayed
-        if replayed.provenance != image.provenance:
+            if step is not None:
+                replayed = [step]
+        del step
+        is_comparable, difference = replayed[0].provenance == image.provenance, 0
+        if is_comparable:
+            async for part in paced(digest_steps(image, *replayed)):
+                difference += part
+        async for _ in paced(release(replayed)):
+            pass
+        if not is_comparable:
             return
-        difference = 0
-        async for part in paced(digest_steps(image, replayed)):
-            difference += part
         if difference % MODULUS:
             raise wrong_image(self._node_id, image.provenance.offset + 1, str(self._storage.directory))
         log.debug("The image at offset %d is what the log says", image.provenance.offset + 1)

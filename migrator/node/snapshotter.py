@@ -14,7 +14,8 @@ from migrator.clock import monotonic_seconds, wall_ms
 from migrator.config.settings import Settings
 from migrator.errors import InvariantViolation
 from migrator.image.digest import MODULUS, digest_steps
-from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.model import MetadataImage
+from migrator.image.release import release
 from migrator.image.replay import replay_snapshot
 from migrator.log.errors import StorageError
 from migrator.log.files import remove_file
@@ -99,12 +100,16 @@ class Snapshotter:
         return snapshot_id
 
     async def _read_back(self, snapshot_id: EpochOffset, image: MetadataImage) -> None:
-        read, difference = EMPTY_IMAGE, 0
+        read, difference = list[MetadataImage](), 0
         batches = self._storage.snapshot(snapshot_id)
         async for step in in_turns(replay_snapshot(snapshot_id.offset, snapshot_id.epoch, batches)):
-            read = step or read
-        async for part in in_turns(digest_steps(image, read)):
+            if step is not None:
+                read = [step]
+        del step
+        async for part in in_turns(digest_steps(image, *read)):
             difference += part
+        async for _ in in_turns(release(read)):
+            pass
         if difference % MODULUS:
             remove_file(self._storage.log.store.path(snapshot_id))
             raise InvariantViolation(

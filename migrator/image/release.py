@@ -1,0 +1,40 @@
+"""Frees an image that nobody else has, a part in each turn of the event loop.
+
+To drop the last reference to an image of 2,000,000 partitions takes half a second, in which no thread runs Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from immutables import Map
+
+from migrator.image.model import MetadataImage
+from migrator.turns import Turn
+
+
+def release(images: list[MetadataImage]) -> Iterator[None]:
+    """Take the images out of the list and free them; yields where a turn is over.
+
+    :param images: the caller keeps no other reference to them. What another image shares with them stays.
+    """
+    turn = Turn()
+    while images:
+        maps = _maps(images.pop())
+        while maps:
+            known = maps.pop()
+            keys, left = iter(tuple(known)), known.mutate()
+            del known
+            for key in keys:
+                if turn.is_over(1 + _partitions(left.pop(key))):
+                    yield
+
+
+def _maps(image: MetadataImage) -> list[Map[Any, Any]]:
+    """Those that grow with the cluster."""
+    return [image.acls, image.scram, image.tokens, image.quotas, image.configs, image.topics.ids, image.topics.by_id]
+
+
+def _partitions(entity: Any) -> int:
+    return len(getattr(entity, "partitions", ()))
