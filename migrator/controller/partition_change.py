@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from migrator.controller.brokers_view import default_directory, directory_of, is_active, is_online
 from migrator.controller.context import Context, supports, zk_brokers_allowed
@@ -50,7 +50,9 @@ class PartitionTarget:
     election: Election = Election.ONLINE
 
 
-_UNCHANGED = (None, NO_LEADER_CHANGE, None, None, None, NO_RECOVERY_CHANGE, None)
+_Ids = tuple[int, ...] | None
+_Difference = tuple[_Ids, int, _Ids, _Ids, _Ids, int, tuple[Uuid, ...] | None]
+_UNCHANGED: Final[_Difference] = (None, NO_LEADER_CHANGE, None, None, None, NO_RECOVERY_CHANGE, None)
 
 
 @value
@@ -101,6 +103,11 @@ class ChangeRules:
         self, where: TopicPartition, partition: PartitionRegistration, target: PartitionTarget
     ) -> PartitionChangeRecord | None:
         """The record that changes the partition to its target; None when nothing changes."""
+        changed = self.difference(partition, target)
+        return None if changed is None else PartitionChangeRecord(where[1], where[0], *changed)
+
+    def difference(self, partition: PartitionRegistration, target: PartitionTarget) -> _Difference | None:
+        """The fields of that record, apart from the partition's; they do not depend on the partition's epochs."""
         wanted = _finish_reassignment(_wanted(partition, target))
         leader, unclean = self._elect(partition, wanted, target.election)
         named = leader if unclean or leader != partition.leader else NO_LEADER_CHANGE
@@ -123,7 +130,7 @@ class ChangeRules:
             self._recovery_change(partition, target, unclean=unclean),
             self._directories(partition, wanted.replicas, target.directory),
         )
-        return None if changed == _UNCHANGED else PartitionChangeRecord(where[1], where[0], *changed)
+        return None if changed == _UNCHANGED else changed
 
     def _elect(self, partition: PartitionRegistration, wanted: _Assignment, election: Election) -> tuple[int, bool]:
         """The leader, and whether its election is unclean."""
@@ -185,18 +192,27 @@ def leader_and_isr_changes(
     rules = ChangeRules(image, context, without=without, also=also)
     unclean = UncleanElections(image, context)
     topic_id, election = None, Election.ONLINE
-    targets: dict[tuple[tuple[int, ...], Election], PartitionTarget] = {}  # a cache: there are few different ISRs
+    differences: dict[tuple[Any, ...], _Difference | None] = {}  # a cluster has few different assignments
     for where, topic, partition in present(image, partitions):
         if topic.topic_id != topic_id:
             topic_id = topic.topic_id
             election = Election.UNCLEAN if unclean.enabled(topic.name) else Election.ONLINE
-        target = targets.get((partition.isr, election))
-        if target is None:
+        like = (
+            partition.replicas,
+            partition.isr,
+            partition.leader,
+            partition.directories,
+            partition.adding_replicas,
+            partition.removing_replicas,
+            partition.recovering,
+            election is Election.UNCLEAN,
+        )
+        difference = differences.get(like, _UNCHANGED)
+        if difference is _UNCHANGED:
             isr = tuple(b for b in partition.isr if b != without)
-            target = targets[partition.isr, election] = PartitionTarget(isr=isr, election=election)
-        record = rules.change(where, partition, target)
-        if record is not None:
-            yield record
+            difference = differences[like] = rules.difference(partition, PartitionTarget(isr=isr, election=election))
+        if difference is not None:
+            yield PartitionChangeRecord(where[1], where[0], *difference)
 
 
 def _wanted(partition: PartitionRegistration, target: PartitionTarget) -> _Assignment:

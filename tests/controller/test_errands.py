@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,7 @@ from migrator.controller.alter_partition import (
 )
 from migrator.controller.elections import UNCLEAN, ElectLeadersRequest, elect_leaders
 from migrator.controller.errands import go_on
+from migrator.controller.partition_change import leader_and_isr_changes
 from migrator.controller.replica_directories import (
     AssignDirectoriesRequest,
     ReplicaDirectory,
@@ -30,10 +33,15 @@ from migrator.image.model import PartitionRegistration
 from migrator.records.metadata import (
     NO_LEADER,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    ConfigResourceType,
     MetadataRecord,
     PartitionChangeRecord,
+    PartitionRecord,
     RemoveTopicRecord,
+    TopicRecord,
 )
+from migrator.records.uuid import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 from tests.controller.support.leading_controller import SESSION_MS, LeadingController, some_uuid
 from tests.lanes import examples
 
@@ -330,3 +338,31 @@ def test_lost_directories_are_left_over_many_decisions(*, interrupted: bool) -> 
     changes = [record for record in controller.history[before:] if isinstance(record, PartitionChangeRecord)]
     left = [(record.topic_id, record.partition_id) for record in changes if record.isr is not None]
     assert len(left) == len(set(left)) == TOPICS + 1, "each once"
+
+
+def test_partitions_that_change_alike_are_decided_once_and_no_others() -> None:
+    """What is decided for many at once is what is decided for each alone, in whatever part two of them differ."""
+    controller = LeadingController()
+    controller.start(BROKERS)
+    controller.write(ConfigRecord(ConfigResourceType.TOPIC, "unclean", "unclean.leader.election.enable", "true"))
+    online, lost = (DIRECTORY_UNASSIGNED,) * 3, (DIRECTORY_UNASSIGNED, DIRECTORY_LOST, DIRECTORY_UNASSIGNED)
+    parts: list[tuple[Any, ...]] = [
+        ((1, 2, 3), (1, 3, 2)),  # replicas
+        ((1,), (1, 2), (1, 2, 3)),  # in sync
+        ((), (1,)),  # removing
+        ((), (2,)),  # adding
+        (1, 2, NO_LEADER),  # leader
+        (0, 1),  # recovering
+        (online, lost),  # directories
+    ]
+    where = []
+    for number, name in enumerate(("clean", "unclean"), 1):
+        controller.write(TopicRecord(name, some_uuid(number)))
+        for index, (replicas, isr, removing, adding, leader, recovering, directories) in enumerate(product(*parts)):
+            state = (replicas, isr, removing, adding, leader, recovering, 5, 7, directories)
+            controller.write(PartitionRecord(index, some_uuid(number), *state))
+            where.append((some_uuid(number), index))
+    image, context = controller.image, controller.context()
+    alone = [change for each in where for change in leader_and_isr_changes(image, context, [each], without=GOES)]
+    assert list(leader_and_isr_changes(image, context, where, without=GOES)) == alone
+    assert 0 < len(alone) < len(where)
