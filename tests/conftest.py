@@ -17,10 +17,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from migrator import looked_up
-from migrator.parts import processes
+from migrator.parts import java, processes
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.values import value
+from tests.parts.support import java_archives
 from tests.patience import PATIENCE_SECONDS
 
 pytest_plugins = ("tests.lanes", "tests.results")
@@ -51,6 +52,7 @@ def pytest_configure() -> None:
     """A shell's background job inherits that SIGINT is ignored; what tests start would inherit it, too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault(java.ARCHIVES, str(java_archives.directory()))
     if "TMPDIR" not in os.environ and _memory_has_room():
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
@@ -83,6 +85,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if outside:
         yield outside
         return
+    java_archives.archive_zookeeper()
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server.hosts
 
@@ -113,6 +116,7 @@ def zookeeper_client(zookeeper: ZooKeeperSpace) -> Iterator[KazooClient]:
 @pytest.fixture
 def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
     """A running server for this test alone, which it may stop, kill, pause and restart."""
+    java_archives.archive_zookeeper()
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         yield server
 
@@ -120,7 +124,9 @@ def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 @pytest.fixture(scope="session")
 def kafka_391() -> StockKafka:
     """Stock Kafka 3.9.1; its jars are fetched by the first test ever that asks."""
-    return KafkaRelease("3.9.1").fetch()
+    kafka = KafkaRelease("3.9.1").fetch()
+    java_archives.archive_kafka(kafka)
+    return kafka
 
 
 @pytest.fixture

@@ -52,8 +52,16 @@ class Place(NamedTuple):
 
 PLACES = {
     "tests/interop/": Place(TEST_ALL, CLUSTERS),
-    "tests/interop/test_logins.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_discovery.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_empty_disks.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_equal_images.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_format.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_format_version.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_log_handover.py": Place(TEST_ALL, BESIDE),
     "tests/interop/test_log_tools.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_logins.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_recover.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_rollout_lock.py": Place(TEST_ALL, BESIDE),
     "tests/interop/test_pages.py": Place(TEST, BESIDE),
     "tests/interop/procedures/test_variations.py": Place(TEST, BESIDE),
     "tests/peers/test_franz_go.py": Place(TEST_ALL, CLUSTERS),
@@ -146,9 +154,10 @@ def unit_of(nodeid: str) -> str:
 
 
 def turn_of(nodeid: str) -> tuple[int, bool]:
-    """When a test is handed out: big units first, then files with processes of their own, then the light ones."""
+    """When a test is handed out: big units first, then files with much to do, then the light ones, so that the workers
+    end together."""
     place = place_of(nodeid)
-    return UNITS.index(place.unit), place.lane == TEST
+    return UNITS.index(place.unit), place.lane == TEST and not nodeid.startswith(tuple(HEAVY))
 
 
 @pytest.hookimpl(trylast=True)

@@ -61,16 +61,18 @@ def test_every_place_exists() -> None:
 
 @pytest.mark.lane("test")
 def test_clusters_take_turns_and_files_beside_them_are_units_of_their_own() -> None:
-    cluster, logins, spark, light = tests = (
+    cluster, logins, spark, heavy, light = tests = (
         "tests/interop/test_rollback.py::test_x",
         "tests/interop/test_logins.py::test_x[a/b::c]",
         "tests/verify/test_live.py::test_x",
+        "tests/simulation/test_x.py::test_x",
         "tests/raft/test_x.py::test_x",
     )
-    units = [CLUSTERS, "tests/interop/test_logins.py", SPARK, "tests/raft/test_x.py"]
+    units = [CLUSTERS, "tests/interop/test_logins.py", SPARK, "tests/simulation/test_x.py", "tests/raft/test_x.py"]
     assert [unit_of(test) for test in tests] == units
     assert unit_of("tests/faults/test_disk.py::test_y") == unit_of(cluster)
-    assert sorted(tests, key=turn_of) == [cluster, spark, logins, light]
+    assert sorted(tests, key=turn_of) == [cluster, spark, logins, heavy, light]
+    assert turn_of(heavy) < turn_of(light)
     assert {place.unit for place in PLACES.values()} == set(UNITS)
 
 

@@ -117,7 +117,7 @@ class EmbeddedZooKeeper:
     def launch(self) -> None:
         """Start the process without waiting; members of an ensemble serve only when a majority runs."""
         command = java_command(
-            _classpath(),
+            server_classpath(),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(self._write_configuration()),
             jvm=self.options.jvm,
@@ -241,7 +241,8 @@ def answer_to_word(port: int, word: str, host: str = "127.0.0.1", *, context: ss
         return b"".join(chunks).decode("utf-8", "replace")
 
 
-def _classpath() -> str:
+def server_classpath() -> str:
+    """The jars of pyspark that a server needs."""
     jars = sorted(jar for jar in pyspark_jars().glob("*.jar") if jar.name.startswith(_NEEDED_JARS))
     return os.pathsep.join(map(str, jars))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import re
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.parts import kafka_jars
-from migrator.parts.java import Jvm
+from migrator.parts.java import ARCHIVES, Jvm, archive_of, java_environment
 from migrator.parts.kafka import KafkaRelease, StockKafka
-from migrator.parts.processes import StillRunningError, free_port
+from migrator.parts.processes import StillRunningError, free_port, run_to_end
 from tests.parts.support.kafka_tools import SHELL_ATTEMPTS, dump_log, metadata_shell
 from tests.patience import PATIENCE_SECONDS
 
@@ -126,6 +127,24 @@ def test_a_relative_directory_will_do(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     words = StockKafka("3.9.1", tmp_path).command("kafka.Kafka", directory=Path("drill"), jvm=Jvm())
     assert f"-Dlog4j.configuration={(tmp_path / 'drill' / 'log4j.properties').as_uri()}" in words
+
+
+def test_java_finds_archived_classes(kafka_391: StockKafka, tmp_path: Path) -> None:
+    jvm = Jvm(flags=(*Jvm().flags, "-Xlog:class+load"))
+    command = kafka_391.command("kafka.tools.StorageTool", "random-uuid", directory=tmp_path, jvm=jvm)
+    said = run_to_end("StorageTool", command, timeout_seconds=PATIENCE_SECONDS, env=java_environment())
+    assert "org.apache.kafka.common.Uuid source: shared objects file" in said
+
+
+def test_an_archive_of_classes_belongs_to_its_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = tmp_path / "a.jar"
+    jar.touch()
+    archive = archive_of(str(jar))
+    assert archive == archive_of(str(jar))
+    os.utime(jar, (0, 0))
+    assert archive != archive_of(str(jar))
+    monkeypatch.delenv(ARCHIVES)
+    assert archive_of(str(jar)) is None
 
 
 def test_a_tool_that_fails_says_why(kafka_391: StockKafka, tmp_path: Path) -> None:
