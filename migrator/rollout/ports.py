@@ -388,6 +388,10 @@ class LockedError(OperatorError):
     """Another rollout or process holds the lock; says who, where and since when."""
 
 
+class QuorumAwayError(OperatorError):
+    """The leader of our quorum cannot be asked for the lock."""
+
+
 class Lock(Protocol):
     """The lock that allows one rollout for each cluster. It outlives the process that took it: a process with the same
     rollout id takes it again."""

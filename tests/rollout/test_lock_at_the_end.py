@@ -19,9 +19,9 @@ from migrator.rollout.engine.apply import Ending
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.lock.lock import RolloutLock
 from migrator.rollout.lock.places import FilePlace, LockEntry, ZooKeeperPlace
-from migrator.rollout.lock.quorum import Move, QuorumAwayError, QuorumPlace
+from migrator.rollout.lock.quorum import Move, QuorumPlace
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.ports import LockedError, LockHolder, Observation
+from migrator.rollout.ports import LockedError, LockHolder, Observation, QuorumAwayError
 from migrator.zookeeper.session import ZooKeeperUnavailableError
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory

@@ -16,10 +16,10 @@ from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.executors.executors import NodeExecutor
 from migrator.rollout.lock.lock import LostLockError, RolloutLock
 from migrator.rollout.lock.places import FilePlace
-from migrator.rollout.lock.quorum import LeaderLock, QuorumAwayError, QuorumPlace, answer_of, our_leader
+from migrator.rollout.lock.quorum import LeaderLock, QuorumPlace, answer_of, our_leader
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import LockedError
+from migrator.rollout.ports import LockedError, QuorumAwayError
 from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 from tests.cli.test_quorum import file_of, leader_id, said, served
 from tests.node.support.cluster import until

@@ -14,7 +14,7 @@ from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.standing import standing_of
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, FileChangedError, Observation
+from migrator.rollout.ports import BrokerMode, FileChangedError, Observation, QuorumAwayError
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.model_pieces import DUAL_WRITE, FINISHED
@@ -151,6 +151,29 @@ def test_the_rollout_goes_home_from_the_end_when_it_is_told_to_reopen(
     assert operator.cluster.controller_broker is not None
     assert len([words for words in operator.cluster.commands if "reopen" in words]) == 1
     assert operator.lock.left_quorum
+
+
+def test_no_leader_right_after_a_restart_is_waited_for(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is in the quorum, which has no leader until the gate behind the restart has opened."""
+    is_complete(operator)
+    operator.reopens = True
+    away, check = list[str](), operator.lock.check
+
+    def passes(where: str) -> None:
+        if where.startswith("after done migration-on") and where.endswith("restart"):
+            away.append(where)
+        elif where.startswith("after passed migration-on") and where.endswith("check-after"):
+            away.clear()
+
+    async def asks(rollout: str) -> None:
+        if away:
+            raise QuorumAwayError("no controller leads", where="the quorum")
+        await check(rollout)
+
+    monkeypatch.setattr(operator.lock, "check", asks)
+    operator.cluster.points.at = passes
+    assert operator.rollback() is Ending.COMPLETE
+    assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
 
 
 def test_the_way_home_from_the_end_goes_on_wherever_it_was_killed(operator: Operator, tmp_path: Path) -> None:

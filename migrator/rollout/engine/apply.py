@@ -50,6 +50,7 @@ from migrator.rollout.ports import (
     Observation,
     Output,
     PlaceAwayError,
+    QuorumAwayError,
     UnreachableError,
 )
 from migrator.values import value
@@ -79,7 +80,7 @@ class StepRun:
             if act in self._run.progress.of(step.name).done and not await self._must_do_again(step, act):
                 continue
             await self.gates.check_again(step, act)
-            await self._run.parts.lock.check(self._run.progress.rollout)
+            await self._check_lock(act)
             if act is Act.CONFIRM:
                 if not await self._is_wanted(step, seen):
                     return False
@@ -91,6 +92,18 @@ class StepRun:
                 await self._acts.do(step, act)
         self._run.note(Event.DONE, step.name)
         return True
+
+    async def _check_lock(self, act: Act) -> None:
+        """Check that the lock is still this rollout's. Where a controller was just restarted, no controller may lead
+        yet: the gate behind the restart waits for one, and the next act checks the lock.
+
+        :raises OperatorError: it is not, or nobody can say so.
+        """
+        try:
+            await self._run.parts.lock.check(self._run.progress.rollout)
+        except QuorumAwayError:
+            if act is not Act.CHECK_AFTER:
+                raise
 
     async def _begins(self, step: Step, seen: Observation) -> bool:
         """Whether there is something to do; if not, the step is noted as left out."""

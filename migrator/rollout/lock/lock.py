@@ -22,8 +22,8 @@ from migrator.rollout.lock.places import (
     holder_text,
     locked,
 )
-from migrator.rollout.lock.quorum import QuorumAwayError, QuorumPlace
-from migrator.rollout.ports import LockedError, LockHolder
+from migrator.rollout.lock.quorum import QuorumPlace
+from migrator.rollout.ports import LockedError, LockHolder, QuorumAwayError
 from migrator.zookeeper.session import ZooKeeperUnavailableError
 
 TRIES = 5

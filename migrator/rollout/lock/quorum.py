@@ -12,7 +12,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.observe.status import LockAnswer
 from migrator.rollout.lock.places import LockEntry, encoded, parsed
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import Executor, ExecutorError
+from migrator.rollout.ports import Executor, ExecutorError, QuorumAwayError
 from migrator.rpc.find_controller import leading_controller
 from migrator.seeing.controllers import ControllerProgram, QuorumSeen
 
@@ -22,10 +22,6 @@ REMOVE_IT = "'migrator quorum rollout-lock' shows it. If nobody needs it, its op
 Move = tuple[str, str] | None
 """The content that must be there, and the content that shall replace it; "" for nothing. None: only look."""
 AskLeader = Callable[[Move], Awaitable[LockAnswer]]
-
-
-class QuorumAwayError(OperatorError):
-    """The leader of our quorum cannot be asked for the lock."""
 
 
 def our_leader(quorum: QuorumSeen | None, nodes: Sequence[Node]) -> Node | None:
