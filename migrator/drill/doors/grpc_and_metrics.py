@@ -26,7 +26,8 @@ LISTENER, METRICS = "migrator.grpc.listener", "migrator.metrics.listener"
 _LOOK, _VOTE = f"{OPERATOR}Watch", f"{QUORUM}Vote"
 _SHUT, _DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
 _ANSWERS = frozenset(grpc.StatusCode) - {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, _SHUT}
-"""The codes of an answer. `_SHUT` is the code of a failed TLS handshake, and of no answer."""
+"""The codes of an answer. `_SHUT` is the code of a failed TLS handshake, and of no answer; the controller's own
+certificate, which tries right after, tells which."""
 OK, UNAUTHORIZED = 200, 401
 _CLOSED, _ALERT = "a closed connection", "an alert of TLS"
 """Why there is no answer. A busy endpoint may close a connection, too; an alert says that a certificate is refused."""
@@ -46,7 +47,7 @@ async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) 
             found += shut_to_all(where, seen.name)
             continue
         for what, credentials in security.grpc_strangers().items():
-            found += await _refused(f"{where}, {what}", address, credentials, (_LOOK, _VOTE), _SHUT)
+            found += await _refused(f"{where}, {what}", address, credentials, (_LOOK, _VOTE), _SHUT, own)
         intruder = security.grpc_credentials(INTRUDER)
         found += await _refused(f"{where}, intruder", address, intruder, tuple(DOORS), _DENIED)
     return found
@@ -87,10 +88,11 @@ async def _refused(
     credentials: grpc.ChannelCredentials,
     methods: Sequence[str],
     expected: grpc.StatusCode,
+    own: grpc.ChannelCredentials | None = None,
 ) -> Attempts:
     found = NONE
     for method in methods:
-        code = await _answer(address, credentials, method, _ANSWERS | {expected})
+        code = await _answer(address, credentials, method, _ANSWERS | {expected}, own)
         text = (f"{where}: {method} was answered {code.name}",)
         is_answer = code in _ANSWERS
         found += DENIED if code is expected else Attempts(1, text) if is_answer else Attempts(1, unproved=text)
@@ -98,20 +100,32 @@ async def _refused(
 
 
 async def _answer(
-    address: Address, credentials: grpc.ChannelCredentials, method: str, final: frozenset[grpc.StatusCode]
+    address: Address,
+    credentials: grpc.ChannelCredentials,
+    method: str,
+    final: frozenset[grpc.StatusCode],
+    own: grpc.ChannelCredentials | None = None,
 ) -> grpc.StatusCode:
-    """The answer to an empty request; tried again until it is a ``final`` one."""
+    """The answer to an empty request; tried again until it is a ``final`` one.
+
+    :param own: if the answer is `_SHUT`, the door must then be open to these; otherwise there was no answer.
+    """
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
-        channel = grpc.aio.secure_channel(host_port(*address), credentials, options=CLIENT_OPTIONS)
-        async with channel:
-            code = await _call(channel, method)
+        code = await _call(address, credentials, method)
+        if code is _SHUT and own is not None and await _call(address, own, _LOOK) is not grpc.StatusCode.OK:
+            code = grpc.StatusCode.DEADLINE_EXCEEDED
         if code in final or asyncio.get_running_loop().time() > deadline:
             return code
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _call(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
+async def _call(address: Address, credentials: grpc.ChannelCredentials, method: str) -> grpc.StatusCode:
+    async with grpc.aio.secure_channel(host_port(*address), credentials, options=CLIENT_OPTIONS) as channel:
+        return await _called(channel, method)
+
+
+async def _called(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
     call = channel.unary_stream(method)(b"", timeout=CALL_SECONDS, metadata=((CLUSTER_KEY, CLUSTER_ID),))
     try:
         await call.read()

@@ -37,8 +37,8 @@ VOTER = {f"User:CN=controller-{NODE}": NODE}
 BY_STRANGERS = 4
 
 
-async def tried(directory: Path, identities: Identities) -> Attempts:
-    """The doors of one controller that knows these."""
+async def tried(directory: Path, identities: Identities, closes: pytest.MonkeyPatch | None = None) -> Attempts:
+    """The doors of one controller that knows these. ``closes``: it ends after the first call."""
     secured = Secured(directory / "security")
 
     async def answer(_: RaftRequest) -> RaftResponse:
@@ -50,6 +50,16 @@ async def tried(directory: Path, identities: Identities) -> Attempts:
     files = TlsFiles(*secured.authority.files(directory / "grpc", f"controller-{NODE}"))
     port = server.listen("127.0.0.1", 0, files)
     await server.start()
+    if closes is not None:
+        call = grpc_and_metrics._call
+
+        async def call_and_close(*arguments: Any) -> Any:
+            try:
+                return await call(*arguments)
+            finally:
+                await server.close(grace=0)
+
+        closes.setattr(grpc_and_metrics, "_call", call_and_close)
     try:
         return await try_grpc([ControllerProcess(NODE, directory, {LISTENER: f"127.0.0.1:{port}"})], secured)
     finally:
@@ -74,6 +84,16 @@ async def test_a_grpc_door_that_is_shut_for_everybody_proves_nothing(
     monkeypatch.setattr(grpc_and_metrics, "PATIENCE_SECONDS", 0.0)
     found = await tried(tmp_path, Identities())
     assert found == shut_to_all(f"gRPC of controller {NODE}", "PERMISSION_DENIED")
+
+
+async def test_a_grpc_door_that_closes_meanwhile_refuses_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed TLS handshake and no answer have one code."""
+    monkeypatch.setattr(grpc_and_metrics, "PATIENCE_SECONDS", 0.0)
+    found = await tried(tmp_path, Identities(VOTER), closes=monkeypatch)
+    assert (found.count, found.let_in) == (BY_STRANGERS + len(DOORS), ())
+    assert len(found.unproved) == BY_STRANGERS + len(DOORS)
 
 
 async def scraped(directory: Path, *, password: bool = True, certificates: bool = True) -> Attempts:
