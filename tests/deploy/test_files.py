@@ -21,6 +21,7 @@ from migrator.errors import ExitCode
 from migrator.observe.metrics import METRICS
 from migrator.observe.metrics_endpoint import HEALTH_PATHS
 from migrator.parts.certificates import Authority, write_private
+from migrator.rollout.journal.figures import ROLLOUT_METRICS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -38,7 +39,7 @@ def rules() -> list[dict[str, Any]]:
 def test_an_alert_asks_for_metrics_that_there_are_and_says_what_to_do(rule: dict[str, Any]) -> None:
     used = set(METRIC.findall(rule["expr"]))
     assert used
-    assert used <= METRICS
+    assert used <= METRICS | ROLLOUT_METRICS.keys()
     assert rule["labels"]["severity"] in {"info", "warning", "critical"}
     assert rule["annotations"].keys() == {"summary", "description"}
     assert rule["expr"].count("(") == rule["expr"].count(")")

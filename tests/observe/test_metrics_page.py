@@ -13,6 +13,7 @@ from migrator.migration.machine.states import PROPERTIES, PublicState, State
 from migrator.observe.kafkas_words import DRIVER_STATES, PHASES
 from migrator.observe.metrics import HISTOGRAM, METRICS
 from migrator.observe.propagation import PROPAGATION
+from migrator.rollout.journal.figures import ROLLOUT_METRICS
 from migrator.rollout.journal.journal import Event
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def rows(page: str, heading: str = "") -> list[list[str]]:
 def test_every_metric_has_one_row() -> None:
     names = [cells[0] for cells in rows("metrics.md")]
     assert len(set(names)) == len(names)
-    assert set(names) == METRICS - set(HISTOGRAM) | {PROPAGATION}
+    assert set(names) == METRICS - set(HISTOGRAM) | {PROPAGATION} | ROLLOUT_METRICS.keys()
 
 
 def test_each_row_names_the_alerts_that_use_the_metric() -> None:

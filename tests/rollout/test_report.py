@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.log.files import file_digest
 from migrator.observe.pages.charts import POINTS_MAX, series
+from migrator.rollout.journal.figures import FILE, LAST_LOOK, SHUT_SINCE
 from migrator.rollout.journal.journal import Detail, Entry, Event, read_journal
 from migrator.rollout.journal.looks import EVERY_MS, LINES_MAX, Look, Looked, LooksFile, looks_file, read_looks
 from migrator.rollout.journal.writer import order_of
@@ -155,6 +157,28 @@ def test_looks_are_kept_when_they_change_and_the_worst_ones_stay(tmp_path: Path)
     assert LINES_MAX / 2 <= len(kept) <= LINES_MAX
     assert max(look.under_replicated or 0 for look in kept) == 7
     assert list(kept) == sorted(kept, key=lambda look: look.time_ms)
+
+
+def test_the_file_for_prometheus_says_since_when_a_gate_is_shut(tmp_path: Path) -> None:
+    clock, told = ModelClock(), []
+    file = LooksFile(tmp_path, "r", clock)
+    began = clock.wall_ms()
+    for step, waits in (("a", ""), ("a", "x"), ("a", "y"), ("b", "y"), ("b", "")):
+        file.saw(step, seen(0), waits)
+        text = (tmp_path / FILE).read_text()
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        told.append({sample.name: (sample.labels["step"], sample.value * 1000 - began) for sample in samples})
+        clock.now_ms += EVERY_MS
+    assert [each.get(SHUT_SINCE) for each in told] == [
+        None,
+        ("a", EVERY_MS),
+        ("a", EVERY_MS),
+        ("b", 3 * EVERY_MS),
+        None,
+    ]
+    assert [each[LAST_LOOK] for each in told] == [
+        (step, at * EVERY_MS) for at, step in enumerate(("a", "a", "a", "b", "b"))
+    ]
 
 
 def test_a_damaged_or_missing_file_of_looks_stops_nothing(tmp_path: Path) -> None:

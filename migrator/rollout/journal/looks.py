@@ -19,6 +19,7 @@ from migrator.log.errors import StorageError
 from migrator.log.files import PRIVATE_FILE, write_durably
 from migrator.observe.pages.charts import thinned
 from migrator.observe.status import ImagesStatus
+from migrator.rollout.journal.figures import FiguresFile
 from migrator.rollout.ports import Clock, Observation
 from migrator.values import value
 
@@ -94,6 +95,7 @@ class LooksFile:
 
     def __init__(self, state: Path, rollout: str, clock: Clock) -> None:
         self._path = looks_file(state, rollout)
+        self._figures = FiguresFile(state, rollout, clock)
         self._clock = clock
         self._last, self._images = Look(0), _NO_IMAGES
         self._lines: int | None = None
@@ -101,6 +103,7 @@ class LooksFile:
 
     def saw(self, step: str, seen: Observation, waits: str = "") -> None:
         """Take in a look at the gates of a step. What the look did not ask for is as it was."""
+        self._figures.saw(step, is_shut=bool(waits))
         now_ms, before = self._clock.wall_ms(), self._last
         partitions, migration = seen.partitions, seen.migration
         look = Look(

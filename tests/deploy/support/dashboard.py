@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.observe.propagation import PROPAGATION
+from migrator.rollout.journal.figures import LAST_LOOK, SHUT_SINCE
 from migrator.values import value
 
 FILE = Path(__file__).parents[3] / "deploy/grafana/dashboard.json"
@@ -149,6 +150,14 @@ PANELS = (
     Panel(
         "Certificates end in", "Days; a file is read again when it changes", CURVE,
         {"{{instance}} {{use}}": f"(migrator_certificate_end_seconds{JOB} - time()) / 86400"}, "d",
+    ),
+    Panel(
+        "Rollout: a gate has been shut for", "By step; `migrator rollout status` names who is waited for", CURVE,
+        {"{{step}}": f"time() - {SHUT_SINCE}"}, "s",
+    ),
+    Panel(
+        "Rollout: last look", "How long ago it looked at its gates, by step", CURVE,
+        {"{{step}}": f"time() - {LAST_LOOK}"}, "s",
     ),
 )  # fmt: skip
 
