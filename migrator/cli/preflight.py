@@ -73,6 +73,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="See whether 'migrator verify' can run on this machine: Java, and the packages of the extra [verify].",
 )
 @click.option(
+    "--here",
+    is_flag=True,
+    help="Look at this host only: ports, directories, key stores, and with --verify what the comparison needs.",
+)
+@click.option(
     "--before",
     type=click.Choice([phase.value for phase in MigrationPhase]),
     default=START.value,
@@ -89,6 +94,7 @@ def command(
     jute_maxbuffer: int,
     roll: str,
     verify: bool,
+    here: bool,
     before: str,
     as_json: bool,
 ) -> None:
@@ -101,10 +107,11 @@ def command(
         raise click.UsageError("Give each controller's file with -c, and brokers' files after --brokers")
     began = time.monotonic()
     request = PreflightRequest(
-        controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer, roll == "rack", verify
+        controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer, roll == "rack", verify, here
     )
     evidence = gather(request, lambda sentence: say(f"{sentence} ...", err=True))
-    report = run_checks(CHECKS, evidence, Concerns(kind), MigrationPhase(before))
+    checks = [check for check in CHECKS if check.of_host or not here]
+    report = run_checks(checks, evidence, Concerns(kind), MigrationPhase(before))
     if as_json:
         shown = {**report.to_json(), "looked_at": _looked_at(evidence), "seconds": round(time.monotonic() - began, 1)}
         say_json(shown, indent=True)

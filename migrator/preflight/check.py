@@ -55,6 +55,8 @@ class PreflightCheck:
     """Its finding names keys whose values were not looked up. No other check finds anything about these keys."""
     asks: bool = False
     """A warning about which an operator decides: a rollout asks before it goes on."""
+    of_host: bool = False
+    """It looks at the host of the first controller's file, which a rollout therefore asks on each host (`--here`)."""
 
 
 @value

@@ -318,6 +318,26 @@ class MachineFacts:
     """The reason why ``verify`` could not run here; None also if it will not be run here."""
 
 
+@value
+class HostFacts:
+    """What a rollout has seen on the host of a node. ``who``: such as ``broker 1``. ``where``: the node and its host.
+    ``faults``: commands of the rollout that would fail. ``untried``: actions whose commands could not be tried.
+    ``directory``: where the metadata will be, with what is free there (None: unknown), what is needed, and whether the
+    user of the service may write. ``java``: the major version of its Java, 0 for none; None where nobody has asked.
+    ``needs_java``: the version that is needed."""
+
+    who: str
+    where: str
+    faults: tuple[Trouble, ...] = ()
+    untried: tuple[str, ...] = ()
+    directory: str = ""
+    free_bytes: int | None = None
+    needed_bytes: int = 0
+    writable: bool = True
+    java: int | None = None
+    needs_java: int = 0
+
+
 @dataclass(frozen=True)
 class Evidence:
     controllers: tuple[ControllerFile, ...]
@@ -333,6 +353,8 @@ class Evidence:
     """Whether the brokers of a rack restart together."""
     no_cluster: Trouble | None = None
     """ZooKeeper answers, but has no cluster at this address."""
+    hosts: tuple[HostFacts, ...] = ()
+    """Only in a rollout."""
 
     @property
     def nodes(self) -> tuple[ControllerFile | BrokerFile, ...]:

@@ -42,6 +42,8 @@ class PreflightRequest:
     """Whether the brokers of a rack will be restarted together."""
     verifies_here: bool = False
     """Whether ``verify`` will be run on this machine."""
+    here: bool = False
+    """Whether to look at this machine only, and neither at ZooKeeper nor at brokers."""
 
 
 def gather(request: PreflightRequest, tell: Tell) -> Evidence:
@@ -57,7 +59,7 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
     unknown = files.unknown
     zookeeper = no_cluster = None
     try:
-        zookeeper = _zookeeper(_options(request, controllers), controllers, tell)
+        zookeeper = None if request.here else _zookeeper(_options(request, controllers), controllers, tell)
     except NoClusterError as error:
         no_cluster = Trouble(error.where, error.what, error.remedy)
     except OperatorError as error:

@@ -10,6 +10,7 @@ from migrator.preflight.checks import (
     controllers,
     defaults,
     dynamic_maps,
+    hosts,
     machine,
     meanwhile,
     rolls,
@@ -27,6 +28,7 @@ SUBJECTS = {
     "Security": security.CHECKS,
     "Sizes": sizes.CHECKS,
     "This machine and the servers": machine.CHECKS,
+    "The hosts of a rollout": hosts.CHECKS,
 }
 """Subject -> its checks."""
 

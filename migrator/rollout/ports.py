@@ -73,6 +73,15 @@ class PlaceSeen:
     loops: bool = False
 
 
+@value
+class Trial:
+    """What came out when the commands of a node were tried without an effect. ``faults``: what would fail. ``untried``:
+    actions whose commands the inventory words, so that nobody knows how to try them."""
+
+    faults: tuple[ExecutorError, ...] = ()
+    untried: tuple[str, ...] = ()
+
+
 class Executor(Protocol):
     """Touches nodes. Every call is bounded in time and output, and raises `ExecutorError` (host, what happened,
     remedy).
@@ -130,6 +139,10 @@ class Executor(Protocol):
 
     async def place_of(self, node: Node) -> PlaceSeen | None:
         """What is wrong with the place that the node runs in, such as its pod; None when nothing is, or it has none."""
+
+    async def trial(self, node: Node) -> Trial:
+        """Try to read and to write the node's property file, and the rights to stop and start its process, without an
+        effect: the new file is written beside the old one, compared with it, and removed. Raises nothing."""
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         """Run a command on the node's host to its end. The words hold no secret."""

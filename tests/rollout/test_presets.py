@@ -27,7 +27,7 @@ if [ "$1" = -u ]; then shift 2; fi
 exec "$@"
 """
 SYSTEMCTL = """#!/bin/sh
-# systemctl stop|start -- UNIT; systemctl show --property=... -- UNIT
+# systemctl stop|start|cat -- UNIT; systemctl show --property=... -- UNIT
 action=$1
 while [ "$1" != -- ]; do shift; done
 pids="{directory}/$2.pid" id="{directory}/$2.id"
@@ -46,6 +46,7 @@ case $action in
     tr -d - </proc/sys/kernel/random/uuid >"$id"
     setsid {server} </dev/null >/dev/null 2>&1 &
     echo $! >"$pids" ;;
+  cat) ;;
   show)
     state=inactive; if runs; then state=active; fi
     printf 'LoadState=loaded\\nActiveState=%s\\nInvocationID=%s\\n' $state "$(cat "$id" 2>/dev/null)" ;;
@@ -53,7 +54,7 @@ case $action in
 esac
 """
 KUBECTL = """#!/bin/sh
-# kubectl exec [-i] -n NS [OPTIONS] POD -- WORDS; kubectl delete pod ...; kubectl get pod ...
+# kubectl exec [-i] -n NS [OPTIONS] POD -- WORDS; kubectl delete pod ...; kubectl get pod ...; kubectl auth can-i ...
 echo "$@" >>"{directory}/asked"
 case $1 in
   exec)
@@ -61,6 +62,7 @@ case $1 in
     [ "$last" = kafka-1 ] || {{ echo 'pods "'$last'" not found' >&2; exit 1; }}
     shift
     exec "$@" ;;
+  auth) [ ! -e "{directory}/may-not" ] || {{ echo no; exit 1; }} ;;
   delete) cat /proc/sys/kernel/random/uuid >"{directory}/uid" ;;
   get)
     case "$@" in *.status.phase*-1) echo Running ;; *.status.phase*) ;; *) cat "{directory}/uid" ;; esac ;;
@@ -110,7 +112,8 @@ def test_a_unit_over_ssh(machine: LoopbackSshd, tmp_path: Path) -> None:
     assert first is not None
     assert len(first) == 32
     hands.write(CONTENT, None)
-    assert hands.read() == CONTENT
+    assert hands.trial() == ([], ())
+    assert (hands.read(), hands.incarnation()) == (CONTENT, first)
     hands.stop()
     assert hands.incarnation() is None
     assert running(SERVER, str(tmp_path)) == []
@@ -125,6 +128,9 @@ def test_a_unit_that_systemd_does_not_know_is_not_one_that_does_not_run(machine:
         hands.incarnation()
     with pytest.raises(ExecutorError, match="Unit other"):
         hands.start()
+    ((fault,), _) = hands.trial()
+    assert "a trial of the right to stop and start it failed: Unit other.service not found." in fault
+    assert "systemctl cat -- other.service" in fault
 
 
 def test_a_pod(tmp_path: Path) -> None:
@@ -141,6 +147,11 @@ def test_a_pod(tmp_path: Path) -> None:
     with pytest.raises(FileChangedError):
         hands.write(CONTENT, None)
     assert hands.read() == CONTENT
+    assert hands.trial() == ([], ())
+    (tmp_path / "may-not").touch()
+    ((fault,), _) = hands.trial()
+    assert "stop and start it failed: no" in fault
+    assert "the trial was: auth can-i -n data delete pods/kafka-1" in fault
     assert not hands.executor.stops_and_starts(there)
     with pytest.raises(ExecutorError, match="no command to stop it"):
         hands.stop()

@@ -18,9 +18,14 @@ FIRST_WITH_MULTI_READ = (3, 6, 0)
 OLDEST = (3, 5, 0)
 
 
+def room_for(records: int) -> int:
+    """The bytes that a node needs for the metadata of a cluster."""
+    return SPARE_BYTES + COPIES * RECORD_BYTES * records
+
+
 def little_disk(evidence: Evidence) -> Iterator[Found]:
     records = 0 if evidence.zookeeper is None else evidence.zookeeper.records
-    needed = SPARE_BYTES + COPIES * RECORD_BYTES * records
+    needed = room_for(records)
     for controller in evidence.controllers:
         free = controller.directory.free_bytes
         if free is not None and free < needed:
@@ -115,7 +120,7 @@ CHECKS = (
     ),
     PreflightCheck(
         "M502", Severity.WARNING, "A directory that may not be written", not_writable,
-        "Run preflight as the user of the controller, or correct the permissions",
+        "Run preflight as the user of the controller, or correct the permissions", of_host=True,
     ),
     PreflightCheck(
         "M503", Severity.WARNING, "Clocks differ", wrong_clock,
@@ -124,7 +129,7 @@ CHECKS = (
     ),
     PreflightCheck(
         "M504", Severity.BLOCKER, "A port that is taken", taken_port,
-        "Stop the process that uses the port; or choose another port, in every file that names this port",
+        "Stop the process that uses the port; or choose another port, in every file that names this port", of_host=True,
     ),
     PreflightCheck(
         "M505", Severity.WARNING, "ZooKeeper is very old", old_server,
@@ -140,19 +145,20 @@ CHECKS = (
     ),
     PreflightCheck(
         "M508", Severity.WARNING, "Controllers that run as root", run_by_root,
-        "Run the controller as a user of its own, and give it that directory (chown -R)",
+        "Run the controller as a user of its own, and give it that directory (chown -R)", of_host=True,
     ),
     PreflightCheck(
         "M509", Severity.WARNING, "Metadata directories that every user may change", changed_by_all,
-        "Let only the controller's user write there",
+        "Let only the controller's user write there", of_host=True,
     ),
     PreflightCheck(
         "M510", Severity.WARNING, "Metadata directories that every user may read", read_by_all,
         "Let only the controller's user enter it: stock Kafka makes its files as the umask says", Concerns.STOCK,
+        of_host=True,
     ),
     PreflightCheck(
         "M511", Severity.BLOCKER, "verify cannot run on this machine", cannot_verify,
         "Install Java and the extra [verify] on every controller's machine; in a rollout, or leave the comparison out "
-            "(steps.verify: false)",
+            "(steps.verify: false)", of_host=True,
     ),
 )  # fmt: skip

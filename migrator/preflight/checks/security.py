@@ -347,11 +347,11 @@ CHECKS = (
     PreflightCheck(
         "M313", Severity.BLOCKER, "Key stores and login modules that only Java reads", unreadable_security,
         f"Convert stores to PKCS12 or PEM, and write login modules into the property file, or {STOCK_WAY}",
-        Concerns.OURS,
+        Concerns.OURS, of_host=True,
     ),
     PreflightCheck(
         "M314", Severity.BLOCKER, "Values of a controller that are stored outside of its file", hidden_values,
-        "Write the value into the file, or use one of Kafka's own providers", Concerns.OURS,
+        "Write the value into the file, or use one of Kafka's own providers", Concerns.OURS, of_host=True,
     ),
     PreflightCheck(
         "M315", Severity.WARNING, "Values that preflight could not look up", hidden_values,

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.rollout.engine.context import RunContext, UnansweredError
+from migrator.rollout.engine.hosts import with_hosts
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
 from migrator.rollout.files.property_files import backup_of, digest_of, text_of
@@ -241,6 +242,7 @@ class JobActs:
                 examined = files.digests
                 words = jobs.preflight_of(self._parts.inventory, files.controllers, files.brokers)
                 output = files.known(await self._parts.executor.run(node, words, seconds=seconds))
+            output = await with_hosts(self._parts, node, self._run.state, output)
         else:
             output = await self._parts.executor.run(node, words, seconds=seconds)
         report = jobs.printed(output)

@@ -47,6 +47,7 @@ from migrator.rollout.ports import (
     Output,
     PlaceAwayError,
     PlaceSeen,
+    Trial,
     UnreachableError,
 )
 
@@ -246,6 +247,43 @@ class NodeExecutor:
     def _place(self, node: Node) -> str:
         (place,) = self._words(node, f"'{PRESETS[self._choices[node.executor].preset].place}'", node.properties)
         return place
+
+    async def trial(self, node: Node) -> Trial:
+        choice, commands = self._choices[node.executor], self._commands(node)
+        trials, untried = [], [action for action in PROCESS if action in choice.commands]
+        if self._has_script(node, "write", node.properties, {"expected": ABSENT, "wanted": ABSENT, "backup": ""}):
+            trials.append(self._try_to_write(node))
+        else:
+            untried.append("write")
+        if (template := PRESETS[choice.preset].trial) and any(it in commands for it in {*PROCESS} - {*untried}):
+            trials.append(self._try_to_stop(node, template))
+        ended = await asyncio.gather(*trials, return_exceptions=True)
+        faults = [it for it in ended if isinstance(it, BaseException)]
+        if others := [it for it in faults if not isinstance(it, ExecutorError)]:
+            raise others[0]
+        return Trial(tuple(it for it in faults if isinstance(it, ExecutorError)), tuple(untried))
+
+    async def _try_to_write(self, node: Node) -> None:
+        """Send what the file has now, with the digest of something else, as if it had been cut off: the script does
+        everything up to the comparison, which is the last thing before it puts the new file in its place."""
+        path = node.properties
+        content = await self.read(node, path)
+        expected, wanted = digest(content) or ABSENT, digest((content or b"") + b"\n") or ABSENT
+        more = {"expected": expected, "wanted": wanted, "backup": ""}
+        ended = await self._run(node, "write", path, stdin=head_of(expected, wanted) + (content or b""), more=more)
+        if ended.exit_code not in (CUT_OFF, OTHER_DIGEST):  # somebody may be changing it
+            self._raise_unless_done(node, "write", ended, path)
+
+    async def _try_to_stop(self, node: Node, template: str) -> None:
+        words, seconds = self._words(node, template, node.properties), self._choices[node.executor].seconds
+        ended = await self._end_of(node, "try", words, seconds=seconds)
+        if ended.exit_code:
+            said = _said(ended) or printable(ended.output.decode("utf-8", "replace").strip())[:SHOWN_CHARS]
+            raise ExecutorError(
+                f"a trial of the right to stop and start it failed: {said or f'exit code {ended.exit_code}'}",
+                where=_where(node),
+                remedy=f"Correct the inventory, or give the right; the trial was: {shlex.join(words[-6:])}",
+            )
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         ended = await self._run(node, "run", node.properties, seconds=seconds, more={"words": tuple(words)})

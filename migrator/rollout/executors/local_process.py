@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 import sys
@@ -140,6 +141,26 @@ def _start(
     return ""
 
 
+def trial(path: str, marks: Sequence[str], output: str, command: Sequence[str], users: Collection[int] = ()) -> str:
+    """Whether `stop` and `start` could do their work, as far as can be seen without doing it.
+
+    :returns: what would go wrong; "" for nothing.
+    """
+    if shutil.which(command[0]) is None:
+        return f"there is no program {command[0]}"
+    for process in find(path, marks, users):
+        try:
+            os.kill(process.pid, 0)
+        except PermissionError:
+            return f"this user may not end process {process.pid}"
+        except ProcessLookupError:
+            continue
+    sink = Path(output or f"{path}{OUTPUT_SUFFIX}")
+    if not os.access(sink if sink.exists() else sink.parent, os.W_OK):
+        return f"this user may not write {sink}"
+    return ""
+
+
 class StartUnderWayError(Exception):
     """An earlier start has neither ended nor become a visible process."""
 
@@ -215,7 +236,7 @@ def _give_up(path: str, lock: int) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Arguments: ``[--users=NAMES]``, then ``stop PATH MARKS``, ``incarnation PATH MARKS``, ``log PATH MARKS OUTPUT``
-    or ``start PATH MARKS OUTPUT COMMAND...``. Names and marks are separated by commas."""
+    or ``start`` and ``trial PATH MARKS OUTPUT COMMAND...``. Names and marks are separated by commas."""
     named = arguments[0].removeprefix(USERS) if arguments[0].startswith(USERS) else None
     action, path, marks, *more = arguments if named is None else arguments[1:]
     names, note = marks.split(","), ""
@@ -250,6 +271,9 @@ def _act(action: str, path: str, marks: Sequence[str], more: Sequence[str], user
             return start(path, marks, output, command, users)
         except OSError as error:
             return f"it cannot be started: {error}"
+    if action == "trial":
+        output, *command = more
+        return trial(path, marks, output, command, users)
     if action == "log":
         with Path(more[0] or f"{path}{OUTPUT_SUFFIX}").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))

@@ -12,13 +12,15 @@ from migrator.values import value
 class Preset:
     """``commands``: templates by action. ``variables``: defaults; a variable without a default must be given. ``here``:
     it touches this machine, so a node on another host is a mistake. ``there``: a command that prints `RUNNING` while
-    the place where commands run is there; such a place comes back by itself. ``place``: its name in messages."""
+    the place where commands run is there; such a place comes back by itself. ``place``: its name in messages.
+    ``trial``: a command that changes nothing, and fails where the preset could not stop or start the node."""
 
     commands: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     here: bool = False
     there: str = ""
     place: str = ""
+    trial: str = ""
 
 
 PHASES = (RUNNING, *_) = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
@@ -69,6 +71,7 @@ PRESETS: Mapping[str, Preset] = {
         },
         {"sudo": "", "marks": "kafka.Kafka,controller", "output": "", "users": ""},
         here=True,
+        trial=_PROCESS + "trial {path} {marks} {output} {*command}",
     ),
     "systemd": Preset(
         {
@@ -82,6 +85,7 @@ PRESETS: Mapping[str, Preset] = {
         },
         _AS_SERVICE,
         here=True,
+        trial="{*sudo} systemctl cat -- {unit}",
     ),
     "ssh-systemd": Preset(
         {
@@ -92,6 +96,7 @@ PRESETS: Mapping[str, Preset] = {
             "log": _OVER_SSH + _JOURNAL + "{unit!q}",
         },
         {**_AS_SERVICE, "ssh": _SSH},
+        trial=_OVER_SSH + "{*sudo!q} systemctl cat -- {unit!q}",
     ),
     "ssh": Preset(_FILES_OVER_SSH, {"ssh": _SSH, "sudo": "", "run_as": ""}),
     "statefulset": Preset(
@@ -107,6 +112,7 @@ PRESETS: Mapping[str, Preset] = {
         {"kubectl": "kubectl", "namespace": "default", "exec_options": ""},
         there="{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath=" + POD_STATUS + " -- {pod}",
         place="pod {pod} of the namespace {namespace}",
+        trial="{*kubectl} auth can-i -n {namespace} delete pods/{pod}",
     ),
     "template": Preset({}),
 }

@@ -148,13 +148,14 @@ new=$(mktemp "$path.new.XXXXXX")
 trap 'rm -f "$new"' EXIT
 if [ -e "$path" ]; then copy_of "$path" "$new"; fi
 cat >"$new"
-[ "$(digest_of "$new")" = "$wanted" ] || exit 83
 if [ -e "$path" ]; then check_kept "$path" "$new"; fi
+[ "$(digest_of "$new")" = "$wanted" ] || exit 83
 sync "$new"
 trap - EXIT
 echo "$new"
 """
-"""Writes the new file beside the old one, and prints its name. The digests are the first line of the input."""
+"""Writes the new file beside the old one, and prints its name. The digests are the first line of the input. A content
+with another digest comes last of all that can fail: a trial sends one, and ends there."""
 
 _KEEP = r"""backup=$1 path=$(behind_links "${2-}")
 read -r expected || exit 82

@@ -63,6 +63,12 @@ def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequ
     return [inventory.controllers.program, Job.PREFLIGHT.value, *files, *of_brokers, *choices]
 
 
+def preflight_here(inventory: Inventory, node: Node) -> list[str]:
+    """The words of preflight for the host of one controller."""
+    whole = preflight_of(inventory, [node.properties], [])
+    return [*(word for word in whole if word not in ("--roll", Roll.RACK.value)), "--here"]
+
+
 def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str, release_version: str) -> list[str]:
     """The words of a job that is one command, with the files in their places. (Preflight gets copies.)
 

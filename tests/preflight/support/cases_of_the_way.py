@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.parts.java import find_java
+from migrator.preflight.evidence import HostFacts, Trouble
 from migrator.zookeeper.znodes import paths
 from tests.preflight.support.cases_of_files import BROKER, FILE, broker_with, controller_with, directory_with
 from tests.preflight.support.cases_of_zookeeper import TOPIC, Case, Damage, claimed_by_kraft, copied_by_another_quorum
@@ -177,7 +178,24 @@ HARMLESS: tuple[Damage, ...] = (
     racks("aab"),
 )
 """Changes with which a cluster is as healthy as before."""
+
+
+def host(**seen: object) -> Damage:
+    """A rollout has seen this on the host of a broker."""
+
+    def is_seen(cluster: ReadyCluster) -> None:
+        facts = replace(HostFacts("broker 2", "b2 on h2", directory="h2:/data", needed_bytes=600), **seen)
+        cluster.see = lambda evidence: replace(evidence, hosts=(facts,))
+
+    return is_seen
+
+
 CASES = (
+    Case("M601", host(faults=(Trouble("b2 on h2", "no way in", "open it"),)), "b2 on h2", "broker 2: no way in"),
+    Case("M602", host(free_bytes=599), "h2:/data", "broker 2: 599 bytes are free, and the metadata need about 600"),
+    Case("M603", host(writable=False), "h2:/data", "the user of the service may not write there"),
+    Case("M604", host(java=11, needs_java=17), "b2 on h2", "has Java 11, and the release that takes over needs 17"),
+    Case("M605", host(untried=("stop", "start")), "b2 on h2", "the inventory words the command to stop, start"),
     Case("M511", no_java, "JAVA_HOME=", "verify will run on this machine, and cannot: Java 17 or newer is needed"),
     Case(
         "M134",

@@ -73,6 +73,11 @@ class Hands:
     def run(self, *words: str, seconds: float = 30.0) -> Output:
         return asyncio.run(self.executor.run(self.node, words, seconds=seconds))
 
+    def trial(self) -> tuple[list[str], tuple[str, ...]]:
+        """What would fail, in words; and what could not be tried."""
+        found = asyncio.run(self.executor.trial(self.node))
+        return list(map(str, found.faults)), found.untried
+
     def stop(self) -> None:
         asyncio.run(self.executor.stop(self.node))
 

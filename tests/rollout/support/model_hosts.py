@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import ExecutorError, NotRegularError, Output, PlaceSeen
+from migrator.rollout.ports import ExecutorError, NotRegularError, Output, PlaceSeen, Trial
 
 Fault = Callable[[str, Node], None]
 
@@ -25,6 +25,7 @@ class ModelHosts:
         self.prints: dict[str, str] = {}
         self.logs: dict[str, Output] = {}
         self.places: dict[str, PlaceSeen] = {}
+        self.trials: dict[str, Trial] = {}
 
     async def read(self, node: Node, path: str) -> bytes | None:
         self.fault("read", node)
@@ -49,6 +50,10 @@ class ModelHosts:
     async def place_of(self, node: Node) -> PlaceSeen | None:
         """Where the node runs in a pod that is not well."""
         return self.places.get(node.name)
+
+    async def trial(self, node: Node) -> Trial:
+        """Nothing fails, unless a test says so."""
+        return self.trials.get(node.name, Trial())
 
     def listing(self, node: Node, words: Sequence[str]) -> Output:
         """What ls says."""

@@ -1,0 +1,136 @@
+"""What a later step needs on each host, seen before the first step: with real commands, and in a whole rollout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.rollout.engine.hosts import LOOK
+from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.ports import ExecutorError, Trial
+from tests.rollout.support.hosts import SERVER, Hands, end, node
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_files import model_inventory
+from tests.rollout.support.runs import Operator
+
+CONTENT = b"broker.id=1\n"
+NEEDED = 512 * 1024 * 1024 + 4 * 150 * 1_000
+"""Bytes for 1,000 records."""
+
+
+def worded(tmp_path: Path, **variables: str) -> Hands:
+    hands = Hands(node(tmp_path / "server.properties", **variables))
+    hands.path.write_bytes(CONTENT)
+    return hands
+
+
+def test_a_trial_leaves_everything_as_it_is(tmp_path: Path) -> None:
+    hands = worded(tmp_path)
+    hands.path.chmod(0o640)
+    before = hands.path.stat()
+    try:
+        for _ in range(2):  # while it does not run, and while it does
+            incarnation = hands.incarnation()
+            assert hands.trial() == ([], ())
+            assert (hands.read(), hands.names[:1], hands.incarnation()) == (CONTENT, [hands.path.name], incarnation)
+            assert (hands.path.stat().st_ino, hands.path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+            hands.start()
+    finally:
+        end(SERVER, str(hands.path))
+
+
+def test_what_would_fail_is_named(tmp_path: Path) -> None:
+    """No program; and a directory in which nothing can be written beside the file, which is not there."""
+    faults, untried = worded(tmp_path, command="/nosuch/kafka {path}").trial()
+    assert len(faults) == 1
+    assert "a trial of the right to stop and start it failed: there is no program /nosuch/kafka" in faults[0]
+    away = Hands(node(tmp_path / "away" / "server.properties"))
+    faults, untried = away.trial()
+    assert any("the command to write it ended with exit code" in fault for fault in faults)
+    assert untried == ()
+
+
+def test_commands_of_the_inventory_are_not_tried(tmp_path: Path) -> None:
+    """Nobody knows what they would do."""
+    own = {action: f"touch {tmp_path}/{action}" for action in ("write", "restart", "stop", "start")}
+    hands = Hands(node(tmp_path / "server.properties"), commands=own)
+    hands.path.write_bytes(CONTENT)
+    assert hands.trial() == ([], ("stop", "start", "restart", "write"))
+    assert hands.names == [hands.path.name]
+
+
+def test_a_host_says_its_room_and_its_java(tmp_path: Path) -> None:
+    """Of a directory that will be made; with the real shell."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019' >&2\n")
+    java.chmod(0o755)
+    words = ["sh", "-c", LOOK, "migrator", "java", str(tmp_path / "not" / "yet")]
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    said = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert (said[0], said[-1]) == ("writable", "java 11")
+    assert said[-2].split()[-1] in str(tmp_path)
+
+
+def report(*codes: str) -> str:
+    found = [
+        {"code": code, "severity": "blocker", "title": code, "where": ["listeners"], "hosts": []} for code in codes
+    ]
+    return json.dumps({"findings": found, "unknown": [], "looked_at": {"records": 1_000}, "exit_code": 0})
+
+
+def disk(free: int, first: str = "writable") -> str:
+    return f"{first}\nFilesystem 1024-blocks Used Available Capacity Mounted on\n/dev/a 9 9 {free} 1% /data\njava 11\n"
+
+
+def examined(operator: Operator) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads((operator.state / "verdicts" / "preflight.json").read_text())
+    return kept
+
+
+def test_a_rollout_does_not_begin_when_a_host_cannot_do_its_part(tmp_path: Path) -> None:
+    cluster, told = ModelCluster(model_inventory()), list[str]()
+    operator = Operator(cluster, tmp_path)
+    operator.hears = told.append
+    cluster.prints |= {"preflight": report(), "sh": disk(NEEDED // 1024 - 1, "not writable")}
+    refused = ExecutorError("sudo: a password is required", where="broker-2 on localhost", remedy="see the rule")
+    cluster.trials = {"broker-2": Trial((refused,)), "controller-3002-stock": Trial((), ("start",))}
+    with pytest.raises(JobFailedError, match="preflight has found blockers"):
+        operator.apply()
+    said = "\n".join(told)
+    assert "BLOCKER M601 A command of the rollout that would fail: broker 2, broker-2 on localhost: sudo" in said
+    assert "  do: see the rule" in said
+    found = {each["code"]: each for each in examined(operator)["findings"]}
+    assert found.keys() == {"M601", "M602", "M603", "M605"}, "3.9 starts with Java 11"
+    assert f"{NEEDED - NEEDED % 1024 - 1024:,} bytes are free, and the metadata need about {NEEDED:,}" in said
+    assert set(found["M603"]["hosts"]) - set(found["M602"]["hosts"]) == {"controller 3001"}, (
+        "preflight has looked there"
+    )
+    assert "localhost:/data/broker-1" in found["M602"]["where"]
+    cluster.trials, cluster.prints["sh"] = {}, disk(NEEDED)
+    operator.resume()
+    assert not examined(operator)["findings"]
+
+
+@pytest.mark.parametrize("text", ["no report", json.dumps({"findings": 1})])
+def test_every_controllers_host_looks_at_itself(tmp_path: Path, text: str) -> None:
+    cluster = ModelCluster(model_inventory())
+    operator = Operator(cluster, tmp_path)
+    cluster.prints |= {"preflight": report(), "here": report("M511"), "sh": disk(NEEDED)}
+    with pytest.raises(JobFailedError):
+        operator.apply()
+    here = [words for words in cluster.commands if "--here" in words]
+    assert [words[words.index("-c") + 1] for words in here] == ["/etc/c3002.properties", "/etc/c3003.properties"]
+    assert all("--verify" in words and "--brokers" not in words for words in here)
+    assert [each["where"] for each in examined(operator)["findings"]] == [["localhost:listeners"]] * 2
+    cluster.prints["here"] = text
+    with pytest.raises(JobFailedError):
+        operator.resume()
+    faults = [each for each in examined(operator)["findings"] if each["code"] == "M601"]
+    assert {each["what"] for each in faults} == {"preflight ended with exit code 0"}
+    assert any("Type there: migrator preflight -c /etc/c3002.properties" in each["remedy"] for each in faults)
