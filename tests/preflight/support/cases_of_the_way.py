@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -180,7 +181,7 @@ HARMLESS: tuple[Damage, ...] = (
 """Changes with which a cluster is as healthy as before."""
 
 
-def host(**seen: object) -> Damage:
+def host(**seen: Any) -> Damage:
     """A rollout has seen this on the host of a broker."""
 
     def is_seen(cluster: ReadyCluster) -> None:

@@ -205,7 +205,7 @@ class ModelCluster(ModelHosts):
         return None if process is None else f"{self.tells}{process.incarnation}"
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
-        name = words[0] if words[0] in ("mv", "ls", "mkdir", "rm", "sh") else words[1]
+        name = "here" if words[-1] == "--here" else words[0 if words[0] in ("mv", "ls", "mkdir", "rm", "sh") else 1]
         self.fault(name, node)
         self.points.boundary(f"before {name} {node.name}")
         self.commands.append(tuple(words))
@@ -220,8 +220,6 @@ class ModelCluster(ModelHosts):
             self._run(name, node, words)
         self.points.boundary(f"after {name} {node.name}")
         said = {"said": SECRET, "differences": code, "forecast": {"dual_write": {"seconds": 12.2, "error": 3.1}}}
-        if "--here" in words:
-            return Output(0, self.prints.get("here", json.dumps({"findings": []})), SECRET)
         return Output(code, self.prints.get(name, json.dumps(said)), SECRET)
 
     # What a rollout sees.
@@ -372,7 +370,7 @@ class ModelCluster(ModelHosts):
         elif name == "rm":
             for key in below(self.files, node.name, words[-1]):
                 del self.files[key]
-        elif name == "preflight" and "--here" not in words:
+        elif name == "preflight":
             self.examined = {key: text for key, text in self.files.items() if key[1] in words}
         elif name == "mv":
             if below(self.files, node.name, words[-1]):

@@ -22,7 +22,7 @@ class ModelHosts:
         self.files: dict[tuple[str, str], bytes] = {}
         self.unreadable: dict[str, ExecutorError] = {}
         self.exit_codes: dict[str, int] = {}
-        self.prints: dict[str, str] = {}
+        self.prints: dict[str, str] = {"here": '{"findings": []}'}
         self.logs: dict[str, Output] = {}
         self.places: dict[str, PlaceSeen] = {}
         self.trials: dict[str, Trial] = {}
