@@ -106,6 +106,8 @@ async def show_plan(site: Site, canary: str, *, back: bool, as_json: bool, out: 
             say(line)
         if out is not None:
             say(f"this plan is in {out}; 'migrator rollout apply --plan {out}' does it as it is there")
+        if unknown:  # again, because its first place is many screens above
+            say(unknown)
 
 
 def write_document(path: Path, content: Mapping[str, Any]) -> None:

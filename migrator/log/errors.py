@@ -24,9 +24,9 @@ _REMEDIES = {
     errno.EDQUOT: "Raise the quota or free space; nothing that was acknowledged is lost",
     errno.EFBIG: "Raise the limit on file sizes (ulimit -f)",
     errno.EROFS: "The file system is read-only. Find out why (dmesg), mount the file system for writing, and start "
-    "the controller again",
-    errno.EIO: "The disk or its driver failed. Check the kernel log (dmesg), replace the disk, format an empty "
-    "directory for the same cluster.id and node.id, and start the controller again",
+    "this process again",
+    errno.EIO: "The disk or its driver failed. Check the kernel log (dmesg), and replace the disk. For a "
+    "controller, format an empty directory for the same cluster.id and node.id, and start it again",
     errno.EACCES: "Give the user that runs this process the right to do that",
     errno.EPERM: "Give the user that runs this process the right to do that",
     errno.EEXIST: "A file has this name. Look at it with 'ls -l', then move it away or name another directory",

@@ -453,8 +453,9 @@ def test_the_kernel_itself_refuses_half_way(tmp_path: Path) -> None:
 def test_a_failed_write_ends_all_use(log: MetadataLog, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(segment, "write_all", failing(code))
-        with pytest.raises(StorageError, match="cannot append"):
+        with pytest.raises(StorageError, match="cannot append") as caught:
             log.append(batch(0))
+    assert "start the controller" not in caught.value.remedy, "other commands have files, too"
     with pytest.raises(StorageError, match=r"closed for writing since.*cannot append"):
         log.append(batch(0))
 

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import OperatorError
+from migrator.rollout.executors import executors
 from migrator.rollout.executors.local_process import LOG_BYTES
 from migrator.rollout.executors.presets import PRESETS
 from migrator.rollout.ports import ExecutorError, FileChangedError, NotRegularError, Output, UnreachableError
@@ -131,6 +132,26 @@ def test_words_arrive_as_they_are(hands: Hands) -> None:
 def test_an_exit_code_and_both_streams_come_back(hands: Hands) -> None:
     output = hands.run("sh", "-c", "echo out; echo err >&2; exit 7")
     assert (output.exit_code, output.text, output.errors) == (7, "out\n", "err\n")
+
+
+@pytest.mark.parametrize(("options", "shown"), [((), "'head pipe'"), (("-n", "1"), "'head'")])
+def test_a_command_that_takes_long_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], shown: str
+) -> None:
+    """The command reads lines from a pipe, and gets one with each line that is said about it."""
+    monkeypatch.setattr(executors, "SAY_SECONDS", 0.01)
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    pipe, said = os.open("pipe", os.O_RDWR), list[str]()
+
+    def tell(line: str) -> None:
+        said.append(line)
+        os.write(pipe, b"\n")
+
+    on = node(tmp_path / "server.properties")
+    asyncio.run(executor(on, "local", tell=tell).run(on, ("head", *options, "pipe"), seconds=PATIENCE_SECONDS))
+    os.close(pipe)
+    assert said[0].startswith(f"still waits for {shown} of {on.name} on {on.host}, at most ")
 
 
 def test_output_is_bounded_and_its_end_is_kept(hands: Hands) -> None:

@@ -57,7 +57,9 @@ def test_a_mistyped_step_of_the_way_back_changes_nothing(desk: Desk) -> None:
 def test_another_canary_is_taken_as_long_as_nothing_was_changed(desk: Desk) -> None:
     desk.cluster.exit_codes["preflight"] = 1
     desk.refused("apply --canary broker-3")
-    assert "preflight has found blockers" in desk.refused("apply")
+    refused = desk.refused("apply")
+    assert "preflight has found blockers" in refused
+    assert "keys of 'brokers.settings' in the inventory" in refused, "the files do not have them yet"
     owner = desk.lock.owner
     desk.cluster.exit_codes.clear()
     assert "it waits after this step" in desk.printed("apply --canary broker-2")

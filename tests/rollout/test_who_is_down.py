@@ -71,6 +71,22 @@ def test_one_broker_is_waited_for_in_one_sentence(tmp_path: Path, monkeypatch: p
     assert raised.value.what.endswith(" s: broker-2: is registered, but does not serve yet")
 
 
+@pytest.mark.parametrize(("down", "does"), [(True, "starts"), (False, "restarts")])
+def test_a_node_that_is_down_is_started_and_no_other_one(tmp_path: Path, *, down: bool, does: str) -> None:
+    operator = Operator(ModelCluster(model_inventory()), tmp_path)
+    if down:
+        operator.cluster.crash(operator.node("broker-2"))
+    operator.apply()
+    assert [line for line in operator.said if line.startswith("migrate/broker-2") and "starts" in line] == [
+        f"migrate/broker-2: {does} broker-2"
+    ]
+
+
+def test_a_step_says_of_the_last_controller_alone_that_nobody_is_the_controller_behind_it() -> None:
+    steps = [step for step in plan(model_inventory(), Direction.BACK) if step.name.startswith("stop-quorum/")]
+    assert {step.rules.why.split("nobody")[0] for step in steps} == {"the quorum ends; behind its last controller "}
+
+
 def test_the_last_step_of_the_end_is_about_no_controller() -> None:
     (last,) = (step for step in plan(model_inventory(), Direction.FORWARD) if step.name == "finished")
     assert "this controller" not in last.rules.why

@@ -65,6 +65,7 @@ class Processes:
         :raises ExecutorError: a command fails, and the process has not ended; or it cannot be started.
         """
         if before is None:
+            self._parts.tell(f"{step.name}: starts {node.name}")
             await self.start_again(step, node)
         else:
             self._parts.tell(f"{step.name}: restarts {node.name}")

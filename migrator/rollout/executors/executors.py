@@ -121,6 +121,15 @@ def refuse_elsewhere(choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node
             )
 
 
+def _waited_for(node: Node, action: str, more: Values | None = None) -> str:
+    """What a command does, for a line about it: of a long one, the program and its first word that is no option."""
+    program, *others = (more or {}).get("words") or ("",)
+    if not program:
+        return f"the command to {action} {node.name}"
+    first = [word for word in others[:1] if not word.startswith("-")]
+    return f"'{' '.join((PurePath(program).name, *first))}' of {node.name}"
+
+
 class NodeExecutor:
     """All nodes of an inventory behind one interface (`migrator.rollout.ports.Executor`).
 
@@ -307,11 +316,12 @@ class NodeExecutor:
         if template is None:
             raise ExecutorError(f"the inventory has no command to {action} it", where=_where(node), remedy=WORDED)
         words = self._words(node, template, path, more)
+        what = _waited_for(node, action, more)
         seconds = seconds or self._choices[node.executor].seconds
         try:
-            ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, sink=sink)
+            ended = await self._end_of(node, action, words, what, stdin=stdin, seconds=seconds, sink=sink)
             if ended.exit_code == NO_PLACE and await self._is_there_again(node, action):
-                ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, sink=sink)
+                ended = await self._end_of(node, action, words, what, stdin=stdin, seconds=seconds, sink=sink)
         except TooLargeError as error:
             limit = 0 if sink is None else sink.limit >> 20
             what = f"it is larger than {limit} MiB, the most that is read of it"
@@ -357,13 +367,14 @@ class NodeExecutor:
         node: Node,
         action: str,
         words: Sequence[str],
+        what: str = "",
         *,
         stdin: bytes | None = None,
         seconds: float,
         sink: Incoming | None = None,
     ) -> Ended:
         program = PurePath(words[0]).name
-        waits = f"waits for the command to {action} {node.name} on {node.host}, at most {seconds:g} s in all"
+        waits = f"waits for {what or _waited_for(node, action)} on {node.host}, at most {seconds:g} s in all"
         try:
             async with Meanwhile(self._tell, waits, SAY_SECONDS):
                 ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=OUTPUT_MAX, sink=sink)

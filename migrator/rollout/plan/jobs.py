@@ -36,7 +36,8 @@ MEANINGS: Mapping[Job, Mapping[int, str]] = {
     Job.VERIFY: {ExitCode.DIFFERENT: "ZooKeeper and the metadata log differ"},
 }
 REMEDIES: Mapping[Job, str] = {
-    Job.PREFLIGHT: "Mend what it names (docs/checks.md), then 'migrator rollout resume'",
+    Job.PREFLIGHT: "Mend what it names (docs/checks.md): keys of 'brokers.settings' in the inventory, all others in "
+    "the file; then 'migrator rollout resume'",
     Job.REHEARSE: "Mend what it names, then 'migrator rollout resume'",
     Job.VERIFY: "'migrator verify --repair' mends ZooKeeper; then 'migrator rollout resume'",
     Job.FORMAT: "Do what it says, then 'migrator rollout resume'",

@@ -331,7 +331,8 @@ BACK = (
         Phase.STOP_QUORUM, _CONTROLLERS, (Act.CHECK_BEFORE, Act.STOP), ALWAYS, leader_last=True,
         only_while_written=True,
         before=_drained,
-        why="from now on nobody is the controller, for some seconds", undo="start the controllers",
+        why="the quorum ends; behind its last controller nobody is the controller, for some seconds",
+        undo="start the controllers",
     ),
     PhaseRules(  # only a running quorum can write what ZooKeeper lacks: then all of this begins anew
         Phase.GIVE_BACK, _FIRST, (Act.RUN, Act.CHECK_AFTER), NO_BROKER_RULES, job=Job.GIVE_BACK,

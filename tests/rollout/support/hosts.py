@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
@@ -36,8 +36,10 @@ def executor(
     commands: Mapping[str, str] | None = None,
     variables: Mapping[str, str] | None = None,
     seconds: float = 60.0,
+    tell: Callable[[str], None] = print,
 ) -> NodeExecutor:
-    return NodeExecutor({"default": ExecutorChoice("default", preset, commands or {}, variables or {}, seconds)}, [on])
+    choice = ExecutorChoice("default", preset, commands or {}, variables or {}, seconds)
+    return NodeExecutor({"default": choice}, [on], tell)
 
 
 def digest(content: bytes) -> str:
