@@ -74,10 +74,11 @@ ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 """Exit codes of a run that did not fail; 0 for all other endings."""
 _UNHEARING = ("unlock", "remove-znodes")
 """Commands that exclude others, too, but take no order to stop."""
-_STOPS = (
-    "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at once, "
-    "'resume' goes on then"
+_WHEN = (
+    "stops after the step under way, at a gate that is shut, or in its soak. A command that the step runs, such as "
+    "'migrator verify', comes to its end first"
 )
+_STOPS = f"migrator: {_WHEN}. The same signal again stops at once, and 'resume' goes on then"
 
 
 @click.group("rollout")
@@ -422,7 +423,7 @@ def abort(inventory: Path) -> None:
         raise click.exceptions.Exit(ExitCode.DIFFERENT)
     (state / ABORT_FILE).touch()
     what = f"'migrator rollout {running}'" if running else "the command"
-    say(f"{what} stops after the step under way, or at a gate that is shut; 'migrator rollout status' shows when")
+    say(f"{what} {_WHEN}. 'migrator rollout status' shows when")
 
 
 @command.command("unlock")

@@ -186,6 +186,7 @@ def test_abort_promises_only_what_happens(
     if holder:
         assert f"'migrator rollout {holder}'" in said.out + said.err
         assert f"runs on this host: {holder}" in refused
+    assert ("comes to its end first" in said.out) is (code == 0)
     assert ("press Ctrl-C" in refused) is ("Press Ctrl-C where it runs" in said.err) is (code == 1)
 
 
