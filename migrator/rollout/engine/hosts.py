@@ -32,17 +32,14 @@ from migrator.rollout.plan.modes import parsed
 from migrator.rollout.ports import Output, Trial
 from migrator.values import value
 
-LOOK = r"""set -eu
-java=$1 path=$2
-while [ ! -e "$path" ] && [ "$path" != / ]; do path=$(dirname "$path"); done
-if [ -w "$path" ]; then echo writable; else echo not writable; fi
-df -Pk "$path"
-if [ -n "$java" ]; then
-  PATH=${JAVA_HOME:+$JAVA_HOME/bin:}$PATH
-  echo "java $( (java -version 2>&1 || true) | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)"
-fi
-"""
-"""Arguments: a word where Java is asked for, or nothing; the directory, or where it will be."""
+LOOK = (
+    'set -eu; java=$1; path=$2; while [ ! -e "$path" ] && [ "$path" != / ]; do path=$(dirname "$path"); done; '
+    'if [ -w "$path" ]; then echo writable; else echo not writable; fi; df -Pk "$path"; '
+    'if [ -n "$java" ]; then PATH=${JAVA_HOME:+$JAVA_HOME/bin:}$PATH; echo "java $( (java -version 2>&1 || true) '
+    """| sed -n 's/.*version "\\([0-9]*\\).*/\\1/p' | head -n 1)"; fi"""
+)
+"""Arguments: a word where Java is asked for, or nothing; the directory, or where it will be. One line,
+because a word of a command may have no line break."""
 _FREE = re.compile(r"\s\d+\s+\d+\s+(-?\d+)\s+\d+%\s")
 _JAVA = re.compile(r"^java (\d*)$", re.MULTILINE)
 JAVA_OF_4, JAVA_BEFORE = 17, 8

@@ -15,6 +15,7 @@ from dataclasses import replace
 from migrator.config.keys import IBP
 from migrator.config.properties import decoded, parse_properties
 from migrator.records.versions import parse_version
+from migrator.rollout.executors.templates import check_value
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import FileMode, watched_keys
@@ -205,6 +206,8 @@ class ModelCluster(ModelHosts):
         return None if process is None else f"{self.tells}{process.incarnation}"
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
+        for word in words:
+            check_value("words", word)
         name = "here" if words[-1] == "--here" else words[0 if words[0] in ("mv", "ls", "mkdir", "rm", "sh") else 1]
         self.fault(name, node)
         self.points.boundary(f"before {name} {node.name}")
