@@ -24,7 +24,12 @@ def release(images: list[MetadataImage]) -> Iterator[None]:
         maps = _maps(images.pop())
         while maps:
             known = maps.pop()
-            keys, left = iter(tuple(known)), known.mutate()
+            keys = list[Any]()
+            for key in known:
+                keys.append(key)
+                if turn.is_over():
+                    yield
+            left = known.mutate()
             del known
             for key in keys:
                 if turn.is_over(1 + _partitions(left.pop(key))):
