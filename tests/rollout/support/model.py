@@ -206,15 +206,11 @@ class ModelCluster(ModelHosts):
         return None if process is None else f"{self.tells}{process.incarnation}"
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
-        for word in words:
-            check_value("words", word)
         name = "here" if words[-1] == "--here" else words[0 if words[0] in ("mv", "ls", "mkdir", "rm", "sh") else 1]
         self.fault(name, node)
         self.points.boundary(f"before {name} {node.name}")
-        self.commands.append(tuple(words))
-        code = self.exit_codes.get(name, 0)
-        if name == "force":
-            code = code or self._refuses(words)
+        self.commands.append(tuple(check_value("words", word) for word in words))
+        code = self.exit_codes.get(name, 0) or (self._refuses(words) if name == "force" else 0)
         if name == "rollback" and self.kraft_in_log:
             code = 2
         if name == "ls":
