@@ -15,7 +15,7 @@ from migrator.cli.terminal import say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import OperatorError
 from migrator.observe.printable import json_text
-from migrator.rollout.files.archive import complete_archive, read_changes, read_verdict
+from migrator.rollout.files.archive import REPORT_PAGE, complete_archive, read_changes, read_verdict
 from migrator.rollout.journal.journal import Entry, read_journal
 from migrator.rollout.journal.looks import read_looks
 from migrator.rollout.journal.progress import progress_of
@@ -81,7 +81,7 @@ def finish_archive(site: Site, entries: Sequence[Entry], tell: Callable[[str], N
     try:
         from migrator.rollout.report.page import render  # noqa: PLC0415 - Jinja2 is optional
 
-        files.append(("report.html", render(facts, wall_ms()).encode()))
+        files.append((REPORT_PAGE, render(facts, wall_ms()).encode()))
     except ModuleNotFoundError:
         tell("archive: it has no page of the report: the extra 'verify' of this program is not installed here")
     try:

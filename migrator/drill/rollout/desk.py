@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from migrator.errors import ExitCode
 from migrator.log.files import file_digest
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess, StillRunningError
-from migrator.rollout.files.archive import SUMS, VERDICTS, ZOOKEEPER
+from migrator.rollout.files.archive import REPORT_PAGE, SUMS, VERDICTS, ZOOKEEPER
 from migrator.rollout.journal.journal import Entry, read_journal
 from migrator.rollout.plan.steps import Phase
 from migrator.values import value
@@ -106,12 +107,17 @@ class RolloutDesk:
         return found
 
     def check_archive(self, report: DrillReport) -> int:
-        """Note whether every file of the archive matches its list; return their number. Blocks."""
+        """Note whether every file of the archive matches its list; return their number. Blocks. The page of the rollout
+        is put beside the report of the drill, because the archive goes with the cluster."""
         (archive,) = self.state.glob("archive-*")
         listed = dict(line.split("  ")[::-1] for line in (archive / SUMS).read_text("utf-8").splitlines())
         changed = [name for name, known in listed.items() if file_digest(archive / name) != known]
         report.check("every file is as its checksum says", not changed, changed)
         report.check("ZooKeeper's znodes are in it", ZOOKEEPER in listed, sorted(listed))
+        report.check("the page of the rollout is in it", REPORT_PAGE in listed, sorted(listed))
+        if REPORT_PAGE in listed:
+            page = shutil.copy(archive / REPORT_PAGE, self._cluster.directory.parent / f"rollout-{REPORT_PAGE}")
+            report.figure("page of the rollout", str(page))
         return len(listed)
 
     async def show_plan(self, report: DrillReport) -> None:

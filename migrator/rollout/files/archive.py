@@ -30,6 +30,7 @@ TRIES = 3
 SEGMENTS_MAX = 1000
 """The most segments of one log; the newest ones are kept."""
 SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
+REPORT_PAGE = "report.html"
 FILE_OF_LOG = re.compile(r"[0-9]{20}(-[0-9]{10}\.checkpoint|\.log)")
 
 
