@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
@@ -57,7 +58,7 @@ CONSTANT = (
     datetime, timedelta, tzinfo, UUID, logging.Logger, ContextVar, types.FunctionType, types.BuiltinFunctionType,
     types.MethodType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ModuleType, types.GenericAlias,
     types.UnionType, typing.TypeVar, property, classmethod, staticmethod, cached_property, types.MemberDescriptorType,
-    types.GetSetDescriptorType,
+    types.GetSetDescriptorType, attrgetter,
 )  # fmt: skip
 CHANGES = frozenset(
     (

@@ -37,12 +37,11 @@ RELEASES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "3.9": ("3.9", ("3.9.1", "3.9.1")),
     "mixed": ("3.6", ("3.6.2", "3.8.1", "3.9.1")),
 }
-"""Of each case: ``inter.broker.protocol.version``, which is that of the metadata, too, and each broker's release. The
-mixed one has brokers of 3.6 beside others, so it stands for all of them before a merge."""
+"""Of each case: ``inter.broker.protocol.version``, which is that of the metadata, too, and each broker's release."""
 LONG = pytest.mark.lane("test-long")
 
 
-@pytest.fixture(params=[pytest.param(case, marks=() if case == "mixed" else LONG) for case in RELEASES])
+@pytest.fixture(params=[pytest.param(case, marks=() if case in ("3.6", "mixed") else LONG) for case in RELEASES])
 def cluster(
     request: pytest.FixtureRequest, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> Iterator[KafkaCluster]:

@@ -235,7 +235,7 @@ def test_the_command_shows_the_plan_first_and_then_what_happened(desk: Desk, tmp
     assert "Preflight has not run yet" in page.read_text()
     assert not desk.state.exists(), "it changes nothing"
     desk.cluster.prints["preflight"] = json.dumps(PREFLIGHT)
-    desk.printed("apply --until preflight")
+    assert "preflight has found blockers" in desk.refused("apply --until preflight")
     desk.printed(f"report --before --page {page}")
     place = "broker 1, b1.properties: listeners"
     for line in (
@@ -244,6 +244,7 @@ def test_the_command_shows_the_plan_first_and_then_what_happened(desk: Desk, tmp
         "Preflight: could not tell b2.properties: it cannot be read. give the right to read",
     ):
         assert line in page.read_text()
+    del desk.cluster.prints["preflight"]
     desk.printed("apply --until DualWrite")
     desk.printed(f"report --page {page}")
     assert "Rollout of model: not complete" in page.read_text()
