@@ -121,17 +121,15 @@ class ImageProof:
             if step is not None:
                 replayed = [step]
         del step
-        is_comparable, difference = replayed[0].provenance == image.provenance, 0
-        if is_comparable:
+        if replayed[0].provenance == image.provenance:
+            difference = 0
             async for part in paced(digest_steps(image, *replayed)):
                 difference += part
+            if difference % MODULUS:
+                raise wrong_image(self._node_id, image.provenance.offset + 1, str(self._storage.directory))
+            log.debug("The image at offset %d is what the log says", image.provenance.offset + 1)
         async for _ in paced(release(replayed)):
             pass
-        if not is_comparable:
-            return
-        if difference % MODULUS:
-            raise wrong_image(self._node_id, image.provenance.offset + 1, str(self._storage.directory))
-        log.debug("The image at offset %d is what the log says", image.provenance.offset + 1)
 
     def _replayed(self, end: int) -> Iterator[MetadataImage | None]:
         """Replay the oldest snapshot and the log after it up to an offset, in steps. The image is of an earlier offset

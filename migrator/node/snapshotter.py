@@ -108,13 +108,13 @@ class Snapshotter:
         del step
         async for part in in_turns(digest_steps(image, *read)):
             difference += part
-        async for _ in in_turns(release(read)):
-            pass
         if difference % MODULUS:
             remove_file(self._storage.log.store.path(snapshot_id))
             raise InvariantViolation(
                 f"the snapshot at offset {snapshot_id.offset} does not hold the image that it is of"
             )
+        async for _ in in_turns(release(read)):
+            pass
 
     async def _clean(self) -> None:
         metadata_log = self._storage.log
