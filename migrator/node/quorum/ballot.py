@@ -118,6 +118,7 @@ class Ballot:
         if self._is_on and features.zk_migration_state is ZkMigrationState.POST_MIGRATION:
             return (
                 f"this controller has {FLAG}=true, and a log in which the migration is finished: in a newer log it may "
-                "be reopened. If nobody leads, turn the flag off on this controller, or start the third voter"
+                "be reopened. If nobody leads, start the other voters; only if nobody has ordered 'migrator reopen' "
+                "since the end, turn the flag off on this controller instead"
             )
         return ""

@@ -126,14 +126,15 @@ async def test_a_log_that_may_lag_behind_a_reopening_gives_no_vote_to_who_does_n
     tmp_path: Path, flag: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A majority may have reopened the migration without this voter. All of them have the flag on then. Where two such
-    controllers and a stock voter remain, nobody may lead: then the operator has to act."""
+    controllers and a stock voter remain, nobody may lead: then the operator has to act. Without the flag this voter
+    would elect a stranger, which takes the reopened migration for any other one and lets brokers in too early."""
     async with election(tmp_path, flag) as voter:
         say(voter.node, ZkMigrationState.POST_MIGRATION)
         for stranger in (STOCK_ON, STOCK_OFF, OURS_OF_AN_OLD_RELEASE, None):
             assert await voter.grants(stranger) is (flag == "false")
         assert await voter.grants(OURS_OFF)
     said = [line for line in caplog.messages if "refuses its vote" in line]
-    remedy = "If nobody leads, turn the flag off on this controller, or start the third voter"
+    remedy = "start the other voters; only if nobody has ordered 'migrator reopen' since the end, turn the flag off"
     assert [remedy in line for line in said] == ([True] if flag == "true" else [])
 
 
