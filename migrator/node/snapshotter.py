@@ -24,6 +24,7 @@ from migrator.log.retention import HELD_BACK, Retention
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.storage import NodeStorage
 from migrator.raft.messages import EpochOffset
+from migrator.records.errors import CorruptRecordsError
 from migrator.turns import in_turns
 
 log = logging.getLogger(__name__)
@@ -91,10 +92,14 @@ class Snapshotter:
         """Write a snapshot of a published image, and read it back before it is used.
 
         :raises StorageError: the disk failed; then there is no new snapshot, and the log is unchanged.
-        :raises InvariantViolation: the snapshot gives another image; then it is deleted.
+        :raises InvariantViolation: the snapshot gives another image, or none; then it is deleted.
         """
         snapshot_id = await write_snapshot(self._storage.directory, image, self._storage.log.membership_at)
-        await self._read_back(snapshot_id, image)
+        try:
+            await self._read_back(snapshot_id, image)
+        except (CorruptRecordsError, InvariantViolation):
+            remove_file(self._storage.log.store.path(snapshot_id))
+            raise
         self._storage.log.store.add(snapshot_id)
         log.info("Snapshot %020d-%010d is written", snapshot_id.offset, snapshot_id.epoch)
         return snapshot_id
@@ -109,7 +114,6 @@ class Snapshotter:
         async for part in in_turns(digest_steps(image, *read)):
             difference += part
         if difference % MODULUS:
-            remove_file(self._storage.log.store.path(snapshot_id))
             raise InvariantViolation(
                 f"the snapshot at offset {snapshot_id.offset} does not hold the image that it is of"
             )

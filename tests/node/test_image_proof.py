@@ -29,6 +29,7 @@ from migrator.raft.transport import TransportError
 from migrator.records import metadata as rec
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
+from migrator.records.uuid import uuid_from_text
 from migrator.rpc.quorum_service import ImageDigest
 from tests.node.support.cluster import FOLLOWS, Cluster, running, until
 from tests.patience import PATIENCE_SECONDS
@@ -296,21 +297,28 @@ def _stopped(_images: object) -> Iterator[None]:
     raise asyncio.CancelledError
 
 
+@pytest.mark.parametrize(
+    ("surplus", "reason"),
+    [
+        (rec.ConfigRecord(4, "5", "x", "5"), "does not hold the image that it is of"),
+        (rec.RemoveTopicRecord(uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")), "there is no topic"),
+    ],
+    ids=["another image", "no image"],
+)
 async def test_a_snapshot_that_does_not_hold_its_image_is_taken_away_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surplus: rec.MetadataRecord, reason: str
 ) -> None:
+    """At the next start it would be believed."""
     cluster = Cluster(tmp_path / "settings", 1)
     cluster.format()
     async with nodes(tmp_path, -1) as (node,):
         await node.take(HISTORY)
         snapshotter = Snapshotter(cluster.settings(1), node.storage, node.images)
-        other = ImageLoader(node.images.published)
-        other.append(ENDS[-1], 1, 1, [rec.ConfigRecord(4, "5", "x", "5")])
-        other.apply()
-        other.commit(ENDS[-1] + 1)
-        monkeypatch.setattr("migrator.log.image_snapshot.snapshot_steps", lambda _: snapshot_steps(other.published))
+        monkeypatch.setattr(
+            "migrator.log.image_snapshot.snapshot_steps", lambda image: (*snapshot_steps(image), surplus)
+        )
         monkeypatch.setattr("migrator.node.snapshotter.release", _stopped)
-        with pytest.raises(InvariantViolation, match="does not hold the image that it is of"):
+        with pytest.raises(InvariantViolation, match=reason):
             await snapshotter.write(node.images.published)
         assert not node.log.store.ids()
         assert not list(node.log.directory.glob("*.checkpoint"))
