@@ -12,6 +12,7 @@ import pytest
 
 from migrator.rollout.engine.hosts import LOOK
 from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.ports import ExecutorError, Trial
 from tests.rollout.support.hosts import SERVER, Hands, end, node
 from tests.rollout.support.model import ModelCluster
@@ -62,6 +63,46 @@ def test_commands_of_the_inventory_are_not_tried(tmp_path: Path) -> None:
     hands.path.write_bytes(CONTENT)
     assert hands.trial() == ([], ("stop", "start", "restart", "write"))
     assert hands.names == [hands.path.name]
+
+
+def test_what_no_step_will_run_does_not_stop_a_rollout(tmp_path: Path) -> None:
+    """The preset's own start is not used, and so its variable is not there; or a pod is scaled, and never deleted."""
+    there = Node("broker-1", Role.BROKER, 1, "localhost", str(tmp_path / "server.properties"), "default", "", {})
+    Path(there.properties).write_bytes(CONTENT)
+    assert Hands(there, commands={"start": "start-it {path}"}).trial() == ([], ("start", "stop"))
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        '#!/bin/sh\n[ "$1" = exec ] || { echo no; exit 1; }\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    kubectl.chmod(0o755)
+    scaled = {"stop": "scale {name} 0", "start": "scale {name} 1"}
+    hands = Hands(there, "statefulset", commands=scaled, kubectl=str(kubectl), pod="kafka-1")
+    faults, untried = hands.trial()
+    assert (faults, untried) == ([], ("stop", "start"))
+
+
+def test_a_trial_changes_nothing_also_where_the_way_changes_the_content(tmp_path: Path) -> None:
+    """A transport that puts a line break behind what it carries."""
+    way = 'sh -c \'{ cat; echo; } | sh -c "$0" migrator "$1" ""\' {write_script} {path}'
+    hands = Hands(node(tmp_path / "server.properties"), commands={"write": way})
+    hands.path.write_bytes(CONTENT)
+    assert hands.trial() == ([], ())
+    assert hands.read() == CONTENT
+
+
+def test_a_failed_trial_shows_no_file_of_a_unit_and_no_command_that_starts_a_node(tmp_path: Path) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text('#!/bin/sh\n[ "$1" = systemctl ] || exec "$@"\necho A=secret; echo B=C; exit 1\n')
+    sudo.chmod(0o755)
+    hands = Hands(node(tmp_path / "server.properties"), "systemd", sudo=str(sudo))
+    hands.path.write_bytes(CONTENT)
+    ((fault,), _) = hands.trial()
+    assert "secret" not in fault
+    assert "exit code 1" in fault
+    words = "/nosuch/kafka -a -b -c -d -e -f {path}"
+    ((fault,), _) = worded(tmp_path, command=words).trial()
+    assert "the trial was:" in fault
+    assert f"trial {hands.path}" in fault, "the whole: its end alone would start the node"
 
 
 def test_a_host_says_its_room_and_its_java(tmp_path: Path) -> None:
