@@ -190,7 +190,8 @@ async def agree(
         accepted = found
     said = f"{len(found)} accepted differences from it" if found else "nothing differs from it"
     parts.tell(f"the reviewed plan {plan_digest[:SHOWN]}: {said}")
-    keep_reviewed(site.state, reviewed, found)
+    if read_reviewed(site.state, plan_digest) != (reviewed, found):  # the disk may be full
+        keep_reviewed(site.state, reviewed, found)
     files = {name: digest(encoded(text)) for name, text in shown.facts.texts.items()}
     return Reviewed(plan_digest, files, len(found))
 
@@ -212,6 +213,8 @@ async def previews(parts: RolloutParts, progress: Progress, direction: Direction
     steps = plan(parts.inventory, direction, canary, reopens=parts.reopens or bool(begun and progress.reopens))
     known = progress if begun else Progress(rollout=progress.rollout)
     facts = await gather(parts, steps, known)
+    if not facts.seen.cluster_id:  # ZooKeeper may not answer just now, or be off after the end
+        facts = replace(facts, seen=replace(facts.seen, cluster_id=known.cluster_id))
     if direction is Direction.BACK:
         refuse_back(parts.inventory, progress, facts.seen, facts.texts, reopens=parts.reopens)
     else:
