@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,45 @@ def test_a_rollout_does_not_begin_when_a_host_cannot_do_its_part(tmp_path: Path)
     cluster.trials, cluster.prints["sh"] = {}, disk(NEEDED)
     operator.resume()
     assert not examined(operator)["findings"]
+
+
+def test_a_look_that_nobody_can_take_stops_no_rollout_that_works_without_it(tmp_path: Path) -> None:
+    """No step needs to run anything on a broker's host; and a placeholder may stand for its directory."""
+    cluster = ModelCluster(model_inventory())
+    operator = Operator(cluster, tmp_path)
+    cluster.prints |= {"preflight": report(), "sh": disk(NEEDED)}
+    one, other, *_ = cluster.inventory.brokers.nodes
+    held = cluster.files[other.name, other.properties]
+    cluster.files[other.name, other.properties] = held.replace(f"/data/{other.name}".encode(), b"${env:DATA}")
+
+    def no_rule(action: str, node: Node) -> None:
+        if (action, node) == ("sh", one):
+            raise ExecutorError("sudo: a password is required", where=node.name, remedy="see the rule")
+
+    cluster.fault = no_rule
+    operator.apply()
+    found = {each["hosts"][0]: each for each in examined(operator)["findings"]}
+    assert {each["code"] for each in found.values()} == {"M605"}
+    assert found[f"broker {one.node_id}"]["what"].endswith("sudo: a password is required. see the rule")
+    assert "nobody knows where ${env:DATA} is" in found[f"broker {other.node_id}"]["what"]
+
+
+def test_a_host_without_df_says_the_rest(tmp_path: Path) -> None:
+    """Only with programs of the shell itself, and dirname."""
+    (tmp_path / "dirname").symlink_to(shutil.which("dirname") or "")
+    words = ["/bin/sh", "-c", LOOK, "migrator", "", str(tmp_path / "not" / "yet")]
+    ended = subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "writable\n")
+
+
+@pytest.mark.parametrize("name", ["preflight", "here"])
+def test_a_report_of_another_form_is_no_crash(tmp_path: Path, name: str) -> None:
+    """It comes from a host that may say anything."""
+    cluster = ModelCluster(model_inventory())
+    operator = Operator(cluster, tmp_path)
+    odd = json.dumps({"findings": [1, {"where": None, "severity": "warning"}], "unknown": 5})
+    cluster.prints |= {"preflight": report(), "sh": disk(NEEDED), name: odd}
+    operator.apply()
 
 
 @pytest.mark.parametrize("text", ["no report", json.dumps({"findings": 1})])

@@ -45,6 +45,9 @@ def not_tried(evidence: Evidence) -> Iterator[Found]:
         if host.untried:
             what = f"the inventory words the command to {', '.join(host.untried)}, and nobody knows how to try it"
             yield Found(host.where, what, hosts=(host.who,))
+        if host.unseen:
+            what = f"its disk was not looked at: {host.unseen}"
+            yield Found(host.where, what, "See that the disk has room for the metadata", (host.who,))
 
 
 CHECKS = (

@@ -21,20 +21,21 @@ from migrator.config.reading import metadata_directory
 from migrator.errors import ExitCode, OperatorError
 from migrator.preflight.check import Concerns, run_checks
 from migrator.preflight.checks.hosts import CHECKS
-from migrator.preflight.checks.machine import room_for
+from migrator.preflight.checks.machine import SPARE_BYTES, room_for
 from migrator.preflight.evidence import Evidence, HostFacts, MachineFacts, Trouble
 from migrator.rollout.files.property_files import at_once, text_of
 from migrator.rollout.inventory import ControllerKind
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import parsed
+from migrator.rollout.plan.reports import entries_of
 from migrator.rollout.ports import Output, Trial
 from migrator.values import value
 
 LOOK = (
     'set -eu; java=$1; path=$2; while [ ! -e "$path" ] && [ "$path" != / ]; do path=$(dirname "$path"); done; '
-    'if [ -w "$path" ]; then echo writable; else echo not writable; fi; df -Pk "$path"; '
+    'if [ -w "$path" ]; then echo writable; else echo not writable; fi; df -Pk "$path" || true; '
     'if [ -n "$java" ]; then PATH=${JAVA_HOME:+$JAVA_HOME/bin:}$PATH; echo "java $( (java -version 2>&1 || true) '
     """| sed -n 's/.*version "\\([0-9]*\\).*/\\1/p' | head -n 1)"; fi"""
 )
@@ -79,7 +80,8 @@ async def with_hosts(parts: RolloutParts, runner: Node, state: Path, output: Out
     others = [] if _is_alone(parts) else [node for node in inventory.controllers.nodes if node is not runner]
     reports = await at_once(partial(_look_here, parts), others)
     free = (await asyncio.to_thread(shutil.disk_usage, state)).free
-    facts.append(HostFacts("this machine", str(state), directory=str(state), free_bytes=free, needed_bytes=needed))
+    archive = needed - SPARE_BYTES  # what the log may grow by later does not come here
+    facts.append(HostFacts("this machine", str(state), directory=str(state), free_bytes=free, needed_bytes=archive))
     facts += [each for each in reports if isinstance(each, HostFacts)]
     concerns = Concerns.STOCK if inventory.controllers.kind is ControllerKind.STOCK else Concerns.OURS
     evidence = Evidence((), (), (), None, MachineFacts(0), (), hosts=tuple(facts))
@@ -109,13 +111,18 @@ async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
     )
     try:
         directory = metadata_directory(parsed(node, await text_of(parts.executor, node)))
-        words = ["sh", "-c", LOOK, "migrator", "java" if host.java else "", directory]
-        output = await parts.executor.run(node, words, seconds=parts.inventory.times.command)
     except OperatorError as error:
         return replace(facts, faults=(*facts.faults, _trouble(error)))
+    if not directory.startswith("/"):  # a placeholder, or relative to a directory that only the service knows
+        return replace(facts, unseen=f"nobody knows where {directory} is")
+    words = ["sh", "-c", LOOK, "migrator", "java" if host.java else "", directory]
+    try:
+        output = await parts.executor.run(node, words, seconds=parts.inventory.times.command)
+    except OperatorError as error:
+        return _not_seen(facts, node, _trouble(error))
     if output.exit_code:
         what = f"a look at the disk ended with exit code {output.exit_code}"
-        return replace(facts, faults=(*facts.faults, Trouble(where, what, RUN_AS)))
+        return _not_seen(facts, node, Trouble(where, what, RUN_AS))
     free, java = _FREE.search(output.text), _JAVA.search(output.text)
     return replace(
         facts,
@@ -126,6 +133,14 @@ async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
         java=None if java is None else int(java[1] or 0),
         needs_java=host.java,
     )
+
+
+def _not_seen(facts: HostFacts, node: Node, why: Trouble) -> HostFacts:
+    """`run` has failed. On the host of a controller, later steps need it; on that of a broker, only what an earlier
+    attempt has left does."""
+    if node.role is Role.BROKER:
+        return replace(facts, unseen=f"{why.what}. {why.remedy}")
+    return replace(facts, faults=(*facts.faults, why))
 
 
 async def _look_here(parts: RolloutParts, node: Node) -> Mapping[str, Any] | HostFacts:
@@ -145,19 +160,18 @@ async def _look_here(parts: RolloutParts, node: Node) -> Mapping[str, Any] | Hos
 
 def _renamed(report: Mapping[str, Any], node: Node) -> Mapping[str, Any]:
     """With the name of the host before each place."""
-    found = {
-        name: [each for each in report.get(name, ()) if isinstance(each, dict)] for name in ("findings", "unknown")
-    }
+    found = {name: entries_of(report, name) for name in ("findings", "unknown")}
     for each in found["findings"]:
-        each["where"] = [f"{node.host}:{place}" for place in each.get("where", ())]
+        places = each.get("where")
+        each["where"] = [f"{node.host}:{place}" for place in places] if isinstance(places, list) else [node.host]
     for each in found["unknown"]:
         each["where"] = f"{node.host}:{each.get('where')}"
     return found
 
 
 def _merged(output: Output, report: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Output:
-    findings = [each for one in (report, *others) for each in one["findings"]]
-    unknown = [each for one in (report, *others) for each in one.get("unknown", ())]
+    findings = [each for one in (report, *others) for each in entries_of(one, "findings")]
+    unknown = [each for one in (report, *others) for each in entries_of(one, "unknown")]
     blockers = sum(each.get("severity") == "blocker" for each in findings)
     code = ExitCode.DIFFERENT if blockers else output.exit_code
     if unknown and code == ExitCode.OK:

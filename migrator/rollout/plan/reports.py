@@ -24,21 +24,21 @@ def lines_of(job: Job, report: Report | None) -> list[str]:
 
 def questions_of(report: Report | None) -> list[Report]:
     """The warnings of preflight about which an operator decides."""
-    return [each for each in _entries(report or {}, "findings") if each.get("asks") is True]
+    return [each for each in entries_of(report or {}, "findings") if each.get("asks") is True]
 
 
 def risks_of(report: Report) -> list[str]:
     """All that preflight found and could not examine, a sentence each with its remedy."""
-    found = [(_text(each, "severity"), each) for each in _entries(report, "findings")]
-    found += [("could not tell", each) for each in _entries(report, "unknown")]
+    found = [(_text(each, "severity"), each) for each in entries_of(report, "findings")]
+    found += [("could not tell", each) for each in entries_of(report, "unknown")]
     return [f"Preflight: {word} {_sentence(each)}. {_text(each, 'remedy')}"[:CHARS_MAX] for word, each in found]
 
 
 def _of_preflight(report: Report) -> Iterator[str]:
-    found = _entries(report, "findings")
+    found = entries_of(report, "findings")
     blockers = [each for each in found if each.get("severity") == "blocker"]
     warnings = [each for each in found if each.get("severity") == "warning" and each.get("asks") is not True]
-    unknown = _entries(report, "unknown")
+    unknown = entries_of(report, "unknown")
     if "findings" not in report:
         return
     yield from _each("BLOCKER", blockers, BLOCKERS_MAX)
@@ -50,8 +50,8 @@ def _of_preflight(report: Report) -> Iterator[str]:
 
 
 def _of_rehearsal(report: Report) -> Iterator[str]:
-    yield from _each("BLOCKER", _entries(report, "blockers"), BLOCKERS_MAX)
-    yield from _each("warning", _entries(report, "warnings"), WARNINGS_MAX)
+    yield from _each("BLOCKER", entries_of(report, "blockers"), BLOCKERS_MAX)
+    yield from _each("warning", entries_of(report, "warnings"), WARNINGS_MAX)
     for name in ("kafka", "verified"):
         check = report.get(name)
         if isinstance(check, dict) and check.get("outcome") not in ("fine", "not checked"):
@@ -66,7 +66,7 @@ def _of_rehearsal(report: Report) -> Iterator[str]:
 
 
 def _of_comparison(report: Report) -> Iterator[str]:
-    for each in _entries(report, "examples")[:WARNINGS_MAX]:
+    for each in entries_of(report, "examples")[:WARNINGS_MAX]:
         kind, entity, field, status = (_text(each, name) for name in ("kind", "entity", "field", "status"))
         yield f"differs: {kind} {entity}: {field} ({status})"
     if isinstance(report.get("rows"), int) and isinstance(report.get("differences"), int):
@@ -98,7 +98,8 @@ def _sentence(each: Report) -> str:
     return ": ".join(filter(None, (title, who, _text(each, "what") or _text(each, "reason"))))
 
 
-def _entries(report: Report, name: str) -> list[Report]:
+def entries_of(report: Report, name: str) -> list[dict[str, Any]]:
+    """The entries of a list in a report; none where there is something else."""
     found = report.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
