@@ -91,6 +91,19 @@ def test_a_trial_changes_nothing_also_where_the_way_changes_the_content(tmp_path
     assert hands.read() == CONTENT
 
 
+def test_a_host_is_asked_one_thing_after_the_other(tmp_path: Path) -> None:
+    """An sshd, or the one before it that all go through, refuses connections when more than a few begin at once."""
+    sudo = tmp_path / "sudo"
+    sudo.write_text(
+        f'#!/bin/sh\nmkdir "{tmp_path}/busy" || exit 255\n[ "$1" = systemctl ] || "$@"\ncode=$?\n'
+        f'sleep 0.2\nrmdir "{tmp_path}/busy"\nexit $code\n'
+    )
+    sudo.chmod(0o755)
+    hands = Hands(node(tmp_path / "server.properties"), "systemd", sudo=str(sudo))
+    hands.path.write_bytes(CONTENT)
+    assert hands.trial() == ([], ())
+
+
 def test_a_failed_trial_shows_no_file_of_a_unit_and_no_command_that_starts_a_node(tmp_path: Path) -> None:
     sudo = tmp_path / "sudo"
     sudo.write_text('#!/bin/sh\n[ "$1" = systemctl ] || exec "$@"\necho A=secret; echo B=C; exit 1\n')

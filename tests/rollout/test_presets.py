@@ -151,7 +151,7 @@ def test_a_pod(tmp_path: Path) -> None:
     (tmp_path / "may-not").touch()
     ((fault,), _) = hands.trial()
     assert "stop and start it failed: no" in fault
-    assert "the trial was: auth can-i -n data delete pods/kafka-1" in fault
+    assert "kubectl auth can-i -n data delete pods/kafka-1" in fault
     assert not hands.executor.stops_and_starts(there)
     with pytest.raises(ExecutorError, match="no command to stop it"):
         hands.stop()

@@ -43,6 +43,7 @@ LOOK = (
 because a word of a command may have no line break."""
 _FREE = re.compile(r"\s\d+\s+\d+\s+(-?\d+)\s+\d+%\s")
 _JAVA = re.compile(r"^java (\d*)$", re.MULTILINE)
+LOOK_SECONDS = 120.0
 JAVA_OF_4, JAVA_BEFORE = 17, 8
 RUN_AS = "Let the executor run sh there as the user of the service (docs/rollout-executors.md, sudo)"
 
@@ -117,7 +118,7 @@ async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
         return replace(facts, unseen=f"nobody knows where {directory} is")
     words = ["sh", "-c", LOOK, "migrator", "java" if host.java else "", directory]
     try:
-        output = await parts.executor.run(node, words, seconds=parts.inventory.times.command)
+        output = await parts.executor.run(node, words, seconds=LOOK_SECONDS)
     except OperatorError as error:
         return _not_seen(facts, node, _trouble(error))
     if output.exit_code:

@@ -13,6 +13,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 
 from migrator.errors import OperatorError
@@ -63,8 +64,7 @@ SHOWN_LINES, SHOWN_CHARS = 3, 300
 READ_TRIES = 3
 ABSENT = "absent"
 """Stands for the digest of a file that does not exist."""
-NO_DIGEST = "0" * 64
-"""A digest that no content has."""
+NO_DIGEST = "0" * 64  # no content has it
 OWN = ("host", "name", "node_id", "path", "words", "expected", "wanted", "backup", "python", *SCRIPTS)
 """Names that no variable of an inventory may take."""
 ACTIONS = ("read", "write", "run", "incarnation")
@@ -261,40 +261,40 @@ class NodeExecutor:
 
     async def trial(self, node: Node) -> Trial:
         choice = self._choices[node.executor]
-        trials, untried = [], [action for action in PROCESS if action in choice.commands]
+        attempts, untried = [], [action for action in PROCESS if action in choice.commands]
         used = ("stop", "start") if self.stops_and_starts(node) else ("restart",)
         if self._has_script(node, "write", node.properties, {"expected": ABSENT, "wanted": ABSENT, "backup": ""}):
-            trials.append(self._try_to_write(node))
+            attempts.append(partial(self._try_to_write, node))
         else:
             untried.append("write")
         if (template := PRESETS[choice.preset].trial) and not {*used} <= {*untried}:
             try:
-                trials.append(self._try_to_stop(node, self._words(node, template, node.properties)))
+                attempts.append(partial(self._try_to_stop, node, self._words(node, template, node.properties)))
             except ExecutorError:  # it needs a variable that only the preset's own command to start has to have
                 untried += [action for action in used if action not in untried]
-        ended = await asyncio.gather(*trials, return_exceptions=True)
-        faults = [it for it in ended if isinstance(it, BaseException)]
-        if others := [it for it in faults if not isinstance(it, ExecutorError)]:
-            raise others[0]
-        return Trial(tuple(it for it in faults if isinstance(it, ExecutorError)), tuple(untried))
+        faults = []
+        for attempt in attempts:  # one by one: the way to a host takes few connections at once
+            try:
+                await attempt()
+            except ExecutorError as fault:
+                faults.append(fault)
+        return Trial(tuple(faults), tuple(untried))
 
     async def _try_to_write(self, node: Node) -> None:
         """Send what the file has now, with a digest that no content has, as if it had been cut off: the script does
         everything up to the comparison, which is the last thing before it puts the new file in its place."""
-        path = node.properties
-        content = await self.read(node, path)
-        expected = digest(content) or ABSENT
-        more = {"expected": expected, "wanted": NO_DIGEST, "backup": ""}
-        ended = await self._run(node, "write", path, stdin=head_of(expected, NO_DIGEST) + (content or b""), more=more)
+        content = await self.read(node, path := node.properties)
+        more = {"expected": digest(content) or ABSENT, "wanted": NO_DIGEST, "backup": ""}
+        head = head_of(more["expected"], NO_DIGEST)
+        ended = await self._run(node, "write", path, stdin=head + (content or b""), more=more)
         if ended.exit_code not in (CUT_OFF, OTHER_DIGEST):  # somebody may be changing it
             self._raise_unless_done(node, "write", ended, path)
 
     async def _try_to_stop(self, node: Node, words: Sequence[str]) -> None:
         ended = await self._end_of(node, "try", words, seconds=self._choices[node.executor].seconds)
         if ended.exit_code:
-            answer = ended.output.decode("utf-8", "replace").strip()
-            answer = "" if "\n" in answer else answer  # several lines are a unit's file, and may have secrets
-            said = _said(ended) or printable(answer)[:SHOWN_CHARS]
+            answer, *more = ended.output.decode("utf-8", "replace").strip().split("\n")
+            said = _said(ended) or ("" if more else printable(answer)[:SHOWN_CHARS])  # a unit's file may have secrets
             raise ExecutorError(
                 f"a trial of the right to stop and start it failed: {said or f'exit code {ended.exit_code}'}",
                 where=_where(node),
