@@ -16,7 +16,7 @@ from migrator.clock import wall_ms
 from migrator.errors import OperatorError
 from migrator.observe.printable import json_text
 from migrator.rollout.files.archive import REPORT_PAGE, complete_archive, read_changes, read_verdict
-from migrator.rollout.journal.journal import Entry, read_journal
+from migrator.rollout.journal.journal import Entry, Event, read_journal
 from migrator.rollout.journal.looks import read_looks
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import forecast_of, of_last
@@ -96,9 +96,11 @@ def _after(site: Site, entries: Sequence[Entry]) -> After:
 
 
 def _examined(site: Site, entries: Sequence[Entry]) -> list[str] | None:
-    """What preflight found in the last rollout, a sentence each; None if it has not run."""
-    if all(entry.step != Phase.PREFLIGHT.value for entry in of_last(entries)):
-        return None
+    """What preflight found in the last rollout, a sentence each; None if it has not run. A rollout that begins behind
+    the copy needs none; what is kept then is an earlier one's."""
+    events = [entry.event for entry in of_last(entries) if entry.step == Phase.PREFLIGHT.value]
+    if not events or Event.SKIPPED in events:
+        return [] if events else None
     report = read_verdict(site.state, Phase.PREFLIGHT.value)
     return None if report is None else risks_of(report)
 

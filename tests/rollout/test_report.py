@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from migrator.cli.rollout_report import _examined
 from migrator.log.files import file_digest
 from migrator.observe.pages.charts import POINTS_MAX, series
+from migrator.rollout.files.archive import keep_verdict
 from migrator.rollout.journal.figures import FILE, LAST_LOOK, SHUT_SINCE
 from migrator.rollout.journal.journal import Detail, Entry, Event, read_journal
 from migrator.rollout.journal.looks import EVERY_MS, LINES_MAX, Look, Looked, LooksFile, looks_file, read_looks
@@ -18,6 +20,7 @@ from migrator.rollout.journal.writer import order_of
 from migrator.rollout.plan.steps import Act
 from migrator.rollout.ports import MigrationSeen, Observation, PartitionsSeen, Some
 from migrator.rollout.report.after import after
+from migrator.rollout.site import Site
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import SECRET, model_inventory
 from tests.rollout.support.sample_reports import AWAY_MS, EVIL, after_of, back, before_of, forward, lively
@@ -25,6 +28,8 @@ from tests.rollout.test_commands import Desk, desk
 from tests.rollout.test_reports import PREFLIGHT
 
 __all__ = ["desk"]
+
+SKIPPED = Entry(4, 4, Event.SKIPPED, "preflight")
 
 
 def seen(under: int, lag: int = 0) -> Observation:
@@ -226,6 +231,14 @@ def test_the_archive_has_the_whole_journal_and_the_report(desk: Desk) -> None:
         "resume --yes",
         "resume --yes",
     ]
+
+
+def test_what_an_earlier_rollout_examined_is_no_risk_of_one_that_needs_no_preflight(tmp_path: Path) -> None:
+    site = Site(tmp_path / "model.yaml", model_inventory(), tmp_path)
+    keep_verdict(tmp_path, "preflight", PREFLIGHT)
+    lines = [Entry(1, 1, Event.OPENED), Entry(2, 2, Event.BEGUN, "preflight", "run"), Entry(3, 3, Event.OPENED)]
+    found = [_examined(site, [*lines[:upto], *more]) for upto, more in ((2, ()), (3, ()), (3, (SKIPPED,)))]
+    assert (bool(found[0]), *found[1:]) == (True, None, [])
 
 
 def test_the_command_shows_the_plan_first_and_then_what_happened(desk: Desk, tmp_path: Path) -> None:
