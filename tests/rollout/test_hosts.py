@@ -67,10 +67,15 @@ def test_commands_of_the_inventory_are_not_tried(tmp_path: Path) -> None:
 
 
 def test_what_no_step_will_run_does_not_stop_a_rollout(tmp_path: Path) -> None:
-    """The preset's own start is not used, and so its variable is not there; or a pod is scaled, and never deleted."""
+    """One of the preset's commands is not used, so its variable is not there, or its right is not given; or a pod is
+    scaled, and never deleted."""
     there = Node("broker-1", Role.BROKER, 1, "localhost", str(tmp_path / "server.properties"), "default", "", {})
     Path(there.properties).write_bytes(CONTENT)
     assert Hands(there, commands={"start": "start-it {path}"}).trial() == ([], ("start", "stop"))
+    (rule := tmp_path / "sudo").write_text('#!/bin/sh\n[ "$1 $2" != "systemctl cat" ] || exit 1\nexec "$@"\n')
+    rule.chmod(0o755)
+    hands = Hands(there, "systemd", commands={"stop": "drain {name}"}, sudo=str(rule))
+    assert hands.trial() == ([], ("stop", "start"))
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(
         '#!/bin/sh\n[ "$1" = exec ] || { echo no; exit 1; }\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'

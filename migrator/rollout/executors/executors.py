@@ -267,11 +267,10 @@ class NodeExecutor:
             attempts.append(partial(self._try_to_write, node))
         else:
             untried.append("write")
-        if (template := PRESETS[choice.preset].trial) and not {*used} <= {*untried}:
-            try:
-                attempts.append(partial(self._try_to_stop, node, self._words(node, template, node.properties)))
-            except ExecutorError:  # it needs a variable that only the preset's own command to start has to have
-                untried += [action for action in used if action not in untried]
+        if (template := PRESETS[choice.preset].trial) and {*used}.isdisjoint(untried):
+            attempts.append(partial(self._try_to_stop, node, self._words(node, template, node.properties)))
+        elif template:  # it needs the rights and variables of all that are used, and these may have others
+            untried += [action for action in used if action not in untried]
         faults = []
         for attempt in attempts:  # one by one: the way to a host takes few connections at once
             try:
