@@ -206,12 +206,14 @@ def test_a_host_without_df_says_the_rest(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, "writable\n")
 
 
-@pytest.mark.parametrize("name", ["preflight", "here"])
-def test_a_report_of_another_form_is_no_crash(tmp_path: Path, name: str) -> None:
+ODD = json.dumps({"findings": [1, {"where": None, "severity": "warning"}], "unknown": 5})
+
+
+@pytest.mark.parametrize(("name", "odd"), [("preflight", ODD), ("here", ODD), ("sh", f"java {'9' * 5_000}\n")])
+def test_an_answer_of_another_form_is_no_crash(tmp_path: Path, name: str, odd: str) -> None:
     """It comes from a host that may say anything."""
     cluster = ModelCluster(model_inventory())
     operator = Operator(cluster, tmp_path)
-    odd = json.dumps({"findings": [1, {"where": None, "severity": "warning"}], "unknown": 5})
     cluster.prints |= {"preflight": report(), "sh": disk(NEEDED), name: odd}
     operator.apply()
 

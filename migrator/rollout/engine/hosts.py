@@ -41,8 +41,8 @@ LOOK = (
 )
 """Arguments: a word where Java is asked for, or nothing; the directory, or where it will be. One line,
 because a word of a command may have no line break."""
-_FREE = re.compile(r"\s\d+\s+\d+\s+(-?\d+)\s+\d+%\s")
-_JAVA = re.compile(r"^java (\d*)$", re.MULTILINE)
+_FREE = re.compile(r"\s\d+\s+\d+\s+(-?\d{1,18})\s+\d+%\s")
+_JAVA = re.compile(r"^java (\d{0,9})$", re.MULTILINE)
 LOOK_SECONDS = 120.0
 JAVA_OF_4, JAVA_BEFORE = 17, 8
 RUN_AS = "Let the executor run sh there as the user of the service (docs/rollout-executors.md, sudo)"
@@ -115,7 +115,7 @@ async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
     except OperatorError as error:
         return replace(facts, faults=(*facts.faults, _trouble(error)))
     if not directory.startswith("/"):  # a placeholder, or relative to a directory that only the service knows
-        return replace(facts, unseen=f"nobody knows where {directory} is")
+        return replace(facts, unseen=f"nobody knows where {directory or 'its directory'} is")
     words = ["sh", "-c", LOOK, "migrator", "java" if host.java else "", directory]
     try:
         output = await parts.executor.run(node, words, seconds=LOOK_SECONDS)
