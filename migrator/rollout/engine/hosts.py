@@ -43,7 +43,7 @@ LOOK = (
 because a word of a command may have no line break."""
 _FREE = re.compile(r"\s\d+\s+\d+\s+(-?\d{1,18})\s+\d+%\s")
 _JAVA = re.compile(r"^java (\d{0,9})$", re.MULTILINE)
-LOOK_SECONDS = 120.0
+LOOK_SECONDS = 300.0
 JAVA_OF_4, JAVA_BEFORE = 17, 8
 RUN_AS = "Let the executor run sh there as the user of the service (docs/rollout-executors.md, sudo)"
 
@@ -148,7 +148,7 @@ async def _look_here(parts: RolloutParts, node: Node) -> Mapping[str, Any] | Hos
     """The report of `migrator preflight --here`, or why there is none."""
     where, words = f"{node.name} on {node.host}", jobs.preflight_here(parts.inventory, node)
     try:
-        output = await parts.executor.run(node, words, seconds=parts.inventory.times.command)
+        output = await parts.executor.run(node, words, seconds=LOOK_SECONDS)
     except OperatorError as error:
         fault = _trouble(error)
     else:
