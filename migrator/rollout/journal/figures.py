@@ -1,5 +1,5 @@
-"""Figures of a rollout for Prometheus: the file ``rollout.prom`` in the state directory, for the textfile collector of
-a node_exporter that runs as the same user. It decides nothing, so a disk that refuses it stops nothing.
+"""Figures of a rollout for Prometheus: the file ``rollout.prom`` in the state directory. A timer copies it for the
+textfile collector of a node_exporter. It decides nothing, so a disk that refuses it stops nothing.
 """
 
 from __future__ import annotations
