@@ -192,6 +192,29 @@ def test_files_in_the_wrong_place_are_not_judged(cluster: ReadyCluster) -> None:
     assert f"COULD NOT TELL  {controller}: it is a controller's file" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("migrator.metrics.listener=127.0.0.1:0\nmigrator.metrics.tls.certificate.file=/nosuch", "M324"),
+        ("node.id=nobody", "M202"),
+        ("ssl.keystore.location=/nosuch.p12", "M313"),
+        ("password.encoder.secret=${file:/nosuch:it}\nconfig.providers=file", "M314"),
+    ],
+)
+def test_here_finds_what_only_this_host_can_show(tmp_path: Path, line: str, code: str) -> None:
+    """Without ZooKeeper: a rollout runs it on the host of each controller, and no other look opens these files."""
+    controller = tmp_path / "controller.properties"
+    port = free_port()
+    controller.write_text(
+        f"process.roles=controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:{port}\n"
+        f"controller.listener.names=C\nlisteners=C://localhost:{port}\nlog.dirs={tmp_path}/data\n"
+        f"listener.security.protocol.map=C:SSL\n{line}\n"
+    )
+    result = CliRunner().invoke(migrator, ["preflight", "-c", str(controller), "--here", "--json"])
+    assert result.exit_code == 1, result.output
+    assert {each["code"] for each in json.loads(result.stdout)["findings"]} >= {code}
+
+
 def test_a_damaged_directory_is_not_a_pass(cluster: ReadyCluster) -> None:
     (Path(cluster.controllers[0]["log.dirs"]) / "meta.properties").write_text("version=7\n")
     report = cluster.report()

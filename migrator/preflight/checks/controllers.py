@@ -217,7 +217,7 @@ CHECKS = (
     ),
     PreflightCheck(
         "M202", Severity.BLOCKER, "A value in a controller's file cannot be used", refused_file,
-        "Correct the value",
+        "Correct the value", of_host=True,
     ),
     PreflightCheck(
         "M203", Severity.BLOCKER, "Settings of a controller that contradict each other", refused_settings,

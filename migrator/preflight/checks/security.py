@@ -355,7 +355,7 @@ CHECKS = (
     ),
     PreflightCheck(
         "M315", Severity.WARNING, "Values that preflight could not look up", hidden_values,
-        "Run preflight where the value can be read", Concerns.STOCK,
+        "Run preflight where the value can be read", Concerns.STOCK, of_host=True,
     ),
     PreflightCheck(
         "M316", Severity.WARNING, "Values that preflight does not look up", values_not_examined,
@@ -395,5 +395,6 @@ CHECKS = (
     PreflightCheck(
         "M324", Severity.BLOCKER, "Files of the metrics endpoint that cannot be used", unusable_files_of_metrics,
         "Correct the file, or the key that names it: the controller does not start with it", Concerns.OURS,
+        of_host=True,
     ),
 )  # fmt: skip
