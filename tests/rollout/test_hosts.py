@@ -124,16 +124,19 @@ def test_a_failed_trial_shows_no_file_of_a_unit_and_no_command_that_starts_a_nod
     assert f"trial {hands.path}" in fault, "the whole: its end alone would start the node"
 
 
-def test_a_host_says_its_room_and_its_java(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said_by_java", "number"), [('openjdk version "11.0.2" 2019', 11), ('java version "1.8.0_452"', 8)]
+)
+def test_a_host_says_its_room_and_its_java(tmp_path: Path, said_by_java: str, number: int) -> None:
     """Of a directory that will be made; with the real shell."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019' >&2\n")
+    java.write_text(f"#!/bin/sh\necho '{said_by_java}' >&2\n")
     java.chmod(0o755)
     words = ["sh", "-c", LOOK, "migrator", "java", str(tmp_path / "not" / "yet")]
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
     said = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert (said[0], said[-1]) == ("writable", "java 11")
+    assert (said[0], said[-1]) == ("writable", f"java {number}")
     assert said[-2].split()[-1] in str(tmp_path)
 
 

@@ -37,10 +37,10 @@ LOOK = (
     'set -eu; java=$1; path=$2; while [ ! -e "$path" ] && [ "$path" != / ]; do path=$(dirname "$path"); done; '
     'if [ -w "$path" ]; then echo writable; else echo not writable; fi; df -Pk "$path" || true; '
     'if [ -n "$java" ]; then PATH=${JAVA_HOME:+$JAVA_HOME/bin:}$PATH; echo "java $( (java -version 2>&1 || true) '
-    """| sed -n 's/.*version "\\([0-9]*\\).*/\\1/p' | head -n 1)"; fi"""
+    """| sed -n 's/.*version "\\(1\\.\\)\\{0,1\\}\\([0-9]*\\).*/\\2/p' | head -n 1)"; fi"""
 )
 """Arguments: a word where Java is asked for, or nothing; the directory, or where it will be. One line,
-because a word of a command may have no line break."""
+because a word of a command may have no line break. Java 8 calls itself 1.8."""
 _FREE = re.compile(r"\s\d+\s+\d+\s+(-?\d{1,18})\s+\d+%\s")
 _JAVA = re.compile(r"^java (\d{0,9})$", re.MULTILINE)
 LOOK_SECONDS = 300.0
