@@ -33,10 +33,11 @@ Giving all property files, of controllers (`-c`, several times) and brokers (`--
 has them all, sees most. Directories, ports and the disk are those of the machine that preflight runs on. The first file
 of `-c` is that of this machine's controller. Every other file may be a copy from another host, so preflight looks up no
 placeholder (`config.providers`) in it. It shows the placeholder instead of a value, and says what it did not examine
-(M316). A cluster of 200,000 partitions takes about ten seconds. `--here` asks neither ZooKeeper nor brokers: it makes only
-the checks that another host could not (M202, M313 to M315, M324, M502, M504, M508 to M511). Give it this host's file.
+(M316). A cluster of 200,000 partitions takes about ten seconds.
 
-Only a [rollout](rollout-executors.md#the-trial) finds M601 to M605: it reaches the hosts, and tries the commands of every node.
+`--here` asks neither ZooKeeper nor brokers. It makes only the checks that another host could not (M202, M313 to M315,
+M324, M502, M504, M508 to M511); give it this host's file. Only a [rollout](rollout-executors.md#the-trial) finds M601
+to M605: it reaches the hosts, and tries the commands of every node.
 
 The column "phases" says in which phase of a [rollout](rollout.md) a fault does harm first, and until which phase its
 check has a meaning. In a migration that has begun, `--before PHASE` leaves out what is over: a mark in /migration is a
