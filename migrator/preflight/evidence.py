@@ -323,7 +323,8 @@ class HostFacts:
     """What a rollout has seen on the host of a node. ``who``: such as ``broker 1``. ``where``: the node and its host.
     ``faults``: commands of the rollout that would fail. ``untried``: actions whose commands could not be tried.
     ``directory``: where the metadata will be, with what is free there (None: unknown), what is needed, and whether the
-    user of the service may write. ``unseen``: why nobody has looked there. ``java``: the major version of its Java, 0
+    user of the service may write. ``unseen``: why nobody has looked there. ``later``: as ``faults``, of Kafka's
+    controller that takes over in the end. ``java``: the major version of its Java, 0
     for none; None where nobody has asked. ``needs_java``: the version that is needed."""
 
     who: str
@@ -335,6 +336,7 @@ class HostFacts:
     needed_bytes: int = 0
     writable: bool = True
     unseen: str = ""
+    later: tuple[Trouble, ...] = ()
     java: int | None = None
     needs_java: int = 0
 

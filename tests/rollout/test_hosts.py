@@ -162,14 +162,17 @@ def test_a_rollout_does_not_begin_when_a_host_cannot_do_its_part(tmp_path: Path)
     operator.hears = told.append
     cluster.prints |= {"preflight": report(), "sh": disk(NEEDED // 1024 - 1, "not writable")}
     refused = ExecutorError("sudo: a password is required", where="broker-2 on localhost", remedy="see the rule")
-    cluster.trials = {"broker-2": Trial((refused,)), "controller-3002-stock": Trial((), ("start",))}
+    absent = ExecutorError("Unit kafka.service not found", where="controller-3003-stock on localhost", remedy="install")
+    cluster.trials = {"broker-2": Trial((refused,)), "controller-3002-stock": Trial((), ("start",))} | {
+        "controller-3003-stock": Trial((absent,))
+    }
     with pytest.raises(JobFailedError, match="preflight has found blockers"):
         operator.apply()
     said = "\n".join(told)
     assert "BLOCKER M601 A command of the rollout that would fail: broker 2, broker-2 on localhost: sudo" in said
     assert "  do: see the rule" in said
     found = {each["code"]: each for each in examined(operator)["findings"]}
-    assert found.keys() == {"M601", "M602", "M603", "M605"}, "3.9 starts with Java 11"
+    assert found.keys() == {"M601", "M602", "M603", "M605", "M606"}, "3.9 starts with Java 11"
     assert f"{NEEDED - NEEDED % 1024 - 1024:,} bytes are free, and the metadata need about {NEEDED:,}" in said
     assert set(found["M603"]["hosts"]) - set(found["M602"]["hosts"]) == {"controller 3001"}, (
         "preflight has looked there"

@@ -50,6 +50,12 @@ def not_tried(evidence: Evidence) -> Iterator[Found]:
             yield Found(host.where, what, "See that the disk has room for the metadata", (host.who,))
 
 
+def not_yet(evidence: Evidence) -> Iterator[Found]:
+    for host in evidence.hosts:
+        for fault in host.later:
+            yield Found(fault.where, fault.what, fault.remedy, (host.who,))
+
+
 CHECKS = (
     PreflightCheck(
         "M601", Severity.BLOCKER, "A command of the rollout that would fail", would_fail,
@@ -71,5 +77,9 @@ CHECKS = (
     PreflightCheck(
         "M605", Severity.WARNING, "Commands that were not tried", not_tried,
         "Try the command yourself, on a node that may be restarted now",
+    ),
+    PreflightCheck(
+        "M606", Severity.WARNING, "Kafka's controllers that could not take over yet", not_yet,
+        "Install them, or correct the inventory, before the step 'handover'",
     ),
 )  # fmt: skip

@@ -106,10 +106,9 @@ def _is_alone(parts: RolloutParts) -> bool:
 
 async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
     node, where = host.node, f"{host.node.name} on {host.node.host}"
-    trials = [await parts.executor.trial(each) for each in host.trials]
-    facts = HostFacts(
-        host.who, where, _faults(trials), tuple(dict.fromkeys(it for one in trials for it in one.untried))
-    )
+    own, *later = [await parts.executor.trial(each) for each in host.trials]
+    untried = tuple(dict.fromkeys(it for one in (own, *later) for it in one.untried))
+    facts = HostFacts(host.who, where, _faults([own]), untried, later=_faults(later))
     try:
         directory = metadata_directory(parsed(node, await text_of(parts.executor, node)))
     except OperatorError as error:

@@ -197,6 +197,7 @@ CASES = (
     Case("M603", host(writable=False), "h2:/data", "the user of the service may not write there"),
     Case("M604", host(java=11, needs_java=17), "b2 on h2", "has Java 11, and the release that takes over needs 17"),
     Case("M605", host(untried=("stop", "start")), "b2 on h2", "the inventory words the command to stop, start"),
+    Case("M606", host(later=(Trouble("c1 on h1", "no unit", "install it"),)), "c1 on h1", "broker 2: no unit"),
     Case("M605", host(unseen="no way in"), "b2 on h2", "broker 2: its disk was not looked at: no way in"),
     Case("M511", no_java, "JAVA_HOME=", "verify will run on this machine, and cannot: Java 17 or newer is needed"),
     Case(
