@@ -28,12 +28,12 @@ from tests.patience import PATIENCE_SECONDS
 VOTER, CLIENT = "voter", "client"
 PREFIX = "listener.name.controller."
 OTHERWISE = {
-    **dict.fromkeys((19, 20, 33, 37, 44), frozenset({ErrorCode.not_controller})),
+    **dict.fromkeys((19, 20, 33, 37, 44, 58), frozenset({ErrorCode.not_controller})),
     60: frozenset({ErrorCode.unknown_server_error}),
 }
 """Where several things are asked at once, stock asks for rights before it says that somebody else leads, we the other
-way round: clients look for the leader then. DescribeCluster for brokers: stock finds out first that a controller
-cannot tell."""
+way round: clients look for the leader then, and a broker that forwards asks again. DescribeCluster for brokers: stock
+finds out first that a controller cannot tell."""
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
