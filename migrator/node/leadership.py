@@ -55,7 +55,6 @@ class Leadership(QuorumObserver):
         self._supervisor = Supervisor(on_failure)
         self._leading: int | None = None
         self._told: tuple[int, int | None] | None = None
-        self._latest: tuple[int, int] | None = None
         self.leaders_seen = 0
         """How often this controller has learned a new leader, or a new epoch of one."""
         self._task: asyncio.Task[None] | None = None
@@ -96,9 +95,6 @@ class Leadership(QuorumObserver):
     def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
         """Take on or give up leadership: this node's role, epoch or leader is another (see `QuorumObserver`)."""
         self._tell(role, epoch, leader_id)
-        if leader_id is not None and self._latest != (epoch, leader_id):
-            self._latest = (epoch, leader_id)
-            self.leaders_seen += 1
         if self._leading is not None and (role is not Role.LEADER or epoch != self._leading):
             self._end()
         if role is Role.LEADER and self._leading is None:
@@ -113,6 +109,7 @@ class Leadership(QuorumObserver):
         if role not in (Role.LEADER, Role.FOLLOWER) or self._told == (epoch, leader_id):
             return
         self._told = (epoch, leader_id)
+        self.leaders_seen += 1
         if role is Role.LEADER:
             log.info("This controller leads in epoch %d", epoch)
         else:
