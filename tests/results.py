@@ -38,6 +38,8 @@ HEADS = {
     LANES.name: ("commit", "day", "lane", "result", "tests", "seconds", "processor seconds", "seconds of each room"),
 }
 PROCESSOR = "processor_seconds"
+FAILURE_LINES = 12
+"""Of a failed test's report, shown when the test fails; the whole report stands at the end of the run."""
 _DONE = "cases_that_passed"
 _state = pytest.StashKey["Run"]()
 
@@ -79,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     elif run.cases:
         run.left_out = passed_on(commit(), CASES)
     config.stash[_state] = run
-    config.pluginmanager.register(Reporter(run), "reporter-of-rooms")
+    config.pluginmanager.register(Reporter(run, config), "reporter-of-rooms")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -125,10 +127,15 @@ def _processor_seconds() -> float:
 class Reporter:
     """Counts reports, wherever their tests ran."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, config: pytest.Config) -> None:
         self.run = run
+        self.config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self.config.pluginmanager.getplugin("terminalreporter")  # a worker of xdist has none
+        if report.failed and terminal is not None:
+            for line in failure(report):
+                terminal.write_line(line)
         reports = self.run.reports[report.nodeid]
         reports.append(report)
         if report.when != "teardown":
@@ -172,6 +179,12 @@ class Reporter:
             words = " ".join(f"{name.removeprefix('tests/')}={room.seconds:.0f}" for name, room in rows)
             outcome = "passed" if exitstatus == 0 else "failed"
             append(LANES, lane, outcome, f"{total[0]}", f"{took:.0f}", f"{total[1]:.0f}", words)
+
+
+def failure(report: pytest.TestReport) -> list[str]:
+    """A failure is told when it happens: a run that is cut by a limit of time never reaches pytest's summary."""
+    last = report.longreprtext.splitlines()[-FAILURE_LINES:]
+    return ["", f"{report.nodeid} failed in its {report.when} after {report.duration:.0f} s:", *last]
 
 
 def idle(ended: dict[str, float]) -> list[str]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,3 +157,23 @@ def test_every_place_of_heavy_tests_exists() -> None:
 def test_a_room_is_the_directory_below_tests() -> None:
     assert results.room_of("tests/zookeeper/znodes/test_details.py::test_x[a/b]") == "tests/zookeeper"
     assert results.room_of("tests/test_rules.py::test_x") == "tests/test_rules.py"
+
+
+def test_a_failure_is_told_before_the_run_ends(tmp_path: Path) -> None:
+    """The second test never ends by itself: the run is ended when the first one's failure has been printed."""
+    file = tmp_path / "test_two.py"
+    file.write_text("import threading\ndef test_a():\n    assert 1 == 2\ndef test_b():\n    threading.Event().wait()\n")
+    command = (sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "no:randomly", "-p", "tests.lanes")
+    with subprocess.Popen(
+        (*command, "-p", "tests.results", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)),
+        cwd=results.ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        told = next(line for line in run.stdout if "failed in its call" in line)
+        rest = [next(run.stdout) for _ in range(4)]
+        run.send_signal(signal.SIGINT)
+        assert "test_two.py::test_a" in told
+        assert any("assert 1 == 2" in line for line in rest)
+        run.stdout.read()
