@@ -41,7 +41,6 @@ MORE_OF_RELEASES: Sequence[tuple[str, Sequence[str], str]] = (
 FRANZ_GO = "tests/peers/test_franz_go.py"
 LIBRDKAFKA = "tests/peers/test_librdkafka.py"
 CLIENTS = (
-    ("franz-go 1.18.0, a few tests of kgo", f"{FRANZ_GO}::test_a_few_pass_on_our_quorum"),
     ("franz-go 1.18.0, all tests of kgo, on both quorums", f"{FRANZ_GO}::test_all_as_on_kafkas_controllers"),
     *(
         (f"librdkafka 2.0.2, {suite}, on both quorums", f"{LIBRDKAFKA}::test_as_on_kafkas_controllers[{suite}]")

@@ -18,7 +18,7 @@ LONG = pytest.mark.lane("test-long")
 BEFORE_THE_END = ("MigrationIneligible", "MigrateZkData", "DualWrite")
 SIZES = {"small": ("--brokers", "2", "--controllers", "1", "--transport", "kafka"), "usual": ()}
 KILLS = [
-    ("DualWrite", "grpc", "2"),
+    pytest.param("DualWrite", "grpc", "2", marks=LONG),
     *(pytest.param(state, "grpc", "3", marks=LONG) for state in (*BEFORE_THE_END, "Finished")),
     *(pytest.param(state, "kafka", "3", marks=LONG) for state in (*BEFORE_THE_END, "Finished")),
 ]

@@ -17,7 +17,7 @@ from tests.conftest import ZooKeeperSpace
 from tests.interop.support.cluster import KafkaCluster
 from tests.interop.support.stages import problems
 
-pytestmark = pytest.mark.lane("test-all")
+pytestmark = pytest.mark.lane("test-long")
 EXPIRES, LATE = 1, 2
 
 

@@ -255,6 +255,7 @@ def assert_nothing_is_lost(finished: Path, cluster: LightCluster, created: list[
         assert not changed, f"controller {controller.node_id} has other ids of {changed[:SHOWN]}"
 
 
+@pytest.mark.lane("test-long")  # the rollout hands over one by one in make test-all
 async def test_one_by_one_with_topics_created_all_the_time(
     finished: Path, kafka_391: StockKafka, tmp_path: Path
 ) -> None:

@@ -1,7 +1,6 @@
 """One real broker of every release among very many partitions: what it is told never costs it a log or an offset.
 
-The bulk lives on brokers without data; it makes what real brokers are sent as big as that of a big cluster. More of it
-in the long lane.
+The bulk lives on brokers without data; it makes what real brokers are sent as big as that of a big cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.bench.quiet_broker import QuietBroker
 from tests.interop.support.cluster import Admin, KafkaCluster
 
-LONG = pytest.mark.lane("test-long")
 RELEASES = ("3.6.2", "3.7.2", "3.8.1", "3.9.1")
 LIGHT = (11, 12, 13)
 METADATA = "3.6"
@@ -195,7 +193,7 @@ async def crowd(tmp_path: Path, partitions: int) -> AsyncIterator[Crowd]:
                     await broker.stop(controlled=False)
 
 
-@pytest.mark.parametrize("partitions", [2_000, pytest.param(200_000, marks=LONG)])
+@pytest.mark.parametrize("partitions", [2_000, 200_000])
 @pytest.mark.timeout(5 * patience(200_000))
 async def test_no_log_and_no_offset_is_lost_in_a_crowd(crowd: Crowd) -> None:
     await asyncio.to_thread(crowd.live_and_stop)

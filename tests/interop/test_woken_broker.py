@@ -23,7 +23,7 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
 from tests.interop.support.cluster import KafkaCluster
 
-pytestmark = pytest.mark.lane("test-all")
+pytestmark = pytest.mark.lane("test-long")
 BROKER = 1
 TIMES = 5
 ASSIGNMENT = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'

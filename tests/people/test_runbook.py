@@ -84,7 +84,6 @@ def test_back_from_each_phase(machines: Machines) -> None:
         machines.perform(BACK[4])
 
 
-@pytest.mark.lane("test-all")
 def test_to_dual_write_and_back(machines: Machines) -> None:
     with counted(machines):
         for phase in (1, 2, 3):

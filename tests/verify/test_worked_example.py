@@ -42,7 +42,7 @@ def findings(text: str) -> list[str]:
     return [re.sub("hmac:[0-9a-f]+", "hmac:...", finding) for finding in found]
 
 
-@pytest.mark.lane("test-all")
+@pytest.mark.lane("test-long")
 def test_what_was_broken_is_found_as_the_page_says(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
