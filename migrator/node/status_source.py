@@ -85,7 +85,7 @@ class MigrationView(Protocol):
         """The gates before a goal."""
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """Hold before the next irreversible step. The order is committed when this returns."""
+        """Hold the migration before it writes to ZooKeeper. The order is committed when this returns."""
 
     async def resume(self, by: Orderer) -> None:
         """Let the migration go on; committed when this returns."""
@@ -237,7 +237,7 @@ class NodeStatusSource:
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """Hold the migration before its next irreversible step (see `StatusSource`)."""
+        """Hold the migration before it writes to ZooKeeper (see `StatusSource`)."""
         await self._active_migration().pause(reason, by)
 
     async def resume(self, by: Orderer) -> None:

@@ -142,7 +142,7 @@ class OperatorClient:
                 yield event_from_proto(event)
 
     async def pause(self, reason: str, timeout: float = 5.0) -> None:
-        """Hold the migration before its next irreversible step."""
+        """Hold the migration before it writes to ZooKeeper."""
         with self._refusals():
             await self._stub.Pause(operator_pb2.PauseRequest(reason=reason), timeout=timeout)
 

@@ -46,7 +46,7 @@ class StatusSource(Protocol):
         """Events after that sequence number, oldest first; then new ones as they come if ``follow``."""
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """Hold the migration before its next irreversible step.
+        """Hold the migration before it writes to ZooKeeper.
 
         :raises OperatorError: it cannot be held here or now.
         """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS, Row
 from migrator.controller.configs import (
     AlterConfigsRequest,
     ConfigChange,
@@ -16,8 +19,9 @@ from migrator.controller.configs import (
 from migrator.controller.decision import ApiError, RefusedError
 from migrator.controller.features import FeatureUpdate, UpdateFeaturesRequest, update_features
 from migrator.controller.topics import CreateTopicsRequest, NewTopic, create_topics
-from migrator.controller.way_back import WORDS_MAX, close, closed, reopened
+from migrator.controller.way_back import KRAFT_ONLY, NEWEST, WORDS_MAX, close, closed, reopened
 from migrator.image.model import ConfigResource
+from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import (
     ConfigRecord,
     ConfigResourceType,
@@ -26,6 +30,7 @@ from migrator.records.metadata import (
     ZkMigrationState,
     ZkMigrationStateRecord,
 )
+from tests.config.support.kafka_reader import KafkaReader
 from tests.controller.support.leading_controller import LISTENER, LeadingController, some_uuid
 
 TOPIC, BROKER, METRICS = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS
@@ -119,3 +124,52 @@ def test_only_the_way_back_from_a_finished_migration_is_closed_and_the_words_are
     assert isinstance(leading.history[-1], ConfigRecord)
     with pytest.raises(RefusedError, match="is not finished"):
         close(controller(ZkMigrationStateRecord(ZkMigrationState.MIGRATION)).image, "CHG-45")
+
+
+COMMON = {
+    "listeners": "PLAINTEXT://h:9092",
+    "log.dirs": "/data",
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "remote.log.storage.system.enable": "true",
+}
+IN_ZOOKEEPER = COMMON | {"broker.id": "1", "zookeeper.connect": "zk"}
+IN_KRAFT = COMMON | {
+    "node.id": "1",
+    "process.roles": "broker",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "3001@c:9093",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+
+
+def texts(row: Row) -> set[str]:
+    """The default of a setting, and each value of one that has few."""
+    _, kind, default, valid, _ = row
+    few = {"true", "false"} if kind == "boolean" else set(valid.strip("[]").split(", ")) if ", " in valid else set()
+    return few | ({default} if default is not None else set())
+
+
+@pytest.mark.lane("test-all")
+def test_kafkas_own_classes_say_likewise_what_zookeeper_mode_does_not_have(
+    tmp_path: Path, kafka_391: StockKafka
+) -> None:
+    """The settings of topics, and the dynamic ones of brokers, that a broker takes in KRaft mode only."""
+    reader = KafkaReader(kafka_391, tmp_path)
+    topics = [(row[0], text) for row in TOPIC_KEYS for text in texts(row)]
+    brokers = [(row[0], text) for row in BROKER_KEYS if row[4] != "read-only" for text in texts(row)]
+    questions = [{"zookeeper mode": "yes"}]
+    for first, file in ((0, IN_KRAFT), (1000, IN_ZOOKEEPER)):
+        plain = str(reader.write(first, file))
+        questions += [{"file": plain, "topic key": key, "text": text} for key, text in topics]
+        with_each = enumerate((file | {key: text} for key, text in brokers), first + 1)
+        questions += [{"file": str(reader.write(number, keys))} for number, keys in with_each]
+    mode, *answers = reader.ask(questions)
+    asked = [*topics, *brokers]
+    in_kraft, in_zookeeper = (
+        {each for each, answer in zip(asked, half, strict=True) if "refused" not in answer}
+        for half in (answers[: len(asked)], answers[len(asked) :])
+    )
+    judged = {key for key, _ in in_kraft}
+    assert {key for key, _ in asked} - judged == {"listener.security.protocol.map"}  # the default has no CONTROLLER
+    assert {key for key, _ in in_kraft - in_zookeeper} == KRAFT_ONLY
+    assert mode == {"kinds": ["topics", "clients", "users", "brokers", "ips"], "newest": NEWEST.name}

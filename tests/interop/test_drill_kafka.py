@@ -16,7 +16,8 @@ DRILL_SECONDS = 900.0
 PARTITIONS = "30"
 LONG = pytest.mark.lane("test-long")
 BEFORE_THE_END = ("MigrationIneligible", "MigrateZkData", "DualWrite")
-SIZES = {"small": ("--brokers", "2", "--controllers", "1", "--transport", "kafka"), "usual": ()}
+SMALL = ("--brokers", "2", "--controllers", "1", "--transport", "kafka")
+SIZES = {"small": SMALL, "usual": (), "of 3.8": (*SMALL, "--kafka", "3.8.1")}
 KILLS = [
     pytest.param("DualWrite", "grpc", "2", marks=LONG),
     *(pytest.param(state, "grpc", "3", marks=LONG) for state in (*BEFORE_THE_END, "Finished")),
@@ -24,6 +25,7 @@ KILLS = [
 ]
 ROLLBACKS = [
     *(pytest.param(state, "small", marks=LONG) for state in ("DualWrite", "Finished")),
+    pytest.param("Finished", "of 3.8", marks=LONG),
     *(pytest.param(state, "usual", marks=LONG) for state in BEFORE_THE_END),
 ]
 TRAFFIC = {"produce", "consume", "commit", "acknowledged", "read", "transactions ended"}
@@ -37,7 +39,7 @@ def drilled(directory: Path, *options: str) -> dict[str, Any]:
     assert "0 lost records" in done.stdout.replace("\n", " ")
     report: dict[str, Any] = json.loads((directory / "report.json").read_text())
     assert report["held"] is True
-    assert report["options"]["kafka"] == "3.9.1"
+    assert report["options"]["kafka"] == ("3.8.1" if "3.8.1" in options else "3.9.1")
     assert report["totals"]["lost records"] == report["totals"]["duplicated records"] == 0
     for step in report["steps"][1:-1]:
         assert step["traffic"].keys() == TRAFFIC, step["name"]

@@ -33,7 +33,7 @@ from tests.interop.support.stages import broker_is_controller, create_move_elect
 
 pytestmark = pytest.mark.lane("test-long")
 
-TOPIC, COMPACTED = "orders", "made-after-the-end"
+TOPIC, COMPACTED, ON_STOCK = "orders", "made-after-the-end", "made-on-stock"
 LEVEL = parse_version("3.9").level
 ENDED, REOPENED = ZkMigrationState.POST_MIGRATION, ZkMigrationState.MIGRATION
 
@@ -131,13 +131,18 @@ def test_the_way_back_from_the_end(cluster: Cluster) -> None:
     nothing_is_lost(cluster, traffic)
 
 
-def test_migrator_reopen_leads_home(ours: Cluster) -> None:
+@pytest.mark.parametrize("handed_over", [False, True], ids=["ours", "from stock controllers"])
+def test_migrator_reopen_leads_home(ours: Cluster, handed_over: bool) -> None:
     ours.admin.create(TOPIC, 3, 2, retention_ms="7200000")
     with Traffic(ours.cluster.bootstrap, TOPIC) as traffic:
         with stage("to the end"):
             to_the_end(ours)
         with stage("the way back is kept open"):
             what_would_close_the_way_back_is_refused(ours)
+        if handed_over:
+            with stage("to Kafka's own controller, and back"):
+                to_stock_and_back(ours)
+                until("messages are acknowledged", traffic.goes_on)
         with stage("reopened"):
             reopened_with_the_flag_on_and_killed_at_once(ours)
             until("messages are acknowledged", traffic.goes_on)
@@ -147,6 +152,19 @@ def test_migrator_reopen_leads_home(ours: Cluster) -> None:
             home(ours)
         traffic.stop()
     nothing_is_lost(ours, traffic)
+    assert (ON_STOCK in ours.admin.topics()) is handed_over
+
+
+def to_stock_and_back(cluster: Cluster) -> None:
+    """On the same directory; something changes there, too."""
+    cluster.cluster.stop_controllers()
+    (stock,) = cluster.cluster.stock_controllers()
+    with stock:
+        cluster.admin.create(ON_STOCK, 1, 2)
+        until("all is in sync", cluster.admin.in_sync)
+    cluster.controller.start()
+    cluster.until_led()
+    cluster.until_record(ENDED)
 
 
 def what_would_close_the_way_back_is_refused(cluster: Cluster) -> None:

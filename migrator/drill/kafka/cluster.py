@@ -58,7 +58,8 @@ class KafkaCluster:
 
     :param kafka: the release of the brokers and, later, of stock controllers.
     :param zookeeper: connection string of the cluster's ZooKeeper; None for a cluster that never had one.
-    :param release_version: the metadata.version, and ``inter.broker.protocol.version`` of the brokers, e.g. ``3.6``.
+    :param release_version: the metadata.version, and ``inter.broker.protocol.version`` of the brokers, e.g. ``3.6``;
+        None for that of ``kafka``.
     :param other_releases: by broker id, of brokers that run another release.
     :param broker_properties: properties for every broker, which override those of the cluster.
     :param controller_properties: the same for controllers.
@@ -75,7 +76,7 @@ class KafkaCluster:
         controllers: int,
         brokers: int,
         zookeeper: str | None = None,
-        release_version: str = "3.9",
+        release_version: str | None = None,
         other_releases: Mapping[int, StockKafka] = MappingProxyType({}),
         broker_properties: Mapping[str, str] = MappingProxyType({}),
         controller_properties: Mapping[str, str] = MappingProxyType({}),
@@ -86,7 +87,7 @@ class KafkaCluster:
         self.directory = directory
         self.kafka = kafka
         self._zookeeper = zookeeper
-        self._release_version = release_version
+        self._release_version = release_version or kafka.version.rpartition(".")[0]
         self._more_for_brokers = broker_properties
         self._more_for_controllers = controller_properties
         self._security = security

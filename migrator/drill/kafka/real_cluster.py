@@ -220,19 +220,24 @@ class RealCluster(Cluster):
         await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
 
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
-        """The rollout refuses to go back. A broker in migration mode is refused; it comes back in KRaft mode."""
+        """The rollout refuses to go back. A broker in migration mode is refused; it comes back in KRaft mode, with the
+        file that the rollout has written."""
         code, said = await self._desk.type(report, "rollback", "--yes")
         report.check("the rollout refuses to go back", code == ExitCode.REFUSED, said)
         broker = self.broker_ids[0]
+        node = self._kafka.brokers[broker]
+        as_it_was = node.properties_file.read_bytes()
         await _blocking(lambda: self._kafka.restart_broker(broker, KafkaBrokerMode.MIGRATING))
-        output = self._kafka.brokers[broker].process.output_text
+        output = node.process.output_text
 
         async def refused() -> bool:
             return "BROKER_ID_NOT_REGISTERED" in output()
 
         what = "the registration of a broker in ZooKeeper mode is refused"
         await until(self, report, what, refused, seconds=WAIT_SECONDS)
-        await self._roll([broker], KafkaBrokerMode.KRAFT, report)
+        node.properties_file.write_bytes(as_it_was)  # a rollout refuses files that it does not know
+        await _blocking(lambda: self._kafka.restart_as_it_is(broker))
+        await self._in_sync(report)
 
     async def hand_over(self, report: DrillReport) -> None:
         """Unmodified controllers take over the directories of ours (see `Cluster`)."""

@@ -228,7 +228,7 @@ class MigrationInsight:
         )
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """Hold before the next irreversible step (see `MigrationView`); errors as `PauseOrder.give`."""
+        """Hold the migration before it writes to ZooKeeper (see `MigrationView`); errors as `PauseOrder.give`."""
         await self._runtime.pause_order.give(reason, by)
 
     async def resume(self, by: Orderer) -> None:
@@ -365,7 +365,7 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
             "state",
             view.driver.public is not PublicState.FINISHED,
             _where(view.driver),
-            "A finished migration cannot be rolled back",
+            "Reopen the migration first: 'migrator gates reopen' says what stands against it",
         ),
         Gate(
             "brokers",

@@ -24,11 +24,11 @@ class UnansweredError(OperatorError):
 @value
 class RunContext:
     """``state``: the directory of the journal, for verdicts and outputs too; the file `ABORT_FILE` in it asks the run
-    to end. ``confirm``: asks the operator to confirm the end of the migration, which cannot be undone; it is given the
-    names of the controllers that still have to be restarted without the migration. It is asked once in a run, while the
-    last controller is not restarted. ``accept``: asks whether the rollout goes on in spite of so many warnings of
-    preflight. ``steps``: of the whole way. ``stop``: the name of the step after which the run ends; "" for the end of
-    the way. ``looks``: notes what is seen, for the report."""
+    to end. ``confirm``: asks the operator to confirm the end of the migration; it is given the names of the controllers
+    that still have to be restarted without the migration. It is asked once in a run, while the last controller is not
+    restarted. ``accept``: asks whether the rollout goes on in spite of so many warnings of preflight. ``steps``: of the
+    whole way. ``stop``: the name of the step after which the run ends; "" for the end of the way. ``looks``: notes what
+    is seen, for the report."""
 
     parts: RolloutParts
     journal: RolloutJournal

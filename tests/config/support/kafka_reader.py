@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.config.property_edits import file_of
+from migrator.parts.java import Jvm, java_command
 from migrator.parts.kafka import StockKafka
 
 PROGRAM = """
@@ -16,11 +17,15 @@ import com.fasterxml.jackson.databind.*;
 import com.fasterxml.jackson.databind.node.*;
 import java.io.*;
 import java.nio.charset.StandardCharsets;
+import java.util.*;
 import kafka.server.KafkaConfig;
 import kafka.server.RaftControllerNodeProvider;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.config.ConfigType;
+import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.zookeeper.client.ConnectStringParser;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -51,10 +56,18 @@ class KafkaReader {
             ArrayNode servers = answer.putArray("servers");
             parser.getServerAddresses().forEach(each -> servers.add(each.getHostString() + ":" + each.getPort()));
             answer.put("chroot", parser.getChrootPath() == null ? "" : parser.getChrootPath());
+        } else if (asked.has("zookeeper mode")) {
+            answer.set("kinds", plain(ConfigType.ALL));
+            answer.put("newest", MetadataVersion.LATEST_PRODUCTION.toString());
         } else {
             KafkaConfig config = KafkaConfig.fromProps(Utils.loadProps(asked.get("file").asText()), false);
             if (asked.has("controllers")) {
                 answer.put("protocol", RaftControllerNodeProvider.apply(null, config).securityProtocol().name);
+            } else if (asked.has("topic key")) {
+                Properties topic = new Properties();
+                topic.put(asked.get("topic key").asText(), asked.get("text").asText());
+                LogConfig.validate(Map.of(), topic, config.extractLogConfigMap(),
+                    config.remoteLogManagerConfig().isRemoteStorageSystemEnabled(), config.requiresZookeeper());
             } else {
                 file(config, answer);
             }
@@ -95,12 +108,14 @@ class KafkaReader:
         """An answer for each question: ``refused`` with Kafka's words, or what Kafka reads.
 
         :param questions: ``key`` and ``text``; ``connect``, a connection string of ZooKeeper; ``file``, a path, and
-            beside ``file`` the word ``controllers`` for the protocol in which that broker looks for its controllers.
+            beside ``file`` the word ``controllers`` for the protocol in which that broker looks for its controllers, or
+            ``topic key`` and ``text``, a setting of a topic that this broker judges; ``zookeeper mode``, for the kinds
+            of resources that have configurations there, and the newest metadata.version.
         """
         program = self._directory / "KafkaReader.java"
         program.write_text(PROGRAM)
         lines = "".join(json.dumps(question) + "\n" for question in questions)
-        command = ["java", "-cp", self._kafka.classpath, str(program)]
+        command = java_command(self._kafka.classpath, str(program), jvm=Jvm())
         said = subprocess.run(command, check=True, capture_output=True, timeout=300, text=True, input=lines).stdout
         marked = (line.partition("ANSWER ") for line in said.splitlines())
         return [json.loads(rest) for _, mark, rest in marked if mark]
