@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import logging
 import os
@@ -55,6 +56,17 @@ def pytest_configure() -> None:
     os.environ.setdefault(java.ARCHIVES, str(java_archives.directory()))
     if "TMPDIR" not in os.environ and _memory_has_room():
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """The collector of garbage passes over modules and tests: all of them live until the run ends."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _memory_has_room() -> bool:

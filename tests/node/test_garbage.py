@@ -33,9 +33,11 @@ class Cycle:
 
 
 @pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
+def frozen_as_before() -> Iterator[None]:
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as the run was before
 
 
 def test_garbage_is_collected_and_not_frozen() -> None:
