@@ -1,8 +1,8 @@
 """The machine that a controller runs on: its clocks, chance, threads, files, and the addresses that it listens on.
 
-Whatever `migrator.node.node.run_node` starts asks `machine()` for these, and the event loop for timers and
-connections. So tests run whole controllers on machines that are not there (docs/adr/0044-the-machine.md). Each is
-handed a machine of its own as a context variable, which its tasks and callbacks inherit; commands have `THIS_MACHINE`.
+All code that `migrator.node.node.run_node` starts gets these from `machine()`, and timers and connections from the
+event loop. So tests can run whole controllers on simulated machines (docs/adr/0044-the-machine.md). Each controller has
+its machine in a context variable, which its tasks and callbacks inherit; commands have `THIS_MACHINE`.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Machine:
     # Chance.
 
     def random(self) -> Random:
-        """A source of its own for whoever asks."""
+        """A new source for each caller."""
         return SystemRandom()
 
     # Threads and memory.
 
     def threads(self, count: int, name: str) -> Executor:
-        """For `loop.run_in_executor`; whoever asked shuts it down."""
+        """For `loop.run_in_executor`; the caller shuts it down."""
         return ThreadPoolExecutor(count, thread_name_prefix=name)
 
     def freeze_live_objects(self) -> None:
@@ -92,7 +92,7 @@ class Machine:
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def open_new(self, directory: Path, prefix: str, suffix: str) -> tuple[int, Path]:
-        """A file that was not there, under a name that nobody else has."""
+        """A new file under a unique name."""
         descriptor, path = tempfile.mkstemp(suffix, prefix, directory)
         return descriptor, Path(path)
 
@@ -156,8 +156,8 @@ class Machine:
         return path.stat().st_size
 
     def file_state(self, path: Path) -> FileState:
-        """What tells that a file has changed, also when it is a symbolic link that leads elsewhere now; None while it
-        cannot be looked at."""
+        """A value that changes when the file changes, or when a symbolic link leads to another file; None while the
+        file cannot be looked at."""
         try:
             found = path.stat()
         except OSError:
@@ -165,7 +165,7 @@ class Machine:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def rename(self, path: Path, new: Path) -> None:
-        """Whatever has the new name is replaced."""
+        """Replaces the file that has the new name, if there is one."""
         path.replace(new)
 
     def remove(self, path: Path) -> None:
@@ -183,30 +183,30 @@ class Machine:
 def write_again(descriptor: int) -> None:
     """Write what a file holds once more, for the next fsync.
 
-    When an fsync fails, Linux counts the pages as written all the same. Whoever starts next reads them from memory,
-    later fsyncs pass over them, and a power cut takes them. Writing makes them dirty again. See "Can Applications
-    Recover from fsync Failures?" (Rebello et al., USENIX ATC 2020).
+    When an fsync fails, Linux marks the pages as clean all the same. The next process reads them from memory, later
+    fsyncs skip them, and a power cut loses them. Writing makes them dirty again. See "Can Applications Recover from
+    fsync Failures?" (Rebello et al., USENIX ATC 2020).
     """
     on, position, size = machine(), 0, machine().size(descriptor)
     while position < size:
         data = on.read(descriptor, min(READ_BUFFER_BYTES, size - position), position)
         if not data:
-            return  # somebody has cut the file meanwhile
+            return  # the file was cut meanwhile
         position += on.write(descriptor, data, position)
 
 
 THIS_MACHINE = Machine()
-"""Of whatever is no controller: commands."""
+"""For commands, which run no controller."""
 _MACHINE: ContextVar[Machine] = ContextVar("machine", default=THIS_MACHINE)
 
 
 def machine() -> Machine:
-    """Of whoever asks."""
+    """The machine of the running task, thread or callback."""
     return _MACHINE.get()
 
 
 def context_on(other: Machine) -> Context:
-    """A context for what begins anew on a machine: it holds nothing of whoever begins it."""
+    """A new context on a machine, which inherits nothing from the caller's context."""
     context = Context()
     context.run(_MACHINE.set, other)
     return context
@@ -214,7 +214,7 @@ def context_on(other: Machine) -> Context:
 
 @contextmanager
 def running_on(other: Machine) -> Iterator[None]:
-    """Hand a machine to whatever is called, and to the tasks that are started, inside."""
+    """Calls and new tasks inside the block run on this machine."""
     token = _MACHINE.set(other)
     try:
         yield

@@ -1,12 +1,12 @@
-"""The owner of everything that runs for long: no task ends by an error without the process hearing of it.
+"""Owns all tasks and timers that run for long, so that no error of a task stays unnoticed.
 
 A component has one `Supervisor` and starts its tasks and timers with it. Each has a `TaskKind`, which says what an
-error nobody expected does: it stops the process, it ends that one task, or the task runs again after a back-off. Each
-such error is logged and counted in the `FailureBook` of the controller, which the metrics show. Errors that a task
-expects it handles itself.
+unexpected error does: it stops the process, it ends that one task, or the task runs again after a back-off. Each
+such error is logged and counted in the `FailureBook` of the controller, which the metrics show. A task handles the
+errors that it expects.
 
-A task or timer belongs to its component, not to whoever's request begins it: it starts with a context of its own, which
-holds the machine and nothing else.
+A task or timer belongs to its component, not to the request that begins it: its context holds the machine and nothing
+else.
 
 Two errors stop the process even where the kind says that a task runs again: an `InvariantViolation`, because going on
 does harm, and an `OperatorError`, because only a person can mend it.
@@ -40,7 +40,7 @@ HEALTHY_SECONDS = 60.0
 
 
 class OnError(Enum):
-    """What an error nobody expected does."""
+    """What an unexpected error does."""
 
     STOP = "the process stops"
     RESTART = "the task runs again after a back-off"
@@ -90,7 +90,7 @@ class FailureBook:
 
 
 class AbandonedError(Exception):
-    """What a task waited for was cancelled, and the task itself by nobody."""
+    """The awaited work was cancelled, but the task itself was not."""
 
 
 class Supervisor:
@@ -210,9 +210,9 @@ class Supervisor:
 
 
 async def _not_abandoned(work: Coroutine[Any, Any, None]) -> None:
-    """Without this, a cancellation that was meant for somebody else would end a task that lasts, and nobody would hear.
+    """Report a cancellation that was meant for another task; otherwise it would end this task silently.
 
-    :raises AbandonedError: that happened.
+    :raises AbandonedError: the awaited work was cancelled, but this task was not.
     """
     try:
         await work

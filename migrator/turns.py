@@ -1,7 +1,7 @@
-"""How much one turn of the event loop does: so many records or so many bytes. Then everybody else has a turn.
+"""Bounds the work in one turn of the event loop, in records and in bytes, so that other tasks get their turns.
 
-Whoever goes through records, topics, entries or bytes whose number the cluster or a peer decides, and does so in the
-event loop, counts them in a `Turn`. A bound in records and bytes holds on a machine of any speed.
+Code in the event loop counts its work in a `Turn` if a cluster or a peer decides how much there is: records, topics,
+entries, bytes. A bound in records and bytes holds on a machine of any speed; one in milliseconds would not.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TURN_RECORDS = 1_000
-"""To decide, encode, apply and index a record takes some ten microseconds, so this is some ten milliseconds."""
+"""A record takes some ten microseconds (decide, encode, apply, index), so a turn takes some ten milliseconds."""
 TURN_BYTES = 64 * 1024
-"""As many small records have about as many bytes. A large record ends its turn by its bytes."""
+"""About the size of `TURN_RECORDS` small records. Large records end their turn earlier."""
 
 
 class Turn:
@@ -34,7 +34,7 @@ class Turn:
         return TURN_RECORDS - self._records
 
     def is_over(self, records: int = 1, size: int = 0) -> bool:
-        """Count what was just done. True: give the turn back before there is more; the next one begins at nothing."""
+        """Count finished work. True: call `give_back` before the next work; the count begins again at zero."""
         self._records += records
         self._bytes += size
         if self._records < TURN_RECORDS and self._bytes < TURN_BYTES:
@@ -44,7 +44,7 @@ class Turn:
 
 
 async def give_back() -> None:
-    """Let everybody else have a turn."""
+    """Let other tasks have a turn."""
     await asyncio.sleep(0)
 
 
@@ -63,7 +63,7 @@ def parts(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
 
 
 def in_order(items: Iterable[T], key: Any = None) -> Iterator[T | None]:
-    """As `sorted`; yields None where a turn is over. Nobody may change ``items`` meanwhile."""
+    """As `sorted`; yields None where a turn is over. ``items`` must not change meanwhile."""
     runs: list[list[Any]] = []
     for part in parts(items):
         if runs:

@@ -51,9 +51,9 @@ def report_options(function: Command) -> Command:
 
 
 def write_report(site: Site, page: Path, *, planned: bool, as_json: bool) -> None:
-    """Write the page, or print JSON: of the last rollout; of the plan if there is none, or it is asked for.
+    """Write the page, or print JSON, of the last rollout. With ``planned``, or before the first rollout: of the plan.
 
-    :raises OperatorError: the journal, the cluster or the page is not to be had.
+    :raises OperatorError: the journal or the cluster cannot be read, or the page cannot be written.
     """
     entries = read_journal(site.state)
     if planned or not of_last(entries):
@@ -71,8 +71,8 @@ def write_report(site: Site, page: Path, *, planned: bool, as_json: bool) -> Non
 
 
 def finish_archive(site: Site, entries: Sequence[Entry], tell: Callable[[str], None]) -> None:
-    """Put the whole journal and the report into the archive of a rollout that is complete, if it has one. What goes
-    wrong is told, because the rollout itself has ended well."""
+    """Put the whole journal and the report into the archive of a complete rollout, if it has one. Errors are only
+    printed, because the rollout itself has ended well."""
     kept = next((each.details["archive"] for each in reversed(of_last(entries)) if "archive" in each.details), None)
     if kept is None:
         return
@@ -96,8 +96,8 @@ def _after(site: Site, entries: Sequence[Entry]) -> After:
 
 
 def _examined(site: Site, entries: Sequence[Entry]) -> list[str] | None:
-    """What preflight found in the last rollout, a sentence each; None if it has not run. A rollout that begins behind
-    the copy needs none; what is kept then is an earlier one's."""
+    """What preflight found in the last rollout, a sentence each; None if it has not run. A rollout that begins after
+    the copy runs no preflight, so findings that are kept then belong to an earlier rollout."""
     events = [entry.event for entry in of_last(entries) if entry.step == Phase.PREFLIGHT.value]
     if not events or Event.SKIPPED in events:
         return [] if events else None

@@ -48,16 +48,16 @@ def _listeners(settings: Settings) -> Iterator[OpenDoor]:
         door = f"listener {name} ({protocol})"
         if not settings.authorizer_class_name:
             who = "has a login for" if _knows_who_comes(settings, name, protocol) else "reaches"
-            what = f"whoever {who} {door} may read all secrets and change everything, as there is no authorizer"
+            what = f"everybody who {who} {door} may read all secrets and change everything: there is no authorizer"
             remedy = "Use SASL_SSL, or SSL with client certificates, and set authorizer.class.name and super.users"
             yield "listeners", what, remedy
         elif protocol == "SSL" and not _knows_who_comes(settings, name, protocol):
-            what = f"whoever shows no certificate on {door} is {ANONYMOUS}, and may do whatever {ANONYMOUS} may"
+            what = f"a client without a certificate on {door} is {ANONYMOUS}, and has all rights of {ANONYMOUS}"
             yield _own_key(name, _CLIENT_AUTH), what, f"Set {_CLIENT_AUTH}=required"
         elif protocol == "PLAINTEXT":
             what = (
-                f"whoever reaches {door} is {ANONYMOUS}, and may do whatever {ANONYMOUS} may; the network can read "
-                "everything"
+                f"every client that reaches {door} is {ANONYMOUS}, and has all rights of {ANONYMOUS}; the network can "
+                "read everything"
             )
             yield (
                 "listener.security.protocol.map",
@@ -73,11 +73,11 @@ def _logins_in_clear(name: str, mechanisms: tuple[str, ...]) -> Iterator[OpenDoo
     for mechanism in mechanisms:
         door = f"listener {name} (SASL_PLAINTEXT, {mechanism})"
         if mechanism in _IN_CLEAR:
-            what = f"whoever sees the network reads what clients log in with on {door}"
+            what = f"everybody who sees the network can read the passwords and tokens of logins on {door}"
         else:
             what = (
-                f"whoever sees the network can guess passwords from the logins on {door}, and reads all that follows, "
-                "credentials in the metadata log included"
+                f"everybody who sees the network can guess passwords from the logins on {door}, and can read the rest "
+                "of each connection, with the credentials in the metadata log"
             )
         yield _own_key(name, _MECHANISMS), what, f"Map {name} to SASL_SSL"
 
@@ -85,7 +85,7 @@ def _logins_in_clear(name: str, mechanisms: tuple[str, ...]) -> Iterator[OpenDoo
 def _of_sasl(settings: Settings, name: str, protocol: str) -> Iterator[OpenDoor]:
     for mechanism in settings.mechanisms_of(name):
         if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER" and not _checks_signatures(settings, name):
-            what = f"listener {name} takes tokens that nobody has signed: whoever reaches it logs in under any name"
+            what = f"listener {name} accepts unsigned tokens: everybody who reaches it can log in under any name"
             yield _own_key(name, _VALIDATOR), what, f"Set this key to {OAUTHBEARER_VALIDATORS[0]}"
     if protocol == "SASL_SSL" and settings.ssl_client_auth != "none":
         own = _own_key(name, _CLIENT_AUTH)
@@ -109,13 +109,13 @@ def _authorizer(settings: Settings) -> Iterator[OpenDoor]:
     if ANONYMOUS in settings.super_user_names:
         yield (
             "super.users",
-            f"{ANONYMOUS} is a super user: whoever reaches a listener that does not ask who comes may do everything",
+            f"{ANONYMOUS} is a super user: every client of a listener without logins may do everything",
             "Protect the controller listener, and name the principals of brokers and controllers instead",
         )
     if settings.allow_everyone_if_no_acl_found:
         yield (
             "allow.everyone.if.no.acl.found",
-            "everybody may do everything with whatever no access control entry names, the cluster itself included",
+            "everybody may do everything with each resource that no access control entry names, also the cluster",
             "Set it to false, and add the entries that clients need",
         )
 
@@ -141,7 +141,7 @@ def _metrics(settings: Settings) -> Iterator[OpenDoor]:
         yield key, f"{what} cross the network in the clear", remedy
     elif not (settings.migrator_metrics_tls_ca_file or settings.migrator_metrics_basic_auth_file):
         remedy = "Set migrator.metrics.tls.ca.file, or migrator.metrics.basic.auth.file"
-        yield key, "whoever reaches this address reads the metrics", remedy
+        yield key, "everybody who reaches this address can read the metrics", remedy
 
 
 def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:

@@ -23,7 +23,7 @@ def rights_of_process(settings: Settings) -> Iterator[OpenDoor]:
     if os.geteuid() == ROOT:
         yield (
             "(the process)",
-            "it runs as root, so that whoever breaks into it owns this machine",
+            "it runs as root, so an attacker who breaks into it owns this machine",
             "Run it as a user of its own, which owns the metadata directory and nothing else",
         )
     directory = settings.metadata_directory

@@ -60,10 +60,9 @@ _LOG: Mapping[str, str] = {
     "metadata.log.segment.bytes": "The size at which a new file of the log is begun.",
     "metadata.log.segment.ms": "The age at which a new file of the log is begun.",
     "metadata.max.idle.interval.ms": "How often an idle leader appends a record, so that lag can be seen. 0: never.",
-    "metadata.max.retention.bytes": "Log and snapshots above this size are deleted, the oldest first, as far as a "
-    "newer snapshot covers them.",
-    "metadata.max.retention.ms": "Log and snapshots above this age are deleted, as far as a newer snapshot "
-    "covers them.",
+    "metadata.max.retention.bytes": "Log and snapshots above this size are deleted, the oldest first, if a newer "
+    "snapshot covers them.",
+    "metadata.max.retention.ms": "Log and snapshots above this age are deleted, if a newer snapshot covers them.",
 }
 _CLUSTER: Mapping[str, str] = {
     "alter.config.policy.class.name": "Java code that cannot run here: a controller with it refuses to start.",
@@ -91,9 +90,9 @@ _CLUSTER: Mapping[str, str] = {
     "log.roll.jitter.hours": "The default of `segment.jitter.ms`, in hours, if log.roll.jitter.ms is not set.",
 }
 _ACCESS: Mapping[str, str] = {
-    "allow.everyone.if.no.acl.found": "Whether everybody may do what no access control entry is about.",
+    "allow.everyone.if.no.acl.found": "Whether everybody may use a resource that no access control entry names.",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer: access control entries decide. "
-    "Empty: whoever gets in may do everything.",
+    "Empty: every client that gets in may do everything.",
     "super.users": "Who may do everything: User:NAME, separated by semicolons.",
     "principal.builder.class": "Only Kafka's own: a principal is named by its certificate or its login.",
     "connection.failed.authentication.delay.ms": "The pause before a failed login is answered.",

@@ -55,7 +55,7 @@ def leader_fails(quorum: Quorum, follower: Follower, how: Failure) -> None:
 
 
 def _may_ask_early(quorum: Quorum, seen: Departure) -> bool:
-    """Whether an early election may begin or go on. One may begin once in a fetch time-out, whoever leads."""
+    """Whether an early election may begin or go on. At most one begins in each fetch time-out."""
     if quorum.may_not_stand or seen.questions >= QUESTIONS_MAX:
         return False
     if not seen.questions and quorum.now < quorum.early_again_at:

@@ -23,5 +23,5 @@ one of the expected names.
 
 import os
 
-# gRPC's core writes a line to standard error for each handshake that fails: whoever can connect could fill a disk.
+# gRPC's core writes a line to standard error for each handshake that fails: every client could fill a disk.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

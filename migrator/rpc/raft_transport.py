@@ -83,11 +83,12 @@ class _Link:
         self.lock = asyncio.Lock()
 
     async def stub(self, seconds: float) -> Any:
-        """Connects when there is no connection, our own certificate is another one by now, or one of the two has ended.
+        """Connects if there is no connection, if our certificate was replaced, or if one of both certificates has
+        expired.
 
         :param seconds: until the request is of no use; some are left for another way to the peer.
-        :raises UnreachableError: nobody is there who proves to be anybody.
-        :raises WrongVoterError: somebody else is there.
+        :raises UnreachableError: no server with a certificate of our CA answers at the address.
+        :raises WrongVoterError: the server there has the certificate of another node.
         """
         if wall_time() > self._until:
             await self.drop()
@@ -260,7 +261,7 @@ class GrpcRaftTransport:
     async def _link(self, peer: int) -> _Link:
         """The connection to a peer at its present address; one to an earlier address is dropped.
 
-        :raises UnreachableError: nobody knows its address.
+        :raises UnreachableError: its address is unknown.
         """
         at, link = self._find(peer), self._links.pop(peer, None)
         if at is not None and link is not None and link.at == at:
@@ -284,7 +285,7 @@ class GrpcRaftTransport:
             if not was_connected:
                 raise
             is_lost = error.how is Failure.CONNECTION_LOST
-        # The connection was lost: its peer is away, has another certificate, or somebody else is there by now.
+        # The connection was lost: the peer is away or has a new certificate, or another node is at its address now.
         try:
             return await self._ask_once(peer, link, method, request, deadline)
         except UnreachableError as error:
@@ -304,7 +305,7 @@ class GrpcRaftTransport:
                 self._tell(peer, str(refusal))
             raise refusal from error
         except asyncio.CancelledError:
-            # gRPC cancels the calls of a channel that is closed, which nobody has cancelled here.
+            # gRPC cancels all calls of a closed channel, although no code here has cancelled them.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise

@@ -74,7 +74,7 @@ class Material:
 class TlsFiles:
     """PEM files of ``migrator.grpc.tls.*``: ours, and the CA whose peers we accept.
 
-    ``principals``: what our certificate has to be, now and when it is replaced; empty for whatever it is.
+    ``principals``: our certificate must name one of these, also when it is replaced; empty: any name will do.
     """
 
     certificate: Path
@@ -89,8 +89,8 @@ class TlsFiles:
 
     def read(self) -> Material:
         """
-        :raises OperatorError: a file cannot be read or used, the key is another certificate's, or the certificate is
-            somebody else's.
+        :raises OperatorError: a file cannot be read or used, the key belongs to another certificate, or the certificate
+            names none of ``principals``.
         """
         found = Material(_read(self.certificate, "certificate"), _read(self.key, "key"), _read(self.authority, "ca"))
         try:
@@ -115,9 +115,9 @@ class TlsFiles:
         return found
 
     def renewed(self) -> Material:
-        """What takes the place of what was read before.
+        """The new content of the files.
 
-        :raises OperatorError: as `read`, or our certificate is not valid now: the one before may still be.
+        :raises OperatorError: as `read`, or the new certificate is not valid now: the old one may still be.
         """
         found = self.read()
         own = read_certificate(found.certificate)
@@ -137,12 +137,12 @@ class TlsFiles:
         return read_certificate(self.read().certificate)
 
     def stamp(self) -> Stamp | None:
-        """Another one when a file has been changed; None while one is gone."""
+        """Changes when a file changes; None while a file is missing."""
         states = tuple(machine().file_state(path) for path in self.paths)
         return None if None in states else states
 
     def server(self) -> grpc.ServerCredentials:
-        """Our side: whoever connects needs a certificate of our CA. Files that change are read again.
+        """Our side: a client needs a certificate of our CA. Files that change are read again.
 
         :raises OperatorError: as `read`.
         """
@@ -151,7 +151,7 @@ class TlsFiles:
 
 
 class _Renewal:
-    """What gRPC asks at each handshake, on threads of its own, for certificates that may be new."""
+    """Gives gRPC the newest certificates. gRPC calls it at each handshake, on its own threads."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -242,7 +242,7 @@ async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> Pi
 
 
 async def _leaf(host: str, port: int, files: TlsFiles) -> bytes:
-    """The certificate of whoever listens there, in PEM; of our CA, and for that host.
+    """The certificate of the server at this address, in PEM; our CA has issued it for this host.
 
     :raises ssl.SSLError: there is none.
     """

@@ -54,7 +54,7 @@ def test_a_port_that_the_file_gives_twice_is_refused_before_it_is_opened(keys: d
         (FAR, "metrics cross the network in the clear"),
         ({LISTENER: ":9404"}, "metrics cross the network in the clear"),
         (FAR | {PASSWORDS: "p"}, "passwords and metrics cross the network in the clear"),
-        (FAR | TLS, "whoever reaches this address reads the metrics"),
+        (FAR | TLS, "everybody who reaches this address can read the metrics"),
         (FAR | TLS | {PASSWORDS: "p"}, None),
         (FAR | TLS | {CA: "ca.pem"}, None),
         (NEAR, None),

@@ -65,7 +65,7 @@ def test_what_somebody_could_do_and_the_remedy_are_said_at_each_start(tmp_path: 
     _, warnings = load_settings(file)
     (warning,) = warnings
     assert warning.startswith(
-        f"{file}: listeners: whoever reaches listener CONTROLLER (PLAINTEXT) may read all secrets"
+        f"{file}: listeners: everybody who reaches listener CONTROLLER (PLAINTEXT) may read all secrets"
     )
     assert "authorizer.class.name" in warning
 

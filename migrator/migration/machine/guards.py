@@ -59,11 +59,11 @@ UNREADABLE = ClaimView(None, -1, None, -1, None, None)
 
 @value
 class Claimant:
-    """What a leader knows of itself. ``decoded``: everything in ZooKeeper was read once, without a fault.
+    """The facts about the leader itself. ``decoded``: it has read everything in ZooKeeper once, without a fault.
     ``overridden``: the facts that an operator was shown and has overridden, in the words of `GuardAnswer.overridable`.
-    ``has_claimed``: it has sent a claim in this epoch, with whatever outcome. ``base`` is the record that made the copy
-    complete (EndTransaction), or the oldest known record after it. ``reopened``: the migration was finished, and
-    ZooKeeper does not hold everything yet that has changed since."""
+    ``has_claimed``: it has sent a claim in this epoch; the outcome may be unknown. ``base``: the record that made the
+    copy complete (EndTransaction), or the oldest known record after it. ``reopened``: the migration was finished, and
+    ZooKeeper still lacks changes since then."""
 
     node_id: int
     epoch: int

@@ -39,7 +39,7 @@ def little_disk(evidence: Evidence) -> Iterator[Found]:
 def not_writable(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         if not controller.directory.writable:
-            what = "whoever runs preflight may not write there"
+            what = "the user who runs preflight may not write there"
             yield Found(controller.directory.path, what, hosts=(controller.who,))
 
 
@@ -48,7 +48,7 @@ def run_by_root(evidence: Evidence) -> Iterator[Found]:
     decides."""
     for controller in evidence.controllers:
         if controller.directory.of_root:
-            what = "its directory belongs to root, so it would have to run as root: who breaks in owns the machine"
+            what = "its directory belongs to root, so it would have to run as root: a break-in would own the machine"
             yield Found(controller.directory.path, what, hosts=(controller.who,))
 
 

@@ -190,7 +190,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _is_whole(content: Mapping[str, Any]) -> bool:
-    """Whether a document has all of its parts. Whoever edits one can compute its digest, too."""
+    """Whether a document has all of its parts. A right digest does not prove it: an editor can compute that, too."""
     parts = all(isinstance(content.get(name), kind) for name, kind in _PARTS.items())
     return parts and all(isinstance(step, dict) and isinstance(step.get("step"), str) for step in content["steps"])
 

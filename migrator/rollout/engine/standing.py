@@ -61,7 +61,7 @@ class Standing:
 
     @property
     def is_reopened(self) -> bool:
-        """Whether the rollout does not go forward unasked, because the migration was reopened after its end."""
+        """Whether the migration was reopened after its end, so that only an explicit order leads forward."""
         seen = None if self.seen is None else self.seen.migration
         return seen is not None and seen.reopened not in ("", self.ends_again) and self.direction is Direction.FORWARD
 

@@ -34,8 +34,8 @@ MODULE = "migrator.rollout.executors.local_process"
 server."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 APPENDS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-"""How the file for the output is opened. The owner of the directory may have put a link or a pipe there: then nothing
-is started, because the caller may be root."""
+"""Flags for opening the output's file. If it is a link or a pipe, which the owner of the directory may have made,
+nothing is started, because the caller may be root."""
 LOCK_SUFFIX, OUTPUT_SUFFIX = ".starting", ".out"
 LOG_BYTES = 1 << 13
 """Bytes from the end of what the process has printed."""
@@ -179,7 +179,7 @@ def _settled(path: str, marks: Sequence[str], users: Collection[int] = ()) -> li
 
 @contextlib.contextmanager
 def _lock(path: str, marks: Sequence[str], users: Collection[int], *, create: bool) -> Iterator[int | None]:
-    """The lock of a start, taken; None once the process shows, whoever has started it.
+    """Takes the lock of a start; None if the process runs already.
 
     :raises FileNotFoundError: no start has ever taken the lock, and ``create`` is False.
     :raises StartUnderWayError: another start holds it for too long.

@@ -1,4 +1,4 @@
-"""Waits until gates are open: looks again and again, and tells whom it waits for."""
+"""Waits until gates are open: looks again and again, and names the nodes that it waits for."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ GatesNow = Callable[[Observation], Sequence[Gate]]
 
 
 class GateTimeoutError(OperatorError):
-    """A gate stayed shut for too long; says for whom or what it waits."""
+    """A gate stayed shut for too long; the message names what it waits for."""
 
 
 class GateShutError(OperatorError):
-    """A gate is shut, and nothing can open it any more; says why."""
+    """A gate is shut, and nothing can open it any more; the message says why."""
 
 
 class ProcessEndedError(OperatorError):
@@ -62,10 +62,10 @@ async def _never(_: Observation) -> bool:
 
 
 class Steadiness:
-    """Since when the brokers have their registrations in ZooKeeper. Pure.
+    """The ages of the brokers' registrations in ZooKeeper. Pure.
 
-    A broker that dies stays registered until its session times out, and its partitions look healthy so long. So one
-    good look is enough only if every registration is older than that time, or this rollout has renewed it.
+    A broker that dies stays registered until its session times out, and until then its partitions look healthy. So one
+    good look is enough only if each registration is older than the session time-out, or this rollout has renewed it.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Steadiness:
         self._renewed.add(broker_id)
 
     def look(self, seen: Observation, now_ms: int) -> Iterator[Shut]:
-        """Take in one more look; yields why it is not enough."""
+        """Add one look; yields the reasons why it is not enough."""
         if seen.brokers is None or seen.controller_broker is None:
             return  # the quorum's leader gets heartbeats, and a broker that does not answer opens no gate
         found = {broker: each.registration for broker, each in seen.brokers.items() if each.mode is not None}
@@ -91,7 +91,7 @@ class Steadiness:
         self._renewed -= {broker for broker in changed if broker in found}
         self._known = found
         if now_ms < self._steady_ms:
-            what = f"must have been registered for {session / 1000:.0f} s: who has just ended is still registered"
+            what = f"must be registered for {session / 1000:.0f} s: a broker that died stays registered so long"
             yield Shut("brokers", what, "Wait for the time-out of their sessions")
 
 
@@ -125,7 +125,7 @@ class Gatekeeper:
         self.steadiness = Steadiness()
         self.lifelines = Lifelines()
         self._places: dict[str, str] = {}
-        """What was last told of the place of a node, such as its pod."""
+        """The last message about the place of each node, such as its pod."""
         self._session_ms = 0
         """The longest session time-out seen of any broker, for a broker whose file cannot be read."""
 
@@ -292,13 +292,13 @@ class Gatekeeper:
             return False  # it is started next, and to start a running broker does nothing
 
     def _shrink(self, seen: Observation) -> None:
-        """Note replicas of the baseline that are in sync again: they are no old problem any more."""
+        """Note replicas of the baseline that are in sync again: gates wait for them from now on."""
         for brokers, names in by_brokers(healed(self._baseline(), seen)).items():
             self._note(Event.HEALED, brokers=" ".join(map(str, sorted(brokers))), partitions=" ".join(names))
 
     async def _with_file(self, gate: Gate, seen: Observation, files: dict[str, tuple[str, Mapping[str, str]]]) -> Gate:
-        """The gate with the broker's property file as it was at the first look after this start. The file that somebody
-        changes later needs another restart.
+        """The gate with the broker's property file as it was at the first look after this start: a later change of the
+        file needs another restart.
 
         :param files: by broker, its registration, and its file then, of the keys that a rollout changes.
         """
@@ -339,7 +339,7 @@ def _with_resume(waiting: Shut, started: Sequence[Node]) -> str:
 
 
 def said_of(waiting: Sequence[Shut]) -> str:
-    """Who is waited for, and why. A reason is not repeated when it is the same as before."""
+    """The nodes that a gate waits for, with reasons. A reason is not repeated when it is the same as before."""
     said: list[str] = []
     for each in waiting:
         what, _, why = each.what.partition(": ")

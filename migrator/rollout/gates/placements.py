@@ -65,9 +65,9 @@ def without_replicas_on(partitions: PartitionsSeen, brokers: Collection[int]) ->
 
 
 def harmed(partitions: PartitionsSeen, brokers: Collection[int]) -> Iterator[tuple[Placement, bool]]:
-    """The partitions that the stop of all these brokers makes worse now than the stop of one of them does in a healthy
-    cluster; and whether they go offline. What one stop alone takes away, as from a partition with one replica, no order
-    of restarts can save."""
+    """The partitions that suffer more from a stop of all these brokers now than from a stop of one of them in a healthy
+    cluster; and whether they go offline. The loss by one stop alone, as of a partition with one replica, does not
+    count: no order of restarts prevents it."""
     together = frozenset(brokers)
     for each in partitions.placements:
         if not each.led or not each.in_sync & together:

@@ -1,4 +1,4 @@
-"""A migration that was reopened after its end: a rollout does not go forward in it unasked. Pure."""
+"""A migration that was reopened after its end: a rollout goes forward in it only by an explicit order. Pure."""
 
 from __future__ import annotations
 

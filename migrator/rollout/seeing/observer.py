@@ -24,7 +24,7 @@ from migrator.seeing.stock_leader import StockLeader
 QUORUM_RULES = (PublicState.DUAL_WRITE, PublicState.FINISHED)
 WRITES = (State.DUAL_WRITING.value, State.FINISHING.value, State.COMPLETING.value, State.FINISHED.value)
 """Internal states in which ZooKeeper follows the log, or does not have to any more."""
-NO_STATUS = "the leader's status is not to be had: writes of others to ZooKeeper are not seen"
+NO_STATUS = "the leader's status is not available: writes of others to ZooKeeper are not seen"
 PARTITIONS_SECONDS = 120.0
 """Time for the names and states of all partitions: 100 MiB on a large cluster, perhaps over a slow line."""
 Ask = Callable[[int], Awaitable[LeaderSays | None]]
