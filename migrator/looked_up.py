@@ -1,13 +1,12 @@
-"""What this process has looked up for placeholders (``config.providers``), and how a text that people read hides it.
+"""Hides the values of placeholders (``config.providers``) in every text that people read.
 
 A value of another file may be a secret, whatever key it stands under: a password under ``listeners`` is no listener,
 and the message that says so must not show it. So each such value is remembered where it is read
 (`migrator.config.providers`). Every error for operators, every line of the log and of standard error, and every finding
 of preflight shows the placeholder in its place. No check of a key has to think of it.
 
-A value is hidden as a whole and entry by entry, in upper and in lower case: a message may show a part of it. What is
-common is not hidden: Kafka's own words, words that the property file itself shows, and numbers of few digits, which are
-ids and ports.
+A value is hidden as a whole and entry by entry, in upper and in lower case: a message may show a part of it. Common
+words are not hidden: Kafka's own, those that the property file itself shows, and numbers of few digits (ids, ports).
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import re
 from collections.abc import Collection, Iterator
 
 SHORTEST = 4
-"""Of what is hidden: a shorter text is in many words."""
+"""The least length of a hidden text: shorter ones occur in many words."""
 _ENTRY = re.compile(r"[^\s,;:=@/\"'()\[\]{}<>|\\]+")
 _PARTS = (_ENTRY, re.compile(r"[^\s,;:=@/\"'()\[\]{}<>|\\.!?]+"), re.compile(r"\w+"))
-"""How an entry may stand in a text: alone, between dots or before the end of a sentence, within a name."""
+"""The forms of an entry in a text: alone, between dots or before the end of a sentence, within a name."""
 _FEW_DIGITS = re.compile(r"[0-9]{1,5}")
 _entries: dict[str, str] = {}
-"""What is hidden, in lower case -> what is shown instead."""
+"""The hidden text, in lower case -> the text that is shown instead."""
 _wholes: dict[str, tuple[re.Pattern[str], str]] = {}
-"""The same, of values that are more than one entry, as they are and as Python shows them."""
+"""The same for values of several entries, as they are and as Python's repr shows them."""
 
 
 def words_of(text: str) -> Iterator[str]:

@@ -40,4 +40,4 @@ def command(at: ControllerAt, reason: str, yes_cluster_id: str | None) -> None:
         ask(_CONSEQUENCES, "Go on?", abort=True)
     confirm_cluster_id(status.cluster_id, yes_cluster_id, whose="the cluster of this quorum")
     at.ask(lambda client: client.close_way_back(reason))
-    say("the controllers accept now what closes the way back; 'migrator gates reopen' says whether it is still open")
+    say("the controllers now accept changes that close the way back; 'migrator gates reopen' says if it is still open")

@@ -199,7 +199,7 @@ def _voters(
         )
     if not given and not settings.voters:
         raise OperatorError(
-            "the key is not set, so who votes has to be said", where=where, remedy=f"Give one of {_CHOICES}"
+            "the key is not set, so an option has to name the voters", where=where, remedy=f"Give one of {_CHOICES}"
         )
     if standalone:
         return VoterSet.of([initial_voter(settings.node_id, random_uuid(SystemRandom()), _own_endpoint(settings))])

@@ -79,7 +79,7 @@ def remove(at: ControllerAt, voters: str, cluster_id: str, wait: bool) -> None:
 @controller_options
 @CLUSTER
 def cancel(at: ControllerAt, cluster_id: str) -> None:
-    """End the change of voters where it is. What has been added or removed stays so."""
+    """End the change of voters where it is. Controllers that were added or removed stay so."""
     _order(at, VoterOrder.CANCEL, "", cluster_id, wait=False)
 
 
@@ -168,7 +168,7 @@ def _look_at_end(target: str) -> None:
 
 
 def sentences(answer: VotersAnswer) -> list[str]:
-    """What is printed about an accepted order."""
+    """The text about an accepted order."""
     warnings = [f"warning: {warning}" for warning in answer.warnings]
     if not answer.target:
         return [f"cancelled: the target was {answer.replaced}" if answer.replaced else "no target was set"]

@@ -135,8 +135,8 @@ def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | No
         yield f"newest snapshot: offset {found.snapshot.offset}; {found.after_snapshot} records come after it"
     if found.epoch_start is not None:
         yield f"of the last epoch: {found.log_end.offset - found.epoch_start} records, from offset {found.epoch_start}"
-    yield "lost: what the lost voters had acknowledged and this log lacks. Nobody can count it"
-    yield "kept: all of this log, also records at its end that no majority had. Nobody can tell which these are"
+    yield "lost: acknowledged records of the lost voters that this log lacks. Their number is unknown"
+    yield "kept: all of this log, also records at its end that no majority had. They cannot be told from the others"
     if found.open_transaction is not None:
         yield f"aborted: the transaction that begins at offset {found.open_transaction} and has no end"
     yield f"refused for ever: {', '.join(map(str, plan.lost))}"

@@ -444,7 +444,7 @@ def unlock(inventory: Path, yes: bool) -> None:
             say(f"lock: {holder_line(holder)}")
             if not yes:
                 with at_a_question():
-                    ask("Does no command of that rollout run any more? Break its lock?", abort=True)
+                    ask("Are you sure that no command of that rollout runs any more? Break its lock?", abort=True)
             if journal.progress.rollout:
                 journal.append(parts.clock.wall_ms(), Event.LOCK_BROKEN, of=holder.rollout, host=holder.host)
             left = await parts.lock.break_open(holder.rollout)

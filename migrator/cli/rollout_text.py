@@ -168,7 +168,7 @@ def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict 
         until = f"Until the last controller is restarted, {back}. After the restart of the last one {ONLY_REOPEN}."
         if inventory.handover is not None:
             until += " Then Kafka's own controllers take over; with '--until Finished' the rollout stops before."
-    proof = "Nobody has compared ZooKeeper with the log." if verdict is None else verdict.said(now_ms)
+    proof = "ZooKeeper was not compared with the log." if verdict is None else verdict.said(now_ms)
     return f"{yet} {inventory.cluster}. {until}", f"{proof} End the migration?"
 
 

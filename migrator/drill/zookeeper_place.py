@@ -189,7 +189,7 @@ class ClaimedPlace:
         return OperatorError(
             f"the drill needs an empty place, and found {_listed(names)}{with_brokers}",
             where=self.place.hosts,
-            remedy=f"Name an empty chroot{where}. No drill has made what is there",
+            remedy=f"Name an empty chroot{where}. These znodes are not of a drill",
         )
 
     def _of_a_drill(self, client: KazooClient, chroot: str, mark: bytes) -> OperatorError:

@@ -41,6 +41,7 @@ def encode_quorum_state(state: ElectionState, voters: Sequence[int] | None) -> b
         directory = uuid_to_text(state.voted_directory_id)
         fields: dict[str, Any] = {"leaderId": leader, "leaderEpoch": state.epoch, "votedId": voted}
         return orjson.dumps({**fields, "votedDirectoryId": directory, "data_version": 1})
+    # Kafka's QuorumStateData requires clusterId and appliedOffset in version 0; Kafka leaves both at their defaults.
     fields = {"clusterId": "", "leaderId": leader, "leaderEpoch": state.epoch, "votedId": voted, "appliedOffset": 0}
     return orjson.dumps(
         {**fields, "currentVoters": [{"voterId": voter} for voter in sorted(voters)], "data_version": 0}

@@ -368,7 +368,7 @@ class MigrationExecutor:
                 return ev.Committed(ticket, at_of(self._controller.image))
             await self._controller.committed(offset)
         except MigratorError as error:
-            log.info("The migration gave up an append to the log: %s", error)
+            log.info("The migration could not append to the log: %s", error)
             return None
         return ev.Committed(ticket, EpochOffset(epoch=ticket.epoch, offset=offset))
 

@@ -58,7 +58,7 @@ LOOK_SECONDS = 0.1
 LASTING_MS = 1_000
 """After so long a wait, its reason is put into the journal."""
 JOURNAL_KIND = "voters"
-CHANGED = Refusal(ErrorCode.request_timed_out, "What the step was planned on has changed meanwhile.")
+CHANGED = Refusal(ErrorCode.request_timed_out, "The voters or the target have changed since the step was planned.")
 RESTING = f"The plan rests during a migration, and goes on after it. {ONE_BY_ONE}"
 
 Ask = Callable[[int], Awaitable[VoterAnswer | None]]

@@ -190,7 +190,7 @@ class ZooKeeperReading:
         reader = self._records()
         records += sum(map(len, reader.other_records()))
         listed = entities(self._source)
-        self._tell("asking what we may write")
+        self._tell("asking ZooKeeper for our rights")
         permissions = look_at_permissions(self._session, wanted(self._source, listed), version)
         stamps = {paths.broker(broker_id): broker.timestamp_ms for broker_id, broker in brokers.items()}
         controller = standing.view.controller

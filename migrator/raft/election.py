@@ -99,11 +99,12 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
     if floor is None or not isinstance(state, Unattached | Prospective):
         return False
     if state.voted_id is not None:
+        # A vote from version 0 of the quorum-state file names no directory (KIP-853).
         same_directory = state.voted_directory_id in {ZERO_UUID, request.candidate_directory_id}
         is_same = state.voted_id == request.candidate_id and same_directory
         return is_same and quorum.config.may_grant_vote(request.candidate_id)
     if state.leader_id is not None:
-        return False
+        return False  # this epoch has its leader, and an epoch never has two
     if not votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), floor):
         return False
     if not quorum.config.may_grant_vote(request.candidate_id):

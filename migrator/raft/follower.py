@@ -107,7 +107,7 @@ def update_high_watermark(quorum: Quorum, follower: Follower) -> None:
     """Records count as committed here when the leader says so and they are on this node's disk."""
     if not quorum.log_changes:
         if 0 < follower.leader_high_watermark <= quorum.synced_end:
-            quorum.log_is_whole()
+            quorum.log_is_whole()  # a disk that began empty takes part in elections from here on (ADR 33)
         quorum.advance_high_watermark(min(follower.leader_high_watermark, quorum.synced_end))
 
 
@@ -194,6 +194,7 @@ def fetch_request(quorum: Quorum) -> FetchRequest:
         leader_epoch=quorum.epoch,
         fetch_offset=end.offset,
         last_fetched_epoch=end.epoch,
+        # A new connection after a lost one: an answer without a wait shows at once whether the leader is still there.
         max_wait_ms=0 if quorum.departure.is_connection_lost else config.fetch_max_wait_ms,
         max_bytes=config.fetch_max_bytes,
         replica_directory_id=config.directory_id,

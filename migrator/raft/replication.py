@@ -85,7 +85,7 @@ def locate(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
         is_before = offset < start or (offset == start and last_epoch != oldest.epoch)
         if offset == 0 or is_before or last_epoch < oldest.epoch:
             return FetchPosition(snapshot_id=newest)
-    if offset == 0 and last_epoch == 0 and start == 0:
+    if offset == 0 and last_epoch == 0 and start == 0:  # an empty log diverges nowhere
         return FetchPosition()
     end = log.end_of_epoch(last_epoch)
     if end.epoch != last_epoch or end.offset < offset:
@@ -101,6 +101,7 @@ def leader_error(quorum: Quorum, epoch: int) -> ErrorCode:
         return ErrorCode.unknown_leader_epoch
     if not isinstance(quorum.state, Leader):
         return ErrorCode.not_leader_or_follower
+    # While it hands over, the leader still answers: the successor has to fetch the rest of the log.
     if quorum.is_shutting_down and quorum.state.handover is None:
         return ErrorCode.broker_not_available
     return ErrorCode.none

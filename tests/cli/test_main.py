@@ -153,7 +153,7 @@ BOTH = ("--standalone", "--no-initial-controllers")
 @pytest.mark.parametrize(
     ("voters", "options", "said"),
     [
-        ("", (), "is not set, so who votes has to be said"),
+        ("", (), "is not set, so an option has to name the voters"),
         ("", BOTH, "only one of these options"),
         ("", ("--initial-controllers", "1@h:1"), "is not id@host:port:directoryId"),
         ("", ("--standalone", "--release-version", "3.8"), "3.9-IV0"),

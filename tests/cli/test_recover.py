@@ -93,7 +93,7 @@ def test_without_force_it_only_shows_what_may_be_lost(tmp_path: Path) -> None:
         f"cluster {CLUSTER_ID}, controller {left.key}",
         f"voters: {LOST[1]}, {LOST[3]}, {left.key}",
         f"the log ends at offset {left.end}, in epoch {EPOCH}",
-        "lost: what the lost voters had acknowledged and this log lacks. Nobody can count it",
+        "lost: acknowledged records of the lost voters that this log lacks. Their number is unknown",
         f"refused for ever: {LOST[1]}, {LOST[3]}",
         "nothing was written; add --force to recover",
     ):

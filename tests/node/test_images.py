@@ -1,4 +1,4 @@
-"""The images of a real runtime, whatever happens to its log in whichever order, against a replay of that log."""
+"""The images of a real runtime against a replay of its log, after random events in random order."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class Writers:
             await writer(turn)
 
     async def count(self, _turn: int, extra: Sequence[ConfigRecord] = ()) -> None:
-        """Read and write: whoever decides on an image that has changed meanwhile loses a count."""
+        """Read and write: a decision on an image that has changed meanwhile loses a count."""
 
         def decide(image: MetadataImage, _context: Context) -> Decision[None]:
             before = int(image.configs.get(COUNTER, {}).get("count", "0"))

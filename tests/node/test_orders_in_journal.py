@@ -171,7 +171,7 @@ async def test_what_is_forced(kind: Force) -> None:
 
 
 async def test_orders_about_voters_and_the_lock_of_a_rollout_are_noted_before_they_happen(tmp_path: Path) -> None:
-    """Whoever hangs up meanwhile has given the order."""
+    """An order counts although its caller hangs up meanwhile."""
     async with dynamic(tmp_path, 4, 3) as cluster:
         leader = await cluster.leader()
         own = leader.quorum.leader_id

@@ -138,7 +138,7 @@ class Watchful(Machine):
 
 
 async def test_nobody_can_ask_any_more_when_the_log_is_closed(tmp_path: Path) -> None:
-    """The log was closed first. Whoever asked in that moment got no answer, and the controller logged an error."""
+    """The log was closed first. A caller in that moment got no answer, and the controller logged an error."""
     own = Own(tmp_path, 1)
     watchful = Watchful(own.port, own.metrics_port)
     async with own.running(watchful):

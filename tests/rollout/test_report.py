@@ -43,7 +43,7 @@ def test_a_rollout_says_what_it_did_who_ordered_it_and_what_stood_still(tmp_path
     mine = order_of("apply --until soak")
     assert facts.state == "complete"
     assert [(each.by, each.command, each.ended) for each in facts.orders] == [
-        (mine["by"], mine["command"], "as far as was asked for, or ended from outside"),
+        (mine["by"], mine["command"], "reached the wanted state, or was ended from outside"),
         (EVIL, "resume", "failed"),
         (EVIL, "resume", "the rollout was complete"),
         (EVIL, "resume", ""),

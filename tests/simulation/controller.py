@@ -26,7 +26,7 @@ class Controller:
         self._waiting: list[tuple[int, tuple[int, ...]]] = []
 
     def role_changed(self) -> None:
-        """Whatever was not committed may be lost: nobody is told that it is there."""
+        """Uncommitted records may be lost: no caller has an answer about them."""
         self.is_active, self._transaction = False, None
         self._waiting.clear()
 

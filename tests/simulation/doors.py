@@ -28,7 +28,7 @@ class Doors:
         """Nodes that are down together with their machine."""
 
     def is_off(self, target: SimulatedNode) -> bool:
-        """Whether nobody says that the process is down."""
+        """Whether peers get no sign that the process is down."""
         return target.node_id in self._off
 
     def refuses(self, source: SimulatedNode, target: SimulatedNode) -> bool:

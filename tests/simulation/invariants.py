@@ -141,7 +141,7 @@ def no_truncation_of_committed(removed: Collection[tuple[int, int]], committed: 
 
 
 def truncates_above_high_watermark(offset: int, high_watermark: int) -> bool:
-    """Nobody truncates below the high watermark that it knows."""
+    """No node truncates below the high watermark that it knows."""
     return offset >= high_watermark
 
 
@@ -180,7 +180,7 @@ def image_shows_whole_transactions(digest: int, point: Point | None) -> bool:
 
 
 def cut_off_leader_resigns(silence_ms: float, bound_ms: float) -> bool:
-    """Check quorum: a leader that a majority doesn't reach gives up (so it serves nobody old data)."""
+    """Check quorum: a leader that a majority does not reach resigns, so it serves no old data."""
     return silence_ms <= bound_ms
 
 
@@ -246,8 +246,8 @@ def leader_finishes_its_removal(is_voter: bool, removal: int, committed_end: int
 
 
 def only_voters_stand(is_voter: bool, removal: int, high_watermark: int) -> bool:
-    """R6: whoever stands for election or leads is a voter, on this disk, as its own log has it; or its removal is not
-    known to be committed."""
+    """R6: a node that stands for election or leads is a voter, on this disk, by its own log; or its removal is not known
+    to be committed."""
     return is_voter or removal >= high_watermark
 
 

@@ -1,4 +1,4 @@
-"""Whoever runs the simulated cluster: sets targets, other ones midway, none any more, and asks for single changes."""
+"""The simulated operator: sets, replaces and cancels targets, and asks for single changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOURNEYS: dict[str, list[tuple[int, ...]]] = {
 
 
 class Operator:
-    """Sees one leader at a time, as whoever asks for the quorum's state does."""
+    """Sees one leader at a time, as a client that asks for the quorum's state does."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -42,7 +42,7 @@ class Operator:
         world.after(self._random.uniform(0.5, 1.5) * TURN_MS, self.begin)
 
     def end(self) -> None:
-        """Faults have ended: the last target is for whoever leads."""
+        """Faults have ended: the leader gets the last target."""
         self._last = self._ahead[-1] if self._ahead else self._some_nodes()
 
     def is_done(self) -> bool:

@@ -107,7 +107,7 @@ class Planning:
         )
 
     def _fill(self, raft: RaftNode, refusal: Refusal) -> None:
-        """Where nobody writes, the log gets as far as a voter's old log did by what nobody waits for."""
+        """Without writes, records that no caller waits for bring the log to the end of a voter's old log."""
         node = self.node
         if refusal.lacking_records and node.controller.may_write_target:
             node.world.count("plans that filled the log first")
@@ -156,7 +156,7 @@ class Planning:
     # By hand
 
     def asked(self) -> None:
-        """Somebody asks this node for a change, sensible or not; while a plan runs, only for what it refuses."""
+        """A client asks this node for a change, sensible or not; while a plan runs, only for refused changes."""
         node, random = self.node, self.node.random
         raft = node.raft
         if raft is None or node.is_paused:

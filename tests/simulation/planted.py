@@ -372,7 +372,7 @@ def refused_port_alone_is_evidence() -> Patches:
 
 @bug
 def mark_of_an_empty_disk_is_forgotten_at_the_second_start() -> Patches:
-    """What an earlier version did: whoever had an election state beside its empty log counted as a voter."""
+    """A bug of an earlier version: a node with an election state beside its empty log counted as a voter."""
 
     def mark_if_empty(self: SimulatedDisk) -> bool:
         is_empty = not self.log.end_offset() and not self.log.snapshots()

@@ -49,7 +49,7 @@ class Sightings:
         self._is_early = False
         self._ended_epoch = -1
         self.is_new = True
-        """The core has taken a step since somebody has set this to false: nothing else changes what it knows."""
+        """Whether the core has taken a step since this was set to False: only a step changes its state."""
         self._answered()
 
     def _begin(self, leader: tuple[int, int | None]) -> None:

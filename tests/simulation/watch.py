@@ -51,7 +51,7 @@ def is_behind(node: SimulatedNode, request: FetchRequest) -> bool:
 
 
 def silence(node: SimulatedNode) -> float:
-    """How long a leader has not heard a majority of its voters, itnode included; 0 if it needs nobody."""
+    """How long a leader has not heard a majority of its voters, itself included; 0 if it needs no other voter."""
     others = [key for key in keys(node.voter_set) if key.node_id != node.node_id]
     needed = majority(len(node.voter_set)) - node.is_voter
     if not 0 < needed <= len(others):

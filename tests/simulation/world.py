@@ -39,7 +39,7 @@ EVENTS_MAX = 400_000
 """A run that needs more has nodes that keep each other busy for nothing."""
 
 FIREWALL_SHARE = 0.1
-"""Of the losses that the sender hears of: a firewall says that nobody is there, though the process runs."""
+"""The share of visible losses: a firewall refuses the connection, although the process runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class World:
         )
 
     def is_barred(self, node_id: int) -> bool:
-        """Whether a node may get nobody's vote as it runs now: a restart takes the bar away or brings it back."""
+        """Whether no voter may vote for this node as it runs now: a restart removes or restores the bar."""
         return (
             self.options.barred
             and not self.options.dynamic
@@ -254,7 +254,7 @@ class World:
         node.wipe(self.directory(node.node_id, len(self.lost)))
 
     def may_empty(self, node: SimulatedNode) -> bool:
-        """Whether a configured voter may lose its disk now: somebody else has all that is committed."""
+        """Whether a configured voter may lose its disk now: another voter has all committed records."""
         others = (self.nodes[voter].disk for voter in self.voters - {node.node_id})
         if self.history.end.offset and not any(disk.has_durably(self.history.end) for disk in others):
             return False

@@ -1,4 +1,4 @@
-"""The account book: what it says that is held is what is alive, and whoever waits is served in turn."""
+"""The account book: its figures are those of the objects that are alive, and waiting callers are served in turn."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Requests(RuleBasedStateMachine):
 
     @invariant()
     def somebody_goes_on(self) -> None:
-        """Nobody waits for a room that nobody holds anything in."""
+        """No caller waits for an empty room."""
         assert not any(room.is_contested and not room.charges for room in self.book.rooms.values())
 
     def teardown(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests of every API, damaged, at one listener: its process lives, and who behaves is served."""
+"""Damaged requests of every API at one listener: its process lives, and honest clients are served."""
 
 from __future__ import annotations
 

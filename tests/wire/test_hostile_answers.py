@@ -1,4 +1,4 @@
-"""Peers that are no peers: whatever a host is called and a server answers, a client raises `TransportError` only."""
+"""Hostile peers: for any host name and any answer, a client raises `TransportError` only."""
 
 from __future__ import annotations
 

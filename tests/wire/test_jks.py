@@ -1,4 +1,4 @@
-"""JKS of Java 8 and before: what Java's own keytool writes is read, and whatever is wrong with it is said by name."""
+"""JKS of Java 8 and before: stores of Java's keytool are read, and each fault of a store is named."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_many_addresses_are_forgotten_again() -> None:
 
 
 def test_the_oldest_of_the_address_with_most_logins_gives_its_place() -> None:
-    """It was the oldest of all: whoever opened a thousand connections in the time of a login kept everybody out."""
+    """Before, the oldest of all gave its place: a client with 1,000 connections in the time of a login shut out all."""
     logins, gone = Logins(3), []
 
     def enter(name: str, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Sessions that end, on real connections: our client and librdkafka log in again, and who does not is closed."""
+"""Sessions that end, on real connections: our client and librdkafka log in again, and others are closed."""
 
 from __future__ import annotations
 

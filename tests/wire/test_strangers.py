@@ -1,4 +1,4 @@
-"""What those who have not logged in can take from those who have: bytes, places, time and file descriptors."""
+"""How much clients without a login can take from those with one: bytes, places, time and file descriptors."""
 
 from __future__ import annotations
 

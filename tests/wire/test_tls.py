@@ -480,7 +480,7 @@ async def at_once(port: int, client: ssl.SSLContext, data: bytes) -> asyncio.Str
 
 
 async def test_a_frame_that_comes_with_its_handshake_is_not_in_the_room_of_logins() -> None:
-    """Else one address, or many, took the room with such frames, and nobody could log in at any listener."""
+    """Otherwise such frames of one address, or of many, fill the room, and no client can log in at any listener."""
     quotas = ConnectionQuotas()
     async with serving(security(SERVER), quotas=quotas) as (_, _, port):
         context = security(BROKER, serves=False).client_context

@@ -21,8 +21,8 @@ _ENABLE = (
 
 @value
 class Running:
-    """One reading of ``/brokers/ids``: by broker id, the transaction that created its znode. It stands for one run of
-    the process."""
+    """One reading of ``/brokers/ids``: by broker id, the transaction that created its znode, which identifies one run
+    of the process."""
 
     znodes: Mapping[int, int]
 
@@ -66,7 +66,7 @@ class Strays:
         if registration is None:
             return Gap(
                 who,
-                "it runs in ZooKeeper mode, but is not registered with the quorum: no controller tells it anything",
+                "it runs in ZooKeeper mode, but is not registered with the quorum: no controller sends it changes",
                 _ENABLE,
             )
         if not registration.is_migrating_zk_broker:

@@ -92,7 +92,7 @@ def foreign_authorizer(evidence: Evidence) -> Iterator[Found]:
         if name and name not in (*ACL_AUTHORIZERS, STANDARD_AUTHORIZER):
             yield Found(
                 broker.file.at(AUTHORIZER),
-                f"it authorizes with {name}: what that allows is not in ZooKeeper",
+                f"it authorizes with {name}, whose rules are not in ZooKeeper",
                 hosts=(broker.who,),
             )
 
@@ -266,7 +266,7 @@ def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
         if closed and not controller.settings.zookeeper_set_acl:
             yield Found(
                 controller.file.at("zookeeper.set.acl"),
-                f"the key is false, but {closed[0]} is protected ({owners[closed[0]]}); what we create would not be",
+                f"the key is false, but {closed[0]} is protected ({owners[closed[0]]}); new znodes would not be",
                 hosts=(controller.who,),
             )
 

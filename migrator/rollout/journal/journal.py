@@ -148,7 +148,7 @@ def read_lines(data: bytes, path: Path) -> tuple[list[Entry], int]:
 
 def _damaged(path: Path, number: int) -> OperatorError:
     return OperatorError(
-        "the journal is damaged here, and what it said is unknown",
+        "the journal is damaged: this line cannot be read",
         where=f"{path}: line {number}",
         remedy="The lines before it are JSON, and can be read. To begin anew, move the file away, and free its "
         "lock with 'migrator rollout unlock'. Then 'migrator rollout apply' goes forward, or 'migrator rollout "

@@ -32,7 +32,7 @@ from migrator.rollout.plan.steps import Act, Direction, Job, Phase
 from migrator.values import value
 
 ENDED = {Event.FAILED: "failed", Event.PAUSED: "stopped, as was asked for", Event.CLOSED: "the rollout was complete"}
-NO_WORD = "as far as was asked for, or ended from outside"
+NO_WORD = "reached the wanted state, or was ended from outside"
 ORDERS = {
     Event.OPENED: "a new rollout",
     Event.TURNED: "turns back",
@@ -51,7 +51,7 @@ RESULTS = {Job.PREFLIGHT.value: "no blockers", Job.VERIFY.value: "equal"}
 
 @value
 class Order:
-    """``by``: user@host; "" where the journal does not say. ``ended``: how its command ended."""
+    """``by``: user@host; "" if the journal does not say. ``ended``: how the command ended."""
 
     time_ms: int
     by: str
@@ -72,9 +72,10 @@ class Wait:
 
 @value
 class StepLine:
-    """``began_ms``: when the line before was written. ``start`` (from the beginning of the rollout) and ``seconds``:
-    without the time in which no command ran, or a person was asked, or other steps were done. ``restart_seconds``: from
-    the order to stop or start until the node was back, of all restarts of the step; None without one."""
+    """``began_ms``: when the line before was written. ``start``: seconds since the beginning of the rollout. ``start``
+    and ``seconds`` leave out the time without a command, of questions to a person, and of other steps.
+    ``restart_seconds``: from the order to stop or start until the node was back, summed over the step's restarts; None
+    without a restart."""
 
     name: str
     why: str
@@ -89,7 +90,7 @@ class StepLine:
 
 @value
 class Verdict:
-    """``what``: preflight, rehearse or verify. ``rows``: that were compared; None unknown."""
+    """``what``: preflight, rehearse or verify. ``rows``: the number of compared rows; None if unknown."""
 
     time_ms: int
     step: str
@@ -113,7 +114,7 @@ class Trouble:
 @value
 class FileChange:
     """``changes``: lines ``- key=value`` and ``+ key=value``, secrets hidden. ``before`` and ``after``: digests of
-    the file, with secrets hidden (`digest_shown`); "" for no file, or where the journal alone is left."""
+    the file, with secrets hidden (`digest_shown`); "" without a file, or if only the journal is left."""
 
     step: str
     node: str
@@ -210,7 +211,7 @@ def _active(entries: Sequence[Entry]) -> dict[int, float]:
 
 
 def _waits(looks: Sequence[Look], entries: Sequence[Entry]) -> Iterator[Wait]:
-    """Each time that gates of one step were shut without a break. A command that ended ends the wait, too."""
+    """The waits of each step for shut gates. An open gate ends a wait, and so does the end of the command."""
     ends = [each.time_ms for each in entries if each.event in (Event.FAILED, Event.PAUSED, Event.RESUMED)]
     begun: Look | None = None
     for look, later in pairwise([*looks, None]):
@@ -274,7 +275,7 @@ def _state_of(last: Entry) -> str:
 
 
 def _orders(entries: Sequence[Entry]) -> Iterator[Order]:
-    """Each command, with what its first lines say, and each answer to a question."""
+    """Each command with the order in its first lines, and each answer to a question."""
     first: list[Order] = []
     confirmed = False
     for number, entry in enumerate(entries):
@@ -305,7 +306,7 @@ def _order(entry: Entry) -> Order:
 
 
 def _ended(later: Sequence[Entry]) -> str:
-    """How the command ended whose first line comes before these."""
+    """How a command ended, by the lines after its first one."""
     for entry in later:
         if entry.event in (Event.RESUMED, *ENDED):
             return ENDED.get(entry.event, NO_WORD)

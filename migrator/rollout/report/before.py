@@ -99,7 +99,7 @@ def _of_plan(
     if direction is Direction.FORWARD and not inventory.times.soak:
         yield "There is no soak: the roll to KRaft begins as soon as both sides are written"
     if inventory.left_out.verify:
-        yield "Nobody compares ZooKeeper with the metadata log before the end: the inventory leaves 'verify' out"
+        yield "ZooKeeper is not compared with the metadata log before the end: the inventory leaves 'verify' out"
     if not zookeeper:
         yield "'access' names no ZooKeeper: the lock is not there, and brokers are seen through the quorum only"
     if lock_is_local:
@@ -112,7 +112,7 @@ def _of_preflight(inventory: Inventory, direction: Direction, examined: Sequence
     if examined is not None or direction is Direction.BACK:
         return examined or ()
     if inventory.left_out.preflight:
-        return ("Nobody examines the cluster before the first step: the inventory leaves 'preflight' out",)
+        return ("The cluster is not examined before the first step: the inventory leaves 'preflight' out",)
     return ("Preflight has not run yet: 'migrator rollout apply --until preflight' runs it, and changes no node",)
 
 
@@ -128,7 +128,7 @@ def _of_cluster(inventory: Inventory, seen: Observation) -> Iterator[str]:
         yield from _partitions("with fewer replicas in sync than min.insync.replicas", found.under_min_isr)
         yield from _partitions("being reassigned", found.reassigning)
     else:
-        yield "Nobody says how the partitions are"
+        yield "The state of the partitions is unknown"
     yield from (f"Could not be looked at: {each}" for each in seen.unknown)
 
 

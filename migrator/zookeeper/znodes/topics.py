@@ -19,7 +19,7 @@ from migrator.zookeeper.znodes.fields import INT32_MAX, Fields, broker_ids
 
 _REMEDY = (
     "Correct the assignment with a ZooKeeper client and try again: 'kafka-topics --describe' shows the replicas that "
-    "brokers know. Who deletes the znode loses the topic"
+    "brokers know. Do not delete the znode: the topic would be lost"
 )
 
 Replicas = tuple[int, ...]

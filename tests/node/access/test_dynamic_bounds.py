@@ -56,7 +56,7 @@ class Node:
         raise AssertionError(error)
 
     async def until(self, holds: Callable[[ConnectionQuotas], bool]) -> None:
-        """Whoever waits for a place is woken at each change."""
+        """Tasks that wait for a place are woken at each change."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not holds(self.quotas):
                 self.freed.clear()

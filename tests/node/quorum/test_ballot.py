@@ -1,4 +1,4 @@
-"""Who gets a vote while a migration is under way: who may lead as it runs now, and nobody else."""
+"""While a migration is under way, only a controller that may lead as it runs now gets a vote."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ PATIENCE_MS = 60_000
 
 @value
 class Scenario:
-    """``behind`` misses everything from the change on, or already from the registration of whoever joins."""
+    """``behind`` misses everything from the change on, or already from the registration of the joining controller."""
 
     voters: int
     joins: bool

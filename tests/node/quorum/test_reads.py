@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Iterator[MetadataLog]:
 
 
 class Asker:
-    """Whoever fetches."""
+    """A client that fetches."""
 
     def __init__(self, log: MetadataLog) -> None:
         self.epoch = EPOCH

@@ -192,7 +192,7 @@ def leader_settings(cluster: Cluster, leader: NodeCore) -> Any:
 
 
 async def _start(cluster: Cluster, leader: NodeCore, third: NodeCore) -> AsyncIterator[str]:
-    """From a snapshot, and from a log behind it that nobody says is committed."""
+    """From a snapshot, and from a log behind it whose records are not known to be committed."""
     await until(lambda: third.metadata.snapshot_image is not None, "an image to make a snapshot of")
     image = third.metadata.snapshot_image
     assert image is not None
@@ -269,7 +269,7 @@ async def _brokers(leader: NodeCore, settings: Settings) -> AsyncIterator[str]:
 
 
 async def _cut_off(cluster: Cluster, leader: NodeCore, patch: pytest.MonkeyPatch) -> AsyncIterator[str]:
-    """The leader writes what nobody else gets, and has to forget it."""
+    """The leader writes records that no other node gets, and has to cut them."""
 
     def it_is_later(fetch_timeouts: float) -> None:
         milliseconds = int(1_000 * PATIENCE_SECONDS * fetch_timeouts)

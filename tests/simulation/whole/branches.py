@@ -1,4 +1,4 @@
-"""What the seeds reach of the code: the share of its statements and branches, and the functions that nobody calls.
+"""What the seeds reach of the code: the share of its statements and branches, and the functions that are never called.
 
 It takes coverage.py, which is no part of the locked tools: ``.venv/bin/python -m pip install coverage``.
 """
@@ -90,7 +90,7 @@ def _share(found: Mapping[str, Any]) -> str:
 
 
 def _lines(found: Mapping[str, Any]) -> str:
-    """The files, and then the functions that nobody calls."""
+    """The files, and then the functions that are never called."""
     files, unreached = [], []
     for name, file in found["files"].items():
         files.append(f"{file['summary']['percent_covered']:6.1f} %  {name}")

@@ -1,4 +1,4 @@
-"""Certificates of gRPC, the same ones in every world: one authority, and whoever has a name."""
+"""Certificates of gRPC, the same in every world: one authority, and one certificate for each name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def principal(name: str) -> str:
 
 
 def install(disk: SimulatedDisk, name: str) -> None:
-    """Durably, as whoever sets up a machine does it."""
+    """Written durably, as an operator sets up a machine."""
     home = Directory()
     disk.root.change((HOME.name, home))
     for path, content in zip(FILES.paths, _pem(name), strict=True):

@@ -53,7 +53,7 @@ class Chaos:
         self._states: dict[int, str] = {}
         """In which each was last."""
         self._crash_points: set[str] = set()
-        """Kinds of operations on a disk: whoever does the next one of such a kind crashes."""
+        """Kinds of operations on a disk: the controller that does the next one of such a kind crashes."""
         self._seekers: list[Callable[[Controller], None]] = []
         """Faults, in a world in which each seeks each state."""
         self._tried: Counter[str] = Counter()
@@ -106,7 +106,7 @@ class Chaos:
         self.world.after(self._random.expovariate(rate), strike)
 
     def _strike(self, fault: Callable[[Controller], None]) -> None:
-        """Now, or when somebody is in a state that is drawn: some are rare, and do not last."""
+        """Now, or when a controller enters a state that is drawn: some states are rare and short."""
         if self._random.random() < IN_A_STATE:
             self._waiting[self._random.choice(cells.STATES)] = fault
         else:
@@ -145,7 +145,7 @@ class Chaos:
         return self._random.choice(list(self.world.controllers.values()))
 
     def end(self) -> None:
-        """Whatever is broken is mended; perhaps a minority stays dead."""
+        """Mend all faults; perhaps a minority stays dead."""
         world = self.world
         self.calm.end()
         if world.options.minority_stays_dead:
@@ -243,7 +243,7 @@ class Chaos:
             self._cut_power(controller)
 
     def _crash(self, controller: Controller) -> None:
-        """Some operations on the disk from now on; whoever finds it down then starts it again."""
+        """Crash at one of the next operations on the disk; the world then starts the controller again."""
         machine = controller.machine
         if self._random.random() < SEARCHED:
             self._crash_points.add(self._random.choice(cells.POINTS))
@@ -297,7 +297,7 @@ class Chaos:
         self._cut_wires(wires)
 
     def _leave_leader_alone(self) -> None:
-        """The others reach it no more, those who write do: what it appends now is cut from its log one day."""
+        """Only clients reach it, no controller does: the records that it appends now will be cut from its log."""
         leader = self.world.watch.some_leader()
         if leader is not None:
             self.world.count("leaders that are left alone")

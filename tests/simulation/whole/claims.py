@@ -35,7 +35,7 @@ QUEUED_MAX = 200
 
 @dataclass(frozen=True)
 class Inside:
-    """Of one life of a controller: who speaks, and who holds something."""
+    """The parts of one life of a controller that make claims or hold something."""
 
     core: NodeCore
     source: NodeStatusSource

@@ -70,7 +70,7 @@ class Client:
         return response
 
     async def ask_leader(self, request: Any) -> Any:
-        """The answer of the one who leads; None if nobody says that it is written."""
+        """The leader's answer; None if no answer says that the change is written."""
         return (await self._ask(request))[0]
 
     async def _ask(self, request: Any) -> tuple[Any, int]:

@@ -32,7 +32,7 @@ class Hashed:
 
 @dataclass
 class Committed:
-    """What was ever committed, as the first who said so had it."""
+    """All records that were ever committed, as the first controller had them that said so."""
 
     batches: list[tuple[int, int, int]] = field(default_factory=list)
     """First offset, checksum, epoch."""

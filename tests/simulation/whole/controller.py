@@ -206,7 +206,7 @@ class Controller:
             self.machine.loop.from_outside(self._failure.stop.set)
 
     def gone(self) -> None:
-        """The process has ended, in whatever way."""
+        """The process has ended, for any reason."""
         self.machine = self.core = self.inside = None
         self.world.processes_changed()
 

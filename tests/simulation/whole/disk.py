@@ -1,4 +1,4 @@
-"""A disk that forgets at a power cut what nobody has made durable, file by file and name by name.
+"""A disk that forgets at a power cut what was not made durable, file by file and name by name.
 
 As POSIX promises and no more: a file is durable up to its last fsync, a name (of a new, renamed or removed file) up to
 the last fsync of its directory. Of what was done since, a cut leaves a part that the seed chooses: operations on names

@@ -112,7 +112,7 @@ async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> Pi
 
 
 async def _dial(host: str, port: int, frames: Callable[[], Any]) -> Any:
-    """Whoever is there has shown his certificate."""
+    """The peer has shown its certificate."""
     _, made = await asyncio.get_running_loop().create_connection(frames, host, port)
     try:
         await asyncio.shield(made.theirs)
@@ -139,7 +139,7 @@ class ClientConnection(Frames):
 
 
 def _note_error(connecting: asyncio.Task[Any]) -> None:
-    """Who asked for a connection may have given up before it failed: then it concerns nobody."""
+    """The caller may have given up before the connection failed: then no task needs the error."""
     if not connecting.cancelled():
         connecting.exception()
 
@@ -210,7 +210,7 @@ class Channel:
         return found
 
     async def _attempt(self) -> ClientConnection:
-        """Else whoever knocks at a machine without power knocks for ever."""
+        """Without this, a call to a machine without power would wait for ever."""
         async with asyncio.timeout(ATTEMPT_SECONDS):
             made: ClientConnection = await _dial(*self._at, lambda: ClientConnection(self._own))
             return made

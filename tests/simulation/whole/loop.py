@@ -137,7 +137,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # What comes from outside.
 
     def from_outside(self, callback: Callable[..., Any], *args: Any) -> None:
-        """As the operating system calls: with nothing of who runs now."""
+        """Call as the operating system does: without the context of the running controller."""
         self._write_to_self()
         self.call_soon(callback, *args, context=self._machine.context)
 

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 EPOCH_NS = 1_700_000_000_000_000_000
 FIRST_DESCRIPTOR = 1_000_000_000
-"""No descriptor of this process, whatever goes wrong."""
+"""The first number of simulated descriptors, so large that this process has no such descriptor."""
 FAILING_SHARE = 0.5
-"""Of the operations that a disk fails at."""
+"""The share of a failing disk's operations that fail."""
 READING_NS = 200
-"""What it takes to look at the clock: who works until a time comes to an end."""
+"""The time of one look at the clock, so that a loop which waits for a time ends."""
 
 
 class ProcessGoneError(BaseException):
-    """Raised to whatever still runs of a process that is gone, from all that it asks of its machine."""
+    """Raised by every call to the machine of a process that is gone."""
 
 
 @dataclass(frozen=True)

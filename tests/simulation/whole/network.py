@@ -242,7 +242,7 @@ class End:
         self._carry(partial(self.peer.arrived, END))
 
     def _carry(self, action: Callable[[], object]) -> None:
-        """Whatever arrives first, it is what was sent first."""
+        """Bytes arrive in the order in which they were sent."""
         self._on_wire.append(action)
         self.network.carry(self.wire, self._arrive)
 

@@ -60,7 +60,7 @@ class Options:
     wipe_rate: float = 0.0
     """Disks that are lost, and formatted anew."""
     wiped_at_once: int = 1
-    """Two of three is more than a quorum can heal from by itself: then nobody may lead who has not all."""
+    """Two of three is more than a quorum can heal from by itself: then only a voter with the whole log may lead."""
     full_rate: float = 0.0
     fault_rate: float = 0.0
     """Disks that fail for a while, at what `fails_at` names."""
@@ -68,7 +68,7 @@ class Options:
     seeks: bool = False
     """The faults seek the states of a controller, so that each meets each."""
     calm_rate: float = 0.0
-    """Times without new faults, in which whoever can must elect somebody."""
+    """Times without new faults, in which a majority that can talk must elect a leader."""
     change_rate: float = 0.0
     """Orders of an operator to add, remove or move a voter."""
     level_rate: float = 0.0
@@ -85,7 +85,7 @@ class Options:
     """With which a static quorum is formatted."""
     snapshot_bytes: int = 20_000
     retention_bytes: int = 100_000_000
-    """Beyond it a log drops what a snapshot holds, and who is behind is sent the snapshot."""
+    """Beyond it a log drops what a snapshot holds, and a controller that is behind gets the snapshot."""
     segment_bytes: int = 1_000_000_000
     clean_seconds: float = 60.0
     """How often a log drops that, beside soon after a start; 60 as in the product."""
@@ -151,7 +151,7 @@ def expand(seed: int, changes: Mapping[str, str] | None = None) -> Options:
 
 
 def _for_seekers(options: Options) -> Options:
-    """Half as many faults at any time, and small logs: whoever was away is sent a snapshot."""
+    """Half as many faults at any time, and small logs: a controller that was away gets a snapshot."""
     rates = ("kill_rate", "crash_rate", "power_rate", "blackout_rate", "stop_rate", "hang_rate", "cut_rate")
     fewer = {name: getattr(options, name) / 2 for name in rates}
     small = replace(options, snapshot_bytes=3_000, retention_bytes=1, segment_bytes=1_000, wiped_at_once=1)

@@ -118,7 +118,7 @@ def snapshot_names_no_voters() -> Patches:
 
 @bug(snapshot_bytes=3_000, kill_rate=0.5, crash_rate=1)
 def snapshot_has_its_name_before_it_is_whole() -> Patches:
-    """Whoever starts meanwhile reads a part (etcd 10219: a snapshot without what belongs to it)."""
+    """A process that starts meanwhile reads half of it (etcd 10219: a snapshot without its other files)."""
     original = snapshots._PartFile.__init__
 
     def begin(self: Any, directory: Any, snapshot_id: Any, name: str = "") -> None:

@@ -152,7 +152,7 @@ def boot_forgets_the_last_batch() -> Patches:
 
 @bug(kill_rate=1, cut_rate=0.5, controllers=5, delay_ms_max=100)
 def leader_of_an_older_epoch_is_told() -> Patches:
-    """The status names whoever led last, in the epoch of now (KAFKA-13724 and others)."""
+    """The status names the last leader, in the present epoch (KAFKA-13724 and others)."""
     original = RaftNode.status
     last: dict[int, int | None] = {}
 
@@ -176,7 +176,7 @@ def high_watermark_that_is_told_is_the_logs_end() -> Patches:
 
 @bug()
 def charge_is_not_given_back() -> Patches:
-    """Memory that is counted and gone: at last nobody is served (Envoy, Kafka's MemoryPool)."""
+    """Memory stays counted after it was freed: in the end no request is served (Envoy, Kafka's MemoryPool)."""
     original, calls = Charge.close, [0]
 
     def close(self: Charge) -> None:

@@ -78,7 +78,7 @@ def batch_is_encoded_for_an_offset_that_a_voter_change_takes() -> Patches:
     hang_rate=0.5,
 )
 def mark_of_an_empty_disk_is_forgotten_at_the_second_start() -> Patches:
-    """Whoever had an election state beside its empty log counted as a voter: wiped voters began anew (ZOOKEEPER-2325:
+    """A node with an election state beside its empty log counted as a voter: wiped voters began anew (ZOOKEEPER-2325:
     a server without its data takes part as one that never had any)."""
 
     def mark_if_empty(self: NodeStorage) -> bool:

@@ -51,7 +51,7 @@ def vote_is_not_persisted() -> Patches:
 
 @bug(cut_rate=0.5)
 def stale_candidates_get_votes_of_this_epoch() -> Patches:
-    """Who asks last gets the vote, whoever had it before (Raft, figure 2)."""
+    """The last candidate that asks gets the vote, also after another one (Raft, figure 2)."""
     original = election._grant
 
     def grant(books: Any, request: Any) -> bool:
@@ -80,7 +80,7 @@ def records_of_older_epochs_are_committed_by_counting() -> Patches:
 
 @bug(dynamic="yes", observers=2, **ELECTIONS)
 def observers_count_for_a_majority() -> Patches:
-    """Whoever does not vote says what is committed (etcd's learners, TiKV's: both must be left out)."""
+    """Observers count for commits (learners of etcd and TiKV: both must be left out)."""
 
     def update_high_watermark(quorum: Quorum, leader: Leader) -> None:
         ends = [replication._durable_end(quorum, leader, voter) for voter in quorum.voters]
@@ -133,7 +133,7 @@ def answer_counts_whatever_it_answers() -> Patches:
 
 @bug(chaos_seconds=4, minority_stays_dead="yes")
 def follower_waits_for_its_leader_for_ever() -> Patches:
-    """Nobody stands for election when the leader is gone (KAFKA-15489's other half; many systems' hangs)."""
+    """No voter stands for election when the leader is gone (KAFKA-15489's other half; hangs of many systems)."""
 
     def prolong(self: Quorum, state: Follower) -> None:
         state.fetch_deadline = self.now + 3_600_000
@@ -143,7 +143,7 @@ def follower_waits_for_its_leader_for_ever() -> Patches:
 
 @bug(dynamic="yes", observers=2, change_rate=10, controllers=3, **ELECTIONS)
 def voters_change_before_the_last_change_is_committed() -> Patches:
-    """Two majorities that share nobody (Raft's thesis, 4.1, and the mail of July 2015; atomix/copycat 23)."""
+    """Two majorities without a common voter (Raft's thesis, 4.1, and the mail of July 2015; atomix/copycat 23)."""
     rules = {
         change: tuple(
             rule
@@ -185,5 +185,5 @@ def refused_port_alone_is_evidence() -> Patches:
 
 @bug(minority_stays_dead="yes")
 def everybody_has_to_answer() -> Patches:
-    """Nobody leads while one voter is down."""
+    """No voter leads while one voter is down."""
     return [(votes, "majority", lambda voters: voters)]

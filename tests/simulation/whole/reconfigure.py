@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 class Reconfigurations:
-    """Files of all controllers name all of them: so whoever moves to another port makes all files old."""
+    """Each file names all controllers, so a controller that moves to another port makes all files old."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class Reconfigurations:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether somebody has still to read a new file."""
+        """Whether a controller has not read its new file yet."""
         return bool(self._to_restart)
 
     def finish(self) -> None:

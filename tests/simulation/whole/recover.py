@@ -29,7 +29,7 @@ ADDS_SECONDS = 1.5
 
 
 class Recoveries:
-    """At most one in a world: who has had two is told to have no second failure."""
+    """At most one in a world: the manual excludes a second failure after a recovery."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -119,7 +119,7 @@ class Recoveries:
         world.after(ADDS_SECONDS, self._add)
 
     def format_again(self, controller: Controller) -> None:
-        """Whoever has followed those that were given up has records that no quorum of ours has."""
+        """A controller that has followed the given-up replicas has records that the survivor's quorum lacks."""
         self.world.count("controllers that followed the given-up")
 
         def replace() -> None:

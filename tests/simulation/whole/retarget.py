@@ -27,7 +27,7 @@ class Retarget:
         self._random = Random(f"retarget {world.options.seed}")
 
     def order(self) -> Coroutine[Any, Any, None] | None:
-        """None where nobody takes orders over gRPC."""
+        """None where no controller takes orders over gRPC."""
         random, controllers = self._random, list(self._world.controllers.values())
         if not any(one.has_grpc for one in controllers):
             return None

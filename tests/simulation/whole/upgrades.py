@@ -57,7 +57,7 @@ class Upgrades:
         loop.from_outside(lambda: loop.create_task(self.world.client.write(Write(request, claims))))
 
     def take_voters_into_the_log(self) -> None:
-        """Asked of whoever leads; refused while a voter has not registered, or does not answer, and below a level that
+        """Asks the leader; refused while a voter has not registered, or does not answer, and below a level that
         has voters in the log."""
         if self._level() < MINIMUM_METADATA_VERSION and self._random.random() < 0.8:
             self._ask_for_level(MINIMUM_METADATA_VERSION)

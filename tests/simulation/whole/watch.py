@@ -81,7 +81,7 @@ class Watch:
         self._given_up: dict[int, GivenUp] = {}
         """Those that may run on with their disks."""
         self._strays_are: GivenUp | None = None
-        """What a controller is that has met those who were given up first, and has what only they have committed."""
+        """A controller that has met the given-up replicas first, and has records that only they have committed."""
         self._recovered_from = self._recovered_to = self._recovered_epoch = 0
         """Where the records of the recovery are: who has not come so far has other voters in its log."""
         self.refused: frozenset[ReplicaKey] = frozenset()
@@ -154,7 +154,7 @@ class Watch:
             self._is_committed(survivor, batch)
 
     def is_apart(self, controller: Controller) -> bool:
-        """Whether it was given up, or follows those who were: its leaders are others."""
+        """Whether it was given up, or follows given-up replicas: it has other leaders."""
         return controller.is_given_up or controller.node_id in self._given_up
 
     def committed_by(self, node_id: int) -> Committed:
@@ -176,7 +176,7 @@ class Watch:
         world.chaos.ended(controller)
 
     def after_event(self, machine: SimulatedMachine | None) -> None:
-        """Somebody's loop has turned, or something of the world has happened."""
+        """The loop of a controller has turned, or an event of the world has happened."""
         if self._lost:
             raise Violation("what_is_acknowledged_is_committed", f"{self._lost}")
         if self._disagreements:
@@ -399,7 +399,7 @@ class Watch:
         return len(whole) > len(voters) // 2
 
     def _has_all(self, shadow: Shadow) -> bool:
-        """Whether what is committed is on its disk: who has the last batch has all before it."""
+        """Whether all committed records are on its disk: a log with the last batch has all before it."""
         known, log = self.committed, shadow.core.storage.log
         is_durable = bool(known.batches) and shadow.raft.synced_end >= known.end
         return is_durable and log.epoch_at(known.end - 1) in {known.batches[-1][2], None}

@@ -152,7 +152,7 @@ class World:
         self.watch.after_event(chosen)
 
     def let_run(self, loop: SimulatedLoop | None) -> None:
-        """Whoever asks asyncio for the running loop gets this one. To say so is a call of the operating system."""
+        """Makes this the running loop of asyncio. Setting it is a call of the operating system."""
         if loop is not self._runs:
             self._runs = loop
             events._set_running_loop(loop)

@@ -75,7 +75,7 @@ PROOFS: Mapping[type[m.MetadataRecord], Callable[[Any, MetadataImage], Claim]] =
 
 
 def parts_of(response: Any) -> Iterator[Any]:
-    """The answer as a whole, and its parts: whatever has an error code of its own."""
+    """The answer as a whole, and each part that has an error code of its own."""
     parts = [response]
     for name in ("entries", "topics", "responses", "results", "filter_results"):
         parts += getattr(response, name, None) or ()
