@@ -246,8 +246,8 @@ def leader_finishes_its_removal(is_voter: bool, removal: int, committed_end: int
 
 
 def only_voters_stand(is_voter: bool, removal: int, high_watermark: int) -> bool:
-    """R6: a node that stands for election or leads is a voter, on this disk, by its own log; or its removal is not known
-    to be committed."""
+    """R6: a node that stands for election or leads is a voter, on this disk, by its own log; or its removal is not
+    known to be committed."""
     return is_voter or removal >= high_watermark
 
 
