@@ -28,14 +28,14 @@ class RolloutLockKeeper:
         self._journal = journal
 
     async def read(self) -> LockAnswer:
-        """The committed lock (see `StatusSource`)."""
+        """See `StatusSource`."""
         try:
             return await self._core.controller.write(Operation.ROLLOUT_LOCK, lambda image, _context: read_lock(image))
         except RefusedError as refusal:
             raise self._refused(refusal) from refusal
 
     async def move(self, before: str, after: str, by: Orderer) -> LockAnswer:
-        """Change the lock if it is ``before`` (see `StatusSource`)."""
+        """See `StatusSource`."""
         try:
             answer = await self._core.controller.write(
                 Operation.ROLLOUT_LOCK, lambda image, _context: self._decide(image, before, after, by)

@@ -50,7 +50,7 @@ class VoterOrders:
         self._journal = journal
 
     async def reassign(self, order: VoterOrder, voters: str, cluster_id: str, by: Orderer) -> VotersAnswer:
-        """Set, replace or clear the target (see `VoterSource`)."""
+        """See `VoterSource`."""
         if cluster_id not in {"", self._core.cluster_id}:
             raise self._refused(f"this is cluster {self._core.cluster_id}, not {cluster_id}", "Ask the right cluster")
         if order is VoterOrder.UPGRADE:
@@ -124,7 +124,7 @@ class VoterOrders:
         return frozenset(others | {ReplicaKey(self._node_id, self._core.addresses.directory_id)})
 
     async def updates(self) -> AsyncIterator[VotersDescription]:
-        """The description after every change (see `VoterSource`)."""
+        """See `VoterSource`."""
         last = None
         while True:
             description = await self.describe()
@@ -134,7 +134,7 @@ class VoterOrders:
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def describe(self) -> VotersDescription:
-        """The voters and the plan now (see `VoterSource`)."""
+        """See `VoterSource`."""
         quorum = self._core.quorum
         membership, info = quorum.membership, quorum.status()
         plan = await self._reassignment.status()

@@ -74,14 +74,14 @@ class Surveyor:
         self._reader = BulkReader(session, on_refused=self._refuse)
 
     def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
-        """Data and Stat in the order of ``paths``; None for a missing znode (see `BulkReader`)."""
+        """See `BulkReader`."""
         for znode in self._reader.read(wanted):
             if znode is not None and znode.stat.data_length > self.largest[1]:
                 self.largest = (znode.path, znode.stat.data_length)
             yield znode
 
     def children(self, wanted: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
-        """Names of children in the order of ``paths``; None for a missing znode (see `BulkReader`)."""
+        """See `BulkReader`."""
         listed = list(wanted)
         for path, names in zip(listed, self._reader.children(listed), strict=True):
             size = sum(len(name.encode()) + CHILD_BYTES for name in names or ())

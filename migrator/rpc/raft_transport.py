@@ -175,7 +175,7 @@ class GrpcRaftTransport:
         self._said: dict[int, set[str]] = {}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """The peer's response, of the type that answers this request (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         proto = to_proto(request)
         if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
             with_leader_endpoint(proto, self._own_endpoint())
@@ -232,7 +232,7 @@ class GrpcRaftTransport:
         return ImageDigest(answer.offset, int.from_bytes(answer.digest, "big"))
 
     async def close(self) -> None:
-        """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         self._closed = True
         for deadline in self._deadlines:
             deadline.reschedule(0)

@@ -73,7 +73,7 @@ class KafkaRaftTransport:
         self._clients = PeerClients(find, f"raft-client-{node_id}", security=security, limits=limits)
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """The peer's response, of the type that answers this request (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         api_key, ours = RAFT_APIS[type(request)]
         is_pre_vote = isinstance(request, VoteRequest) and request.pre_vote
         client = await self._clients.get(peer)
@@ -99,7 +99,7 @@ class KafkaRaftTransport:
         return self._clients.held(peer)
 
     async def close(self) -> None:
-        """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         await self._clients.close()
 
 

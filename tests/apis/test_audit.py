@@ -185,7 +185,7 @@ def test_names_are_short_and_lists_go_on_in_further_lines(controller: LeadingCon
 def test_an_entity_of_one_kind_twice_is_said_as_it_counts(
     controller: LeadingController, within: Access, error: str
 ) -> None:
-    """With a name and without: the last one counts."""
+    """One entry has a name and one has none: the last one counts."""
     twice = ({"entity_type": "user", "entity_name": None}, {"entity_type": "user", "entity_name": "eve"})
     entries = ({"entity": twice, "ops": ({"key": "request_percentage", "value": 1.0, "remove": False},)},)
     (line,) = lines(controller, call(49, entries=entries, validate_only=False), within)

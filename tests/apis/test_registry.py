@@ -143,7 +143,6 @@ def test_the_end_of_a_reassignment_does_not_wait(replicas: tuple[tuple[int, ...]
     [(49, "Cluster authorization failed."), (51, "Request is not authorized."), (57, "Request is not authorized.")],
 )
 def test_who_may_not_is_told_so_in_kafkas_words(key: int, words: str) -> None:
-    """Which differ from API to API."""
     with pytest.raises(RefusedError) as refusal:
         check_access(call(key, CONTROLLER_APIS[key].max, access=Nothing()))
     assert refusal.value.error.message == words

@@ -244,7 +244,7 @@ def test_a_vanished_broker_is_forgotten() -> None:
 
 @pytest.mark.parametrize("back", ["registers again", "registers in KRaft mode", "sends a heartbeat", "is forgotten"])
 def test_a_broker_that_has_come_back_is_not_thrown_out(back: str) -> None:
-    """In whatever way, between the look at it and the write."""
+    """It comes back between the look at it and the write."""
     controller, epoch = vanishing()
     if back == "sends a heartbeat":
         controller.beat(1, want_fence=True)

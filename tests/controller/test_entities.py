@@ -285,7 +285,7 @@ def test_lifetimes_near_the_end_of_a_long_are_those_of_the_year_9999() -> None:
     ids=["many", "long"],
 )
 def test_a_token_names_few_renewers(renewers: tuple[str, ...]) -> None:
-    """Whoever has logged in may create tokens: with 6 MB of renewers each, the log grew by 50 MB/s."""
+    """Every user may create tokens: with 6 MB of renewers each, the log grew by 50 MB/s."""
     controller = token_controller()
     with pytest.raises(RefusedError) as refusal:
         issued(controller, renewers=renewers)

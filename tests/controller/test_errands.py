@@ -341,7 +341,7 @@ def test_lost_directories_are_left_over_many_decisions(*, interrupted: bool) -> 
 
 
 def test_partitions_that_change_alike_are_decided_once_and_no_others() -> None:
-    """What is decided for many at once is what is decided for each alone, in whatever part two of them differ."""
+    """One decision for many partitions equals the decisions for each alone, whichever fields differ."""
     controller = LeadingController()
     controller.start(BROKERS)
     controller.write(ConfigRecord(ConfigResourceType.TOPIC, "unclean", "unclean.leader.election.enable", "true"))

@@ -63,7 +63,7 @@ def test_connections_of_one_address(side: Side, kafka_391: StockKafka, tmp_path:
 
 
 def test_fewer_connections_than_there_are(side: Side) -> None:
-    """Who has been silent for longest goes; who comes then waits, and is served when there is room again."""
+    """The connection that was silent for longest is closed; a new one waits until there is room again."""
     with contextlib.ExitStack() as stack:
         callers = [stack.enter_context(connected(side)) for _ in range(8)]
         assert all(asked(caller) for caller in callers)

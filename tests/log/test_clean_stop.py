@@ -117,7 +117,7 @@ def test_a_log_that_is_open_has_no_end(tmp_path: Path) -> None:
 def test_what_stock_kafka_changed_in_between_is_not_held_against_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
 ) -> None:
-    """It followed another leader: it cut our end, appended its own, and lost power within a batch."""
+    """Stock Kafka followed another leader: it cut our end, appended its own records, and lost power within a batch."""
     path = stopped(tmp_path)
     path.write_bytes(BATCHES[0] + batch(2, epoch=3)[:-1])
     path.with_suffix(".index").write_bytes(b"")

@@ -136,7 +136,7 @@ def test_a_replaced_log_is_gone_before_the_new_one_begins(tmp_path: Path, monkey
 def test_a_log_that_a_failing_disk_left_without_segments_still_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks while the process stops got an IndexError. Seed 296 of whole controllers found it."""
+    """A reader got an IndexError while the process stopped. Seed 296 of whole controllers found it."""
     log = MetadataLog.open(tmp_path)
     log.append(batch(0))
     snapshot_id = write_snapshot(tmp_path, 9, 3)

@@ -109,7 +109,6 @@ def test_quorum_state_of_both_versions() -> None:
 
 
 def test_a_directory_with_voters_in_its_log_is_taken_into_use(tmp_path: Path) -> None:
-    """And the vote is written as stock writes it there."""
     copy = tmp_path / "data"
     shutil.copytree(DYNAMIC, copy)
     _, lock = open_formatted(copy, 7, random=Random(1))

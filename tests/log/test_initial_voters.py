@@ -84,7 +84,7 @@ def test_an_older_metadata_version_is_refused_and_nothing_is_written(tmp_path: P
 
 
 def test_an_interrupted_formatting_is_done_again(tmp_path: Path) -> None:
-    """Which may be for other voters by then; a log is never taken for that."""
+    """The voters may be others by then. A log is never taken for an interrupted formatting."""
     formatted(plan(tmp_path / "data", 7))
     (tmp_path / "data" / "meta.properties").unlink()
     again = plan(tmp_path / "data", 7, ignore_formatted=True)
@@ -96,7 +96,7 @@ def test_an_interrupted_formatting_is_done_again(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_formatting_with_voters_leaves_none_to_one_without(tmp_path: Path) -> None:
-    """Else the directory would count voters that nobody has, in place of the configured ones, and never vote."""
+    """Otherwise the directory would count unknown voters instead of the configured ones, and never vote."""
     formatted(plan(tmp_path / "data", 7))
     (tmp_path / "data" / "meta.properties").unlink()
     assert formatted(replace(plan(tmp_path / "data", 7), voters=None, ignore_formatted=True)) == [tmp_path / "data"]

@@ -119,7 +119,7 @@ def test_a_claim_whose_time_no_calendar_has_ends_like_any_other(left: LeftBehind
 
 
 def test_after_stock_the_controller_epoch_is_raised_above_every_state(left: LeftBehind) -> None:
-    """With a `/migration` without content, as `zookeeper-security-migration` leaves it (KAFKA-19480)."""
+    """`/migration` is empty, as `zookeeper-security-migration` leaves it (KAFKA-19480)."""
     left.client.set(STATE, state(STOCK_EPOCH))
     left.client.create(paths.MIGRATION, None)
     left.elect()

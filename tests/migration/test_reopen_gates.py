@@ -139,7 +139,7 @@ def test_a_way_back_that_was_closed_on_purpose_is_told_and_does_not_hold_up() ->
 
 
 def test_a_mark_that_nothing_proves_is_told_and_does_not_hold_up() -> None:
-    """So it is after the end of each migration that an older release has made: its copy has no name."""
+    """Each copy of an older release has such a mark: the copy has no name."""
     (gate,) = [gate for gate in reopen_gates(with_mark(MarkEvidence(compacted=True))) if gate.name == "zookeeper"]
     assert gate.open
     assert "'migrator force reclaim' says so" in gate.what

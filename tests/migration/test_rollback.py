@@ -90,7 +90,7 @@ def test_the_claim_goes_and_a_second_time_nothing_happens(
 def test_a_state_that_lags_is_raised_to_the_partition_epoch(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:
-    """As stock leaders leave them, which merge several changes into one set."""
+    """Stock leaders leave such states: they merge several changes into one write."""
     data = lagging(zookeeper_client)
     assert roll_back(session, image_at(), PASSWORDS) == RolledBack(raised_states=1, released=True)
     held, stat = zookeeper_client.get(STATE)
@@ -110,7 +110,7 @@ def test_the_controller_epoch_is_raised_above_that_of_every_state(
 def test_the_log_of_a_forgotten_quorum_gives_nothing_back(
     session: ZooKeeperSession, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
-    """The same offset and epoch as the successor's, and even the same metadata: another batch."""
+    """Offset, epoch and metadata are those of the successor; only the batch differs."""
     log = MetadataLog.open(tmp_path)
     while log.end_offset() <= COPIED.kraft_metadata_offset:
         log.append(batch(log.end_offset(), COPIED.kraft_metadata_epoch, 300))

@@ -174,7 +174,7 @@ async def test_a_slow_machine_takes_what_it_has_checked_in_time() -> None:
 
 
 async def test_a_voter_that_keeps_up_decodes_each_record_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has to decode what it fetches before it appends it, and applies just that."""
+    """A follower decodes records before it appends them, and applies the decoded ones."""
     quorum = Quorum(tmp_path, history(small=10, big=0))
     leader = await quorum.lead()
     away = quorum.cluster.start(AWAY)

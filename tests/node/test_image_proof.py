@@ -308,7 +308,7 @@ def _stopped(_images: object) -> Iterator[None]:
 async def test_a_snapshot_that_does_not_hold_its_image_is_taken_away_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surplus: rec.MetadataRecord, reason: str
 ) -> None:
-    """At the next start it would be believed."""
+    """The next start would load it."""
     cluster = Cluster(tmp_path / "settings", 1)
     cluster.format()
     async with nodes(tmp_path, -1) as (node,):

@@ -87,7 +87,7 @@ def test_what_has_to_be_read_is_counted_from_an_offset_on(tmp_path: Path) -> Non
 
 
 async def test_a_controller_that_was_away_is_ready_when_it_has_all_that_was_committed(tmp_path: Path) -> None:
-    """Not with the first part of it: a user that was deleted meanwhile could log in."""
+    """After a part of the records, a user that was deleted meanwhile could log in."""
     user = rec.UserScramCredentialRecord("mallory", rec.ScramMechanism.SHA_256, b"salt", b"k" * 32, b"s" * 32, 4096)
     cluster = Cluster(tmp_path, 3, **STEADY)
     cluster.format()

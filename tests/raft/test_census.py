@@ -137,7 +137,7 @@ def test_a_lost_disk_that_led_is_no_leader_because_others_remember_it(dynamic: b
 
 
 def test_a_lost_disk_that_missed_its_leader_fetches_again_when_it_is_there() -> None:
-    """It asks the others about their disks meanwhile, and that alone does not bring the log."""
+    """Meanwhile it asks the others about their disks, which brings no records."""
     cluster = led(asks_for_pre_votes=True)
     (leader,) = leaders(cluster)
     lost = min({1, 2, 3} - {leader})

@@ -96,7 +96,7 @@ def test_a_voter_whose_disk_is_beyond_the_limit_follows_whoever_leads_there() ->
 
 @pytest.mark.parametrize("snapshot", [EpochOffset(2, 10), EpochOffset(2**31 - 1, 10), EpochOffset(1, OFFSET_LIMIT)])
 def test_a_snapshot_of_an_epoch_to_come_or_behind_all_offsets_is_not_fetched(snapshot: EpochOffset) -> None:
-    """It would take the log's place, and this node to an epoch that nobody has led."""
+    """The snapshot would replace the log, and lead this node to an epoch without a leader."""
     cluster = led()
     member = cluster[3]
     request = sent(member.effects, m.FetchRequest)[-1]
@@ -109,7 +109,7 @@ def test_a_snapshot_of_an_epoch_to_come_or_behind_all_offsets_is_not_fetched(sna
 
 @pytest.mark.parametrize("leader", [-1, 2])
 def test_no_answer_and_no_announcement_carries_us_beyond_the_limit(leader: int) -> None:
-    """Whatever teaches epochs: responses to our requests, BeginQuorumEpoch, EndQuorumEpoch."""
+    """Epochs come from responses, BeginQuorumEpoch and EndQuorumEpoch."""
     cluster = led()
     member = cluster[3]
     request = sent(member.effects, m.FetchRequest)[-1]
@@ -440,7 +440,7 @@ def test_a_fetch_without_news_waits_and_the_append_answers_it() -> None:
 
 
 def test_waiting_fetches_are_bounded() -> None:
-    """Nothing is unbounded: beyond the bound a fetch is answered at once, empty."""
+    """Beyond the bound, a fetch is answered at once, without records."""
     cluster = Cluster(1, max_parked_fetches=3)
     cluster.tick(1)
     answered = [

@@ -9,7 +9,7 @@ GLITCH_MS = 1_000
 
 
 def test_a_voter_whose_pre_vote_its_leader_refuses_follows_on_though_another_voter_is_silent() -> None:
-    """Else it fetched no more until its election time-out, and the leader gave up for want of a majority."""
+    """Before, it did not fetch until its election time-out, and the leader resigned without a majority."""
     cluster = Cluster(3, dynamic=True, asks_for_pre_votes_once_dynamic=True)
     cluster.wait(6_000)
     (leader,) = [node_id for node_id, member in cluster.members.items() if member.raft.role is Role.LEADER]

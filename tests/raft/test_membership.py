@@ -53,7 +53,7 @@ def add(cluster: Cluster, node_id: int) -> AddVoter:
 
 
 def test_the_first_leader_writes_the_voters_that_its_directory_was_formatted_with() -> None:
-    """As stock: LeaderChange, KRaftVersion and Voters in one batch, at offsets 0 to 2."""
+    """As stock Kafka does: LeaderChange, KRaftVersion and Voters in one batch, at offsets 0 to 2."""
     cluster = led()
     for node_id in (1, 2, 3, 4):
         first = cluster[node_id].log.batches[0]
@@ -209,7 +209,7 @@ def test_a_set_that_is_in_the_log_since_the_last_step_counts_for_whoever_looks()
 
 
 def test_the_new_set_counts_from_its_append_on() -> None:
-    """Of four voters three are needed: with two of them cut off nothing is committed, the new set neither."""
+    """Four voters need three: with two cut off nothing is committed, not even the new set."""
     cluster = led()
     cluster.wait(600)
     cluster.cut = {3, 4}
@@ -372,7 +372,7 @@ def test_a_replica_that_was_silent_is_known_by_the_longest_log_that_it_has_shown
 
 
 def test_a_leader_that_was_stopped_looks_first_and_changes_nothing_when_it_is_cut_off() -> None:
-    """Whoever waits for the commit would have missed that the leadership is over."""
+    """Otherwise a caller that waits for the commit misses the end of the leadership."""
     cluster = led()
     end = cluster[1].log.end_offset()
     cluster.now += 60_000

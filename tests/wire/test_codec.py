@@ -178,7 +178,7 @@ def test_a_text_that_a_version_cannot_say_is_the_peers_loss() -> None:
 
 
 def test_a_text_is_no_longer_than_kafka_reads() -> None:
-    """What comes in may get into the log, where stock brokers and controllers would end at it."""
+    """A received text may get into the log, and stock brokers and controllers would fail at it."""
 
     def request(size: int) -> bytes:
         resource = {"resource_name": "t", "configs": ({"name": "k", "value": "x" * size},)}

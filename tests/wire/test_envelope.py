@@ -93,7 +93,7 @@ def test_what_cannot_be_opened(changes: dict[str, Any], error: ErrorCode) -> Non
 
 
 def test_a_client_that_asks_for_too_much_at_once_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not with UNSUPPORTED_VERSION, at which the broker would close the client's connection without a word."""
+    """After UNSUPPORTED_VERSION the broker would close the client's connection without an error."""
     monkeypatch.setattr("migrator.wire.callers.MAX_REQUEST_ELEMENTS", 2)
     topics = tuple({"name": f"orders-{number}", "num_partitions": 1} for number in range(3))
     with pytest.raises(EnvelopeError, match="ask for less") as caught:

@@ -120,7 +120,7 @@ async def test_a_newer_snapshot_does_not_make_the_reading_begin_again() -> None:
 
 
 async def test_another_leaders_snapshot_is_read_from_its_begin() -> None:
-    """It may have the same id, and other bytes."""
+    """The snapshot has the same id, and may have other bytes."""
     leader, image = SnapshotLeader(), RemoteImage()
     await cut_off(image, leader)
     leader.leading = 2

@@ -130,7 +130,7 @@ def test_a_wrong_password_is_named_by_its_key_and_not_shown(password: str | None
 
 
 def test_the_password_in_a_property_file_is_the_one_that_kafka_sees(tmp_path: Path) -> None:
-    """Which takes each byte of the file for a character."""
+    """Kafka takes each byte of the file for a character."""
     typed = "ä-pencil"
     seen = typed.encode().decode("latin-1")
     file = tmp_path / "some.properties"

@@ -122,7 +122,7 @@ async def test_who_fills_the_room_and_does_not_finish_loses_it_to_who_does() -> 
 
 
 async def test_a_login_with_many_fields_that_nobody_knows_is_not_read() -> None:
-    """Each costs time, and nobody has proved a name yet: 262,000 of them kept honest requests waiting for seconds."""
+    """Each field costs time before the login: 262,000 of them delayed honest requests for seconds."""
     head = encode_request_header(RequestHeader(SASL_AUTHENTICATE, 2, 1, "stranger"))
     fields = bytes((0x80 | 101 & 127, 0)) + b"".join(bytes((tag, 0)) for tag in range(101))
     async with serving(plain()) as (listener, port):
@@ -171,7 +171,7 @@ async def test_places_of_strangers_are_few_and_the_oldest_loses_its_own() -> Non
 
 
 async def test_who_is_cut_off_in_a_login_leaves_nothing_in_memory() -> None:
-    """Each left a cycle with all of its buffers, and a flood of them hundreds of megabytes until it was collected."""
+    """Each connection left a cycle with its buffers: a flood of them held hundreds of megabytes."""
     quotas = ConnectionQuotas(ProcessLimits(max_logins=5))
     async with serving(plain(), quotas) as (listener, port):
         of_other_tests = [each for each in gc.get_objects() if isinstance(each, FrameStream)]
@@ -305,6 +305,5 @@ async def test_an_address_that_connects_too_fast_is_held_and_closed() -> None:
 
 
 async def test_no_idle_time_means_none() -> None:
-    """As ``connections.max.idle.ms=-1`` does."""
     async with serving(max_idle_ms=-1) as (_, port):
         await ask(port)

@@ -207,7 +207,7 @@ async def test_a_handshake_that_gives_its_place_is_closed() -> None:
 
 
 async def test_an_intermediate_ca_may_be_all_that_is_trusted() -> None:
-    """As Java does; its siblings under the same root are strangers."""
+    """As in Java; other CAs under the same root are not trusted."""
     server = security(SERVER, MIDDLE, {"ssl.client.auth": "required"})
     async with serving(server) as (_, handler, port):
         await ask(port, security(make("broker", MIDDLE)))

@@ -124,7 +124,7 @@ class _Accounts(NoAccounts):
         self._credentials = credentials
 
     def user(self, mechanism: str, name: str) -> ScramAccount:
-        """The account of a user (see `ScramAccounts`)."""
+        """See `ScramAccounts`."""
         known = self._credentials.get(name)
         return (
             super().user(mechanism, name)

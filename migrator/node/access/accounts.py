@@ -74,7 +74,7 @@ class PublishedAccounts:
         self._seen: tuple[object, Mapping[str, _Look], bytes] | None = None
 
     def user(self, mechanism: str, name: str) -> ScramAccount:
-        """The account of a user (see `ScramAccounts`)."""
+        """See `ScramAccounts`."""
         image = self._image()
         nobody = self._nobody(image, mechanism, name)
         found = image.scram.get(ScramKey(_CODES[mechanism], name))

@@ -26,7 +26,7 @@ class EitherTransport:
         self._said: set[int] = set()
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """Send a request; return the peer's answer, of the request's response type (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         deadline = asyncio.get_running_loop().time() + timeout
         first: RaftTransport = self.grpc
         second: RaftTransport = self._kafka
@@ -60,5 +60,5 @@ class EitherTransport:
         return connection is not None and connection.alive and not connection.features.is_ours
 
     async def close(self) -> None:
-        """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         await asyncio.gather(self.grpc.close(), self._kafka.close())

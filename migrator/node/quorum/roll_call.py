@@ -67,13 +67,13 @@ class NotedTransport:
         self._notes = notes
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """The peer's answer (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         response = await self._transport.send(peer, request, timeout)
         self._notes.answered(peer, response)
         return response
 
     async def close(self) -> None:
-        """Drop every connection (see `RaftTransport`)."""
+        """See `RaftTransport`."""
         await self._transport.close()
 
 

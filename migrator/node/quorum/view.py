@@ -34,7 +34,7 @@ class NodeQuorumView:
         self._gossip = gossip
 
     def describe(self) -> QuorumDescription:
-        """The quorum as this node sees it (see `QuorumView`)."""
+        """See `QuorumView`."""
         status = self._quorum.status()
         return QuorumDescription(
             leader_id=-1 if status.leader_id is None else status.leader_id,
@@ -45,25 +45,25 @@ class NodeQuorumView:
         )
 
     def advertised(self, address: NodeAddress) -> None:
-        """A peer sends its own address (see `QuorumView`)."""
+        """See `QuorumView`."""
         self._gossip.hear([address])
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
-        """Take the addresses that a peer knows, return those that we know (see `QuorumView`)."""
+        """See `QuorumView`."""
         self._gossip.hear(known)
         return self._gossip.known()
 
     def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
-        """The digest of this node's metadata at an offset (see `QuorumView`)."""
+        """See `QuorumView`."""
         return self._image_digest(offset, replay=replay)
 
     def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
-        """The endpoint of a leader; not needed while the voters are configured (see `QuorumView`)."""
+        """See `QuorumView`."""
         is_dynamic = self._addresses.kraft_version >= DYNAMIC_VERSION
         return self._addresses.find(leader_id) if is_dynamic and leader_id >= 0 else None
 
     def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
-        """The leader of an epoch sends its endpoint (see `QuorumView`)."""
+        """See `QuorumView`."""
         self._addresses.told_by_leader(leader_id, epoch, host, port)
 
 

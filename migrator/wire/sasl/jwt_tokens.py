@@ -84,11 +84,11 @@ class SignedTokenValidator:
         self._keys = keys
 
     def prepare(self) -> None:
-        """Begin to fetch the published keys (see `TokenValidator`)."""
+        """See `TokenValidator`."""
         self._keys.refresh()
 
     def validate(self, token: str) -> Authenticated:
-        """The principal of the token, and its end (see `TokenValidator`)."""
+        """See `TokenValidator`."""
         try:
             claims = self._verified(token)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:

@@ -68,7 +68,7 @@ class OAuthBearerServer:
         self.outcome: Authenticated | None = None
 
     def step(self, token: bytes) -> bytes:
-        """Our answer to the client's token (see `ServerExchange`)."""
+        """See `ServerExchange`."""
         if self._error:
             raise AuthenticationError(self._reason, self._error)
         authorization, bearer = initial_response(token)
@@ -89,7 +89,7 @@ class OAuthBearerServer:
         return b""
 
     def takes_long(self, token: bytes) -> bool:  # noqa: ARG002 - the same for all
-        """Never (see `ServerExchange`)."""
+        """See `ServerExchange`."""
         return False
 
 
@@ -104,12 +104,12 @@ class OAuthBearerClient:
         self.done = False
 
     def first(self) -> bytes:
-        """The token that opens the exchange (see `ClientExchange`)."""
+        """See `ClientExchange`."""
         pairs = {"auth": f"Bearer {self._token.reveal()}", **self._extensions}
         return b"n,,\x01" + b"".join(f"{name}={text}\x01".encode() for name, text in pairs.items()) + b"\x01"
 
     def step(self, token: bytes) -> bytes:
-        """Our answer to the server's token (see `ClientExchange`)."""
+        """See `ClientExchange`."""
         if self._refused:
             raise AuthenticationError("the server sent an answer after an error")
         if token:

@@ -19,7 +19,7 @@ class PlainServer:
         self.outcome: Authenticated | None = None
 
     def step(self, token: bytes) -> bytes:
-        """Our answer to the client's token (see `ServerExchange`)."""
+        """See `ServerExchange`."""
         parts = token.split(b"\0")
         if len(parts) != 3:
             public = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
@@ -37,7 +37,7 @@ class PlainServer:
         return b""
 
     def takes_long(self, token: bytes) -> bool:  # noqa: ARG002 - the same for all
-        """Never: a password is compared at once (see `ServerExchange`)."""
+        """See `ServerExchange`."""
         return False
 
 
@@ -50,11 +50,11 @@ class PlainClient:
         self.done = False
 
     def first(self) -> bytes:
-        """The token that opens the exchange (see `ClientExchange`)."""
+        """See `ClientExchange`."""
         return f"\0{self.user}\0{self._password.reveal()}".encode()
 
     def step(self, token: bytes) -> bytes:
-        """Our answer to the server's token (see `ClientExchange`)."""
+        """See `ClientExchange`."""
         if token:
             raise AuthenticationError("the server sent a challenge in answer to PLAIN")
         self.done = True

@@ -59,13 +59,13 @@ class NoAccounts:
     """The `ScramAccounts` of a listener without accounts."""
 
     def user(self, mechanism: str, name: str) -> ScramAccount:
-        """An account without a principal: every login fails (see `ScramAccounts`)."""
+        """See `ScramAccounts`."""
         size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
         nothing = ScramCredential(hashlib.sha256(name.encode()).digest()[:16], bytes(size), bytes(size), MIN_ITERATIONS)
         return ScramAccount(nothing, None, "unknown user")
 
     def token(self, mechanism: str, token_id: str) -> ScramAccount:
-        """An account without a principal: every login fails (see `ScramAccounts`)."""
+        """See `ScramAccounts`."""
         return self.user(mechanism, token_id)
 
 
@@ -84,7 +84,7 @@ class ScramServer:
         self.outcome: Authenticated | None = None
 
     def step(self, token: bytes) -> bytes:
-        """Our answer to the client's token (see `ServerExchange`)."""
+        """See `ServerExchange`."""
         if self.outcome is not None:
             raise AuthenticationError("the client sent a third SCRAM message")
         return self._first_message(token) if self._account is None else self._final_message(token, self._account)
@@ -118,7 +118,7 @@ class ScramServer:
         return f"v={base64_text(hmac.digest(credential.server_key, said, self._hash))}".encode()
 
     def takes_long(self, token: bytes) -> bool:
-        """Only for the first message of a delegation token, whose credential is computed (see `ServerExchange`)."""
+        """See `ServerExchange`."""
         return self._account is None and _TOKEN in token
 
 
@@ -136,11 +136,11 @@ class ScramClient:
         self.done = False
 
     def first(self) -> bytes:
-        """The token that opens the exchange (see `ClientExchange`)."""
+        """See `ClientExchange`."""
         return f"n,,{self._bare}".encode()
 
     def step(self, token: bytes) -> bytes:
-        """Our answer to the server's token (see `ClientExchange`)."""
+        """See `ClientExchange`."""
         if self._expected:
             if not hmac.compare_digest(server_final(token), self._expected):
                 raise AuthenticationError("the server does not know the password")

@@ -39,10 +39,10 @@ class UnsecuredValidator:
         self._wall = wall
 
     def prepare(self) -> None:
-        """Do nothing: an unsecured token is checked without keys (see `TokenValidator`)."""
+        """See `TokenValidator`."""
 
     def validate(self, token: str) -> Authenticated:
-        """The principal of the token, and its end (see `TokenValidator`)."""
+        """See `TokenValidator`."""
         rules, now, skew = self._rules, self._wall(), self._rules.clock_skew_ms / 1000
         claims = _claims(token)
         name = claims.get(rules.principal_claim)

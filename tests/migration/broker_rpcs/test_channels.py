@@ -145,7 +145,7 @@ async def test_a_broker_that_is_away_does_not_hold_up_another(rig: Rig) -> None:
 
 
 async def test_the_closing_state_replaces_leaders_but_nothing_that_caches_wait_for(rig: Rig) -> None:
-    """It names topics only in its UpdateMetadata: an earlier one may be the only one that names the partitions."""
+    """It names topics only in UpdateMetadata: an earlier request may be the only one with the partitions."""
     rig.register(at(1))
     rig.peers[1].open.clear()
     rig.send(1, STOP)

@@ -131,7 +131,7 @@ def test_a_leader_without_the_flag_says_so_before_the_copy_and_lets_one_lead_tha
 
 @pytest.mark.parametrize("record", [ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION])
 def test_a_leader_without_the_flag_never_needs_zookeeper(record: ZkMigrationState) -> None:
-    """It has no session: every way on, whatever the voters say, stays among the states that need none."""
+    """Without a session: every answer of the voters leads to a state that needs none."""
     run = Run(record, enabled=False)
     reached = {run.state()}
     while grown := {after for state in reached - {State.FINISHED} for after in successors(state)} - reached:

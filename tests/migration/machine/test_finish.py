@@ -85,7 +85,7 @@ def test_what_was_reopened_ends_again_only_when_the_flag_is_off_everywhere(
 def test_a_voter_that_is_left_out_counts_only_if_it_shows_life(
     inputs: FinishInputs, left_out: set[int], finding: Finding, command: str | None
 ) -> None:
-    """And the command is named only for one that does not. Nothing else that holds up the end is overridden."""
+    """The command is named only for a voter that does not. Nothing else that delays the end is overridden."""
     decision = decide(inputs, frozenset(left_out))
     assert decision.finding is finding
     assert ("--without" in decision.remedy) is (command is not None)

@@ -155,7 +155,7 @@ def test_what_cannot_be_proved_is_said_with_the_way_on() -> None:
 def test_no_mark_of_another_quorum_is_taken_for_ours(
     offset: int, epochs: tuple[int, int], crcs: tuple[int, int], end: int, start: int
 ) -> None:
-    """Whatever our log holds of the offset: it is ours only with the epoch and the CRC of the very batch."""
+    """A mark is ours only with the epoch and the CRC of the batch at its offset."""
     theirs = MigrationState(3002, epochs[0], offset, epochs[0], crcs[0])
     held = MarkEvidence(epochs[1], crcs[1]) if start <= offset < end else MarkEvidence(compacted=offset < start)
     same = start <= offset < end and (epochs[0], crcs[0]) == (epochs[1], crcs[1])

@@ -63,7 +63,7 @@ def test_a_claim_of_unknown_outcome_is_given_back_when_somebody_is_missing_meanw
 
 
 def test_a_leader_that_takes_over_asks_nobody_who_runs() -> None:
-    """What is committed stays committed; brokers are named by the audit then."""
+    """The copy is committed by then; the audit names such brokers."""
     assert not Run(ZkMigrationState.MIGRATION).asked(ef.Examine).brokers
 
 

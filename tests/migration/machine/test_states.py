@@ -41,7 +41,6 @@ def test_each_state_has_one_row_and_one_block_in_the_order_of_the_states() -> No
 
 @pytest.mark.parametrize("state", State)
 def test_the_properties_of_a_state_agree_with_one_another_and_with_its_transitions(state: State) -> None:
-    """What stands twice must not differ: each line compares two places."""
     row, ways = PROPERTIES[state], TRANSITIONS[state]
     triggers = {trigger for trigger, _ in ways}
     assert row.at_rest == (triggers <= {Trigger.ELECTED, Trigger.DEPOSED, Trigger.REOPENED}), (
@@ -76,7 +75,7 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 def test_no_answer_makes_a_state_ask_again() -> None:
-    """It would for as long as nothing changes: a controller that waited for brokers read ZooKeeper without a rest."""
+    """Otherwise a controller that waits for brokers reads ZooKeeper without a rest, as one did."""
     repeated = {
         trigger for before, ways in TRANSITIONS.items() for (trigger, _), after in ways.items() if before is after
     }

@@ -124,7 +124,7 @@ def test_voters_stay_in_the_configuration_until_the_end() -> None:
 
 
 def test_without_a_migration_nobody_is_asked() -> None:
-    """And one that is not committed yet counts, as one does whose end is not."""
+    """A migration counts until its end is committed, and also before its begin is."""
     voters = VoterSet.of([entry(voter(1)), entry(voter(2))])
     finished = image(ZkMigrationState.POST_MIGRATION)
     for change in (ADD, RemoveVoter(voter(1)), UpgradeVoters(voters)):

@@ -450,7 +450,7 @@ class TestTheRest:
             assert comparable(image_from(zookeeper)) == comparable(image)
 
     def test_a_user_and_its_clients_are_repaired_together(self) -> None:
-        """Each one's repair would create the other's parent, and none could be in a multi with the other."""
+        """Each repair would create the parent of the other, so the two could not be in one multi."""
         user = QuotaEntity("user", "u")
         keys = [frozenset([user]), frozenset([user, QuotaEntity("client-id", "c")])]
         image = replace(EMPTY_IMAGE, quotas=Map({key: Map({"request_percentage": 1.0}) for key in keys}))

@@ -233,7 +233,7 @@ class TestAnySpelling:
 
 class TestNumbers:
     def test_unlimited_stays_the_longest_long(self) -> None:
-        """What "no limit" is written as (KAFKA-2209); no broker parses one more, and none starts with it."""
+        """Kafka writes "no limit" so (KAFKA-2209). No broker parses a larger number, and none starts with one."""
         for text in ("9223372036854775807", "9223372036854775806"):
             quota = parse_quota("/q", "producer_byte_rate", text)
             assert format_quota("producer_byte_rate", quota) == "9223372036854775807"

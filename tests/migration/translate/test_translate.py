@@ -130,7 +130,7 @@ def test_damage_of_every_kind_is_repaired(image: MetadataImage, data: st.DataObj
 @FEWER
 @given(some.images(), some.images())
 def test_effects_tell_what_is_lost(before: MetadataImage, after: MetadataImage) -> None:
-    """Whoever bounds deletions must be able to rely on them: writes of no other effect remove an entity."""
+    """The bound on deletes relies on this: no other effect removes an entity."""
     zookeeper = cluster_of(before)
     writes = list(reconcile(zookeeper, target(after)))
     harmless = [write for write in writes if write.effect in {Effect.CREATE, Effect.CHANGE}]

@@ -149,7 +149,7 @@ def test_a_large_operation_that_the_server_does_not_take_is_set_aside_after_some
 
 @pytest.mark.parametrize("late", [True, False])
 def test_a_large_operation_that_is_late_cannot_be_taken_for_what_follows(late: bool) -> None:
-    """It was set aside and arrives after all, before or after the guards that are sent in its place."""
+    """The operation was set aside and arrives late, before or after the guards that replace it."""
     rig = Rig({"a": "1", "z": "1"}, LIMITS).open()
     flights: list[tuple[Op, ...]] = []
 

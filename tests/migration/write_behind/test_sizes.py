@@ -160,7 +160,7 @@ def test_the_limit_is_exact_for_every_family(family: str) -> None:
 
 
 def test_what_is_too_large_may_become_smaller() -> None:
-    """It is that large in ZooKeeper since before the migration, or since the setting was lowered."""
+    """The znode was so large before the migration, or before the setting was lowered."""
     before = after(EMPTY_IMAGE, [*topic(50), *reassigned(50), *config(4, "1")(50), *acls(50)])
     finished: Records = [
         rec.PartitionChangeRecord(number, TOPIC, replicas=(2, 3, 1004), adding_replicas=(), removing_replicas=())

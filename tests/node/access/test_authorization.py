@@ -127,7 +127,7 @@ async def test_the_authorizer_follows_each_change(tmp_path: Path) -> None:
 
 
 async def test_a_change_is_followed_at_the_price_of_a_change(tmp_path: Path) -> None:
-    """Each used to arrange all entries anew."""
+    """Before, each change arranged all entries anew."""
     async with running(tmp_path, 1, **AUTHORIZER) as cluster:
         node = await cluster.leader()
         count = 10 * TURN_RECORDS

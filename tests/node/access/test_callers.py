@@ -71,7 +71,7 @@ def test_whose_work_a_request_is(principal: Principal, caller: Caller) -> None:
     ],
 )
 def test_who_waits(share: Share, api_key: int, size: int, waits: bool) -> None:
-    """Of callers without rights every request does: thousands of small ones made a turn of the event loop long."""
+    """All requests without rights wait: thousands of small ones made a turn of the event loop long."""
     assert callers().waits(share, api_key, size) is waits
 
 

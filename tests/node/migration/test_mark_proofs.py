@@ -111,7 +111,7 @@ def quorum() -> Iterator[YoungQuorum]:
 def test_two_young_quorums_never_take_each_others_mark_for_their_own(
     leaders: list[tuple[int, int]], apart_ms: int, compacted: float
 ) -> None:
-    """The same epochs, offsets, records and leaders, some milliseconds apart."""
+    """Their epochs, offsets, records and leaders are equal; their times differ by milliseconds."""
     with young_quorums(2) as (ours, theirs):
         theirs.now_ms = ours.now_ms + apart_ms
         for epoch, (batches, records) in enumerate(leaders, start=1):

@@ -171,7 +171,6 @@ def test_a_change_costs_no_election(other: VoterAnswer) -> None:
 
 
 def test_a_stock_controller_without_the_flag_never_leads() -> None:
-    """Whoever has let it become a voter, and whatever its log holds."""
     for scenario in scenarios():
         stranger = scenario.controllers
         if stranger == LEADER or (scenario.removed == LEADER and scenario.voters == 2):

@@ -105,7 +105,7 @@ async def test_ours_is_reached_over_grpc_again_once_it_listens_there(peer: Peer)
 
 
 async def test_a_port_that_swallows_everything_delays_only_the_first_request(peer: Peer) -> None:
-    """As a firewall makes it: gRPC gives up on a connection before the request's time is over."""
+    """A firewall does this. gRPC gives up on the connection before the request's time is over."""
     with socket.create_server(("127.0.0.1", peer.grpc_port)):
         async with peer.serves(kafka=True):
             assert await peer.way() == OVER_KAFKA
