@@ -178,7 +178,7 @@ def test_an_answer_is_none(planted: Planted, code: int) -> None:
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
 def test_a_controller_says_whether_zookeeper_has_everything(planted: Planted, code: int) -> None:
-    """Whatever a thread of it, for which nobody waited, has met weeks ago."""
+    """An error of one of its threads weeks ago does not matter."""
 
     def body() -> None:
         in_thread_of_nobody(RuntimeError(WHAT))()

@@ -122,7 +122,7 @@ def test_a_controller_that_is_not_formatted_says_how(tmp_path: Path) -> None:
 
 
 def test_the_threads_of_a_controller_take_short_turns(tmp_path: Path) -> None:
-    """Each call of the system cost the event loop up to 5 ms for every thread that worked on a big request."""
+    """Each system call of the event loop took up to 5 ms longer for each thread with a big request."""
     settings, _ = load_settings(property_file(tmp_path))
     before = sys.getswitchinterval()
     try:

@@ -61,7 +61,7 @@ async def test_force_says_what_it_will_do_and_asks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["reclaim", "deletes"])
 async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_path: Path) -> None:
-    """Not that the cluster was rolled back, which nobody has checked."""
+    """It does not say that the cluster was rolled back: no check has shown that."""
     node = PlayedNode(State.DUAL_WRITING)
     async with served(node, tmp_path):
         code, said = await run("force", kind, "-c", str(property_file(tmp_path)), "--reason", "x")

@@ -44,7 +44,7 @@ def until(terminal: int, words: bytes) -> bytes:
 @pytest.mark.parametrize("state", ["running", "before"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_question(state: str, number: signal.Signals) -> None:
-    """Without one more line of input, which is what a thread that reads would wait for."""
+    """A thread that reads would wait for one more line of input."""
     ours, theirs = pty.openpty()
     try:
         with subprocess.Popen(

@@ -133,7 +133,7 @@ async def test_an_operator_moves_the_voters_and_looks_on(tmp_path: Path) -> None
 
 @pytest.mark.lane("test-all")
 async def test_a_controller_that_has_lost_its_leader_says_that_nobody_leads(tmp_path: Path) -> None:
-    """It remembers who led, itself perhaps, which is not an answer to who leads."""
+    """It remembers the last leader, perhaps itself; that does not answer which one leads now."""
     async with served(tmp_path, 2, 2) as cluster:
         leader = await leader_id(cluster)
         (other,) = {1, 2} - {leader}

@@ -86,7 +86,7 @@ def test_a_drill_that_does_not_begin_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_place_appears_with_its_lock_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes in between finds nothing, or a drill that runs."""
+    """Another drill finds either no place, or a drill that runs."""
     said = []
     rename = Path.rename
 

@@ -117,7 +117,7 @@ def test_the_stock_file_is_ours_without_what_is_not_kafkas(tmp_path: Path) -> No
 @pytest.mark.lane("test-all")
 @pytest.mark.parametrize("release", ["3.9.1", "4.1.1"])
 def test_kafka_reads_the_stock_file(release: str, tmp_path: Path) -> None:
-    """With the keys that ours needs while brokers know ZooKeeper, among them one with which no controller starts."""
+    """Our file has the keys of a migration, and one of them stops a stock controller at its start."""
     path = ours(tmp_path)
     path.write_text(path.read_text().replace("delegation.token.master", "delegation.token.secret"))
     file = StockFile(path, parse_target(release))

@@ -81,7 +81,7 @@ def test_every_answer_of_a_broker_in_zookeeper_mode_is_played() -> None:
 
 
 def test_every_sort_of_znode_is_held() -> None:
-    """That is read: each codec of a znode's content has a sort."""
+    """Each codec of a znode's content has a sort of hostile bytes."""
     decoders = {
         name
         for file in Path(znodes.__path__[0]).glob("*.py")

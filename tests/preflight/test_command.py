@@ -103,7 +103,6 @@ def test_what_many_have_in_common_is_one_finding(cluster: ReadyCluster) -> None:
 
 
 def test_what_several_files_lack_is_named_first(cluster: ReadyCluster) -> None:
-    """What is not set, before where."""
     second = cluster.second_controller()
     for properties in (cluster.controllers[0], second):
         properties.pop("password.encoder.secret", None)
@@ -155,7 +154,7 @@ def test_no_znode_changes(cluster: ReadyCluster) -> None:
 
 
 def test_no_secret_is_shown(cluster: ReadyCluster) -> None:
-    """Not even of a cluster on which everything about secrets is wrong."""
+    """The cluster has every fault about secrets."""
     secrets = ("secret-of-one", "secret-of-two", ENCODER_SECRET, TOKEN_SECRET)
     cluster.controllers[0] |= {"password.encoder.secret": secrets[0], "delegation.token.secret.key": secrets[1]}
     result = run(cluster, "--json")
@@ -182,7 +181,7 @@ def test_a_file_that_is_no_property_file(cluster: ReadyCluster) -> None:
 
 
 def test_files_in_the_wrong_place_are_not_judged(cluster: ReadyCluster) -> None:
-    """As a shell makes of ``-c controller*.properties``."""
+    """A shell makes such a line of ``-c controller*.properties``."""
     controller = str(cluster.request().controllers[0])
     result = CliRunner().invoke(migrator, ["preflight", "-c", controller, controller, "--zookeeper", cluster.hosts])
     assert result.exit_code == 2
@@ -202,7 +201,7 @@ def test_files_in_the_wrong_place_are_not_judged(cluster: ReadyCluster) -> None:
     ],
 )
 def test_here_finds_what_only_this_host_can_show(tmp_path: Path, line: str, code: str) -> None:
-    """Without ZooKeeper: a rollout runs it on the host of each controller, and no other look opens these files."""
+    """It needs no ZooKeeper. A rollout runs it on the host of each controller, where alone these files can be read."""
     controller = tmp_path / "controller.properties"
     port = free_port()
     controller.write_text(

@@ -128,7 +128,7 @@ def test_a_broker_that_migrates_is_not_restarted_for_what_kafka_reads_alike(oper
 
 
 def test_a_file_that_was_prepared_by_half_comes_back_without_the_controllers_listener(operator: Operator) -> None:
-    """Nobody had restarted the broker with it: Kafka refuses it."""
+    """No broker was restarted with this file: Kafka refuses it."""
     node = operator.node("broker-1")
     operator.cluster.files[node.name, node.properties] += b"controller.listener.names=CONTROLLER\n"
     assert operator.apply(StopAt(Phase.MIGRATE)) is Ending.REACHED
@@ -137,7 +137,7 @@ def test_a_file_that_was_prepared_by_half_comes_back_without_the_controllers_lis
 
 
 def test_a_key_of_the_inventory_that_the_brokers_own_listeners_may_need_stays(tmp_path: Path) -> None:
-    """Nobody has kept what the file was before: what a quorum alone needs goes."""
+    """The earlier file was not kept, so only the keys that a quorum alone needs are removed."""
     inventory = model_inventory(handover=False)
     more = {"ssl.truststore.location": "/etc/trust.p12", "listener.name.controller.ssl.client.auth": "none"}
     brokers = replace(inventory.brokers, settings={**inventory.brokers.settings, **more})

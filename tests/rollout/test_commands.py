@@ -143,7 +143,7 @@ def test_a_journal_of_another_cluster_is_no_journal_of_this_one(desk: Desk) -> N
 
 
 def test_an_order_to_stop_counts_from_the_first_moment_of_a_command(desk: Desk) -> None:
-    """It takes seconds until the first step; an order for an earlier command is none for this one."""
+    """The first step comes after seconds. An order to an earlier command does not count."""
     desk.state.mkdir()
     (desk.state / ABORT_FILE).touch()
     desk.printed("apply --until rehearse")
@@ -487,7 +487,6 @@ def test_the_plan_of_a_rollback_that_is_under_way_is_the_way_back(desk: Desk) ->
 
 
 def test_the_way_out_of_a_damaged_journal_is_one(desk: Desk) -> None:
-    """As its message says."""
     desk.printed("apply --until DualWrite")
     journal = desk.state / COMMAND_FILE
     journal.write_bytes(journal.read_bytes().replace(b"1", b"2", 1))

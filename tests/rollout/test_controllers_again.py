@@ -58,7 +58,7 @@ def test_they_are_stopped_before_their_directories_are_moved_away(operator: Oper
 
 
 def test_they_find_no_directory_while_brokers_leave_the_migration(operator: Operator) -> None:
-    """This takes hours, or a night: a reboot meanwhile changes nothing."""
+    """This takes hours, and a host may reboot meanwhile."""
 
     def boot(where: str) -> None:
         if where.startswith("after done leave-migration/broker-1 "):

@@ -136,7 +136,7 @@ def test_a_controller_whose_stop_failed_is_restarted_although_another_command_te
 @pytest.mark.parametrize("name", ["controller-3001", "controller-3002", "controller-3003"])
 @pytest.mark.parametrize("boundary", ["after begun start/{} start", "after start {}", "after done start/{} start"])
 def test_controllers_may_change_their_order_while_they_start(operator: Operator, name: str, boundary: str) -> None:
-    """Who is started last waits for nobody who comes later."""
+    """The node that starts last waits for no later one."""
     operator.apply(StopAt(Phase.FORMAT))
     operator.interrupted_at(boundary.format(name), KILLED)
     controllers = operator.cluster.inventory.controllers

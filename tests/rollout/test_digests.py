@@ -79,7 +79,7 @@ def test_no_process_of_the_scripts_has_it(public: Path, shell: str, place: str) 
 
 @pytest.mark.parametrize("preset", [name for name in PRESETS if PRESETS[name].commands])
 def test_no_word_that_a_preset_starts_has_it(tmp_path: Path, preset: str) -> None:
-    """What brings the scripts to the host notes its words, and leaves it at that."""
+    """The test's transport only records the words that it should start."""
     said, brings = tmp_path / "said", tmp_path / "brings"
     brings.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>{said}\ncat >>{tmp_path / "sent"}\n')
     brings.chmod(0o755)

@@ -321,7 +321,7 @@ def test_the_log_of_a_local_process_is_what_it_has_printed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("prints", ["head -c 4000000 /dev/zero | tr '\\0' x", "printf 'a\\033[2Jb'", "printf 'a b'"])
 def test_what_names_no_process_is_refused(tmp_path: Path, prints: str) -> None:
-    """It is kept in the journal."""
+    """The journal keeps this word."""
     hands = Hands(node(tmp_path / "server.properties"), commands={"incarnation": shlex.join(["sh", "-c", prints])})
     with pytest.raises(ExecutorError, match="tells the incarnation") as raised:
         hands.incarnation()
@@ -353,7 +353,7 @@ def test_who_only_looks_at_the_file_is_not_the_process(tmp_path: Path) -> None:
 
 
 def test_who_brings_the_command_is_not_the_process(tmp_path: Path) -> None:
-    """As sudo or ssh: their command line has the property file and the mark, too."""
+    """The command lines of sudo and ssh have the property file and the mark, too."""
     brings = PRESETS["local"].commands["start"].replace("{python}", "env -u NOTHING sh -c '\"$@\"' brings {python}")
     hands = Hands(node(tmp_path / "server.properties"), commands={"start": brings})
     hands.start()
@@ -460,7 +460,7 @@ def test_an_inventory_that_cannot_work_is_refused_at_once(
 
 @pytest.mark.parametrize("action", ["stop", "start", "restart"])
 def test_what_a_worded_command_prints_is_not_shown(tmp_path: Path, action: str) -> None:
-    """It may hold a secret of the node; whoever keeps it in a file gets it."""
+    """The output may hold a secret of the node; only the file of outputs gets it."""
     words = f"sh -c 'echo {SECRET}; echo {SECRET} >&2; exit 3'"
     commands = {"stop": words, "start": words, "restart": words}
     hands = Hands(node(tmp_path / "server.properties"), "local", commands)

@@ -101,7 +101,6 @@ def test_a_closed_standard_input_is_one_that_answers_nothing() -> None:
 
 
 def test_a_name_that_is_no_answer_is_refused(desk: Desk, type_: Type) -> None:
-    """As an option it is a mistake of a script."""
     assert type_(f"{to_the_question(desk, 'remove-znodes')} --cluster other") == 2
 
 

@@ -106,7 +106,7 @@ def test_an_action_fails(tmp_path: Path, phase: Phase, action: str, error: Opera
 
 @pytest.mark.parametrize("boundary", ["after write broker-2", "after start broker-2"])
 def test_the_connection_breaks_behind_an_effect(tmp_path: Path, boundary: str) -> None:
-    """What was begun is looked at: no broker is restarted twice."""
+    """The next command looks at the begun act: no broker is restarted twice."""
     operator = operator_at(tmp_path)
     operator.apply(StopAt(Phase.START))
     before = operator.cluster.restarts.copy()
@@ -224,7 +224,7 @@ def test_a_damaged_journal_is_refused_and_looking_replaces_it(tmp_path: Path) ->
 
 
 def test_a_last_line_that_somebody_has_changed_is_damaged_and_not_torn(tmp_path: Path) -> None:
-    """What it said counts: it may be the one that turns the rollout."""
+    """The changed line may be the one that turns the rollout back."""
     operator = operator_at(tmp_path)
     operator.apply(StopAt(Phase.MIGRATE))
     journal = operator.state / COMMAND_FILE

@@ -59,7 +59,7 @@ def test_a_version_with_which_no_broker_would_register_is_refused(tmp_path: Path
 
 
 def test_a_broker_that_is_in_migration_mode_already_would_not_register_either(tmp_path: Path) -> None:
-    """Somebody has changed its file before the controllers were formatted."""
+    """An operator has changed its file before the controllers were formatted."""
     operator = operator_with(tmp_path, "3.8", typed="3.9")
     for node in operator.cluster.inventory.brokers.nodes:
         operator.cluster.files[node.name, node.properties] += f"{FLAG}=true\n".encode()

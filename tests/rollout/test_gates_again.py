@@ -110,7 +110,7 @@ def test_no_gate_holds_up_a_broker_whose_restart_command_was_killed_in_the_middl
 def test_the_gate_is_the_last_thing_before_a_node_is_stopped(
     tmp_path: Path, reached: Phase, phase: Phase, action: str, *, stops: bool
 ) -> None:
-    """Whatever was looked at before took minutes, and another broker has gone meanwhile."""
+    """The looks before took minutes, and another broker has gone meanwhile."""
     operator = operator_at(tmp_path, reached, stops=stops)
     restarts = operator.cluster.restarts.copy()
 
@@ -132,7 +132,7 @@ def test_the_gate_is_the_last_thing_before_a_node_is_stopped(
 
 @STOPS
 def test_a_broker_that_was_down_and_is_back_is_gated_as_anybody(tmp_path: Path, *, stops: bool) -> None:
-    """Who is down comes first, without a gate; and somebody else is just starting it."""
+    """A broker that is down comes first, without a gate; but here an operator is just starting it."""
     operator = operator_at(tmp_path, Phase.COPY, stops=stops)
     operator.cluster.crash(operator.node(OTHER))
     restarts = operator.cluster.restarts.copy()

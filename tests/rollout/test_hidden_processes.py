@@ -65,7 +65,7 @@ def test_a_directory_is_not_formatted_below_a_controller_that_runs(operator: Ope
 
 
 def test_who_ends_just_now_is_no_riddle(operator: Operator) -> None:
-    """It answered at the look before, and not at the next one."""
+    """The process answered at one look, and not at the next one."""
     operator.apply(StopAt(Phase.START))
     crashed = operator.node("broker-2")
 

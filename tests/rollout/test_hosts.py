@@ -58,7 +58,7 @@ def test_what_would_fail_is_named(tmp_path: Path) -> None:
 
 
 def test_commands_of_the_inventory_are_not_tried(tmp_path: Path) -> None:
-    """Nobody knows what they would do."""
+    """Their effects are unknown."""
     own = {action: f"touch {tmp_path}/{action}" for action in ("write", "restart", "stop", "start")}
     hands = Hands(node(tmp_path / "server.properties"), commands=own)
     hands.path.write_bytes(CONTENT)
@@ -217,7 +217,7 @@ ODD = json.dumps({"findings": [1, {"where": None, "severity": "warning"}], "unkn
 
 @pytest.mark.parametrize(("name", "odd"), [("preflight", ODD), ("here", ODD), ("sh", f"java {'9' * 5_000}\n")])
 def test_an_answer_of_another_form_is_no_crash(tmp_path: Path, name: str, odd: str) -> None:
-    """It comes from a host that may say anything."""
+    """A host may answer anything."""
     cluster = ModelCluster(model_inventory())
     operator = Operator(cluster, tmp_path)
     cluster.prints |= {"preflight": report(), "sh": disk(NEEDED), name: odd}

@@ -113,7 +113,7 @@ def under_load(written: Callable[[int], int]) -> list[MigrationSeen]:
 
 
 def test_a_leader_under_load_is_never_exactly_there_and_keeps_up_nevertheless() -> None:
-    """What was committed just now is not written yet; what was some seconds ago is."""
+    """Records of this moment are not written yet; those of some seconds ago are."""
     found = under_load(lambda look: COPIED + 40 * look - 30)
     assert {seen.write_behind_lag for seen in found} == {29}
     assert [is_open(KEEPS_UP, seen) for seen in found] == [False] * 10 + [True] * 90

@@ -85,7 +85,7 @@ def test_a_removal_that_breaks_off_is_repeated_and_the_full_copy_stays(
 
 
 def test_only_what_is_kept_is_removed(session: ZooKeeperSession, client: KazooClient, tmp_path: Path) -> None:
-    """Somebody creates a znode between the two, and changes another one."""
+    """Another client creates a znode between the two, and changes another one."""
 
     def tell(sentence: str) -> None:
         if sentence.startswith("kept: "):

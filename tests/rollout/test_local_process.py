@@ -109,7 +109,7 @@ def test_a_start_that_fails_names_who_does_not_count(path: Path) -> None:
 
 @NEEDS_ROOT
 def test_a_program_that_runs_as_root_for_everybody_is_nobodys(path: Path) -> None:
-    """As ``sudo``, which asks for a password before it refuses."""
+    """One example is ``sudo``, which asks for a password before it refuses."""
     shell = path.parent / "like-sudo"
     shutil.copy(str(shutil.which("sh")), shell)
     shell.chmod(0o755 | stat.S_ISUID)
@@ -129,7 +129,7 @@ def test_many_are_counted_and_few_named(path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
 def test_what_a_process_prints_goes_through_no_link(path: Path, kind: str) -> None:
-    """Whoever owns the directory could let root append to any file, or wait for a reader for ever."""
+    """With a link, the owner of the directory could make root append to any file, or wait for a reader for ever."""
     sink, elsewhere = path.with_name(f"{path.name}.out"), path.with_name("of-root")
     elsewhere.write_text("as before")
     if kind == "pipe":
@@ -199,7 +199,7 @@ def act(thinking: Thinking, monkeypatch: pytest.MonkeyPatch, action: str) -> int
 def test_a_start_that_was_killed_and_still_thinks_is_waited_for(
     thinking: Thinking, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
 ) -> None:
-    """Else two brokers begin on one log directory, and one of them dies."""
+    """Otherwise two brokers start on one log directory, and one of them dies."""
     thinking.is_killed()
     if replaced:
         new = thinking.path.with_name("new")

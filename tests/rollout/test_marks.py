@@ -234,7 +234,7 @@ def test_a_backup_answers_for_a_file_of_an_earlier_release() -> None:
 
 
 def test_lines_that_were_cut_are_no_settings() -> None:
-    """Else the next line of the file became a part of the value."""
+    """Otherwise the next line of the file becomes a part of the value."""
     _, in_kraft = forward("broker.id=7\nzookeeper.connect=zk-1:2181,\\\n zk-2:2181\nlog.dirs=/data\n")
     cut = in_kraft.replace("#migrator set aside:  zk-2:2181\n", "")
     assert cut != in_kraft

@@ -66,7 +66,7 @@ def test_what_belongs_to_another_node_stays(operator: Operator) -> None:
 
 
 def test_a_broker_that_has_the_log_open_keeps_it(operator: Operator) -> None:
-    """Somebody has restarted it in migration mode: its log may be that of this quorum."""
+    """An operator has restarted it in migration mode: its log may be that of this quorum."""
     operator.apply(StopAt(Phase.START))
     key = BROKER, "/etc/b2.properties"
     operator.cluster.files[key] += b"zookeeper.metadata.migration.enable=true\n"
@@ -201,7 +201,7 @@ def test_the_journal_names_it_before_it_is_deleted(operator: Operator) -> None:
 
 
 def test_where_nothing_was_done_it_is_there(operator: Operator) -> None:
-    """Somebody has changed the broker's file since the rollout looked at it."""
+    """An operator has changed the broker's file since the rollout looked at it."""
     operator.resume_until(Phase.START)
     operator.cluster.files[BROKER, "/etc/b2.properties"] += b"num.io.threads=16\n"
     with pytest.raises(FileChangedError, match="nothing was done"):

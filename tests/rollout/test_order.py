@@ -92,7 +92,7 @@ def test_the_last_controller_may_be_named_where_it_is_the_only_one_left(operator
 
 
 def test_a_controller_that_is_down_is_handed_over_first(operator: Operator) -> None:
-    """Nobody else may stop before it is back, and the rollout starts it."""
+    """No other controller may stop before it is back, and the rollout starts it."""
     assert operator.apply(StopAt(Phase.FINISH)) is Ending.REACHED
     operator.cluster.crash(operator.node(OTHERS[1]))
     assert operator.resume() is Ending.COMPLETE

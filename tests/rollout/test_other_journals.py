@@ -70,7 +70,7 @@ def test_a_journal_without_a_number_is_of_an_earlier_release_and_is_read(operato
 
 
 def test_a_second_operator_leaves_no_rollout_behind(operator: Operator) -> None:
-    """With the digests of now, everything that the first one writes would later be somebody else's change."""
+    """With the present digests, all writes of the first rollout would later count as foreign changes."""
     operator.lock.owner = OTHER
     with pytest.raises(LockedError, match="anna on ops-2"):
         operator.apply()

@@ -104,7 +104,7 @@ def test_what_was_begun_by_hand(operator: Operator, kept: int) -> None:
 @pytest.mark.parametrize("where", ["begun", "after restart", "done"])
 @pytest.mark.parametrize("name", ["migrate/broker-2", "kraft/broker-2"])
 def test_a_command_that_was_killed_in_a_step(operator: Operator, name: str, where: str) -> None:
-    """What was begun shows what is left of it: nothing, if its effect is there."""
+    """The begun act is looked at: if its effect is there, nothing is left to do."""
     node = name.partition("/")[2]
     point = {
         "begun": f"after begun {name} restart",

@@ -60,7 +60,7 @@ def test_nothing_is_begun_before_the_file_is_corrected(operator: Operator, lines
 
 @pytest.mark.parametrize("job", ["preflight", "rehearse"])
 def test_what_was_mended_after_a_failed_job_is_taken_as_it_is(operator: Operator, job: str) -> None:
-    """What was mended after a rehearsal goes through preflight again."""
+    """A file that was corrected after a rehearsal goes through preflight again."""
     operator.cluster.exit_codes[job] = 1
     with pytest.raises(JobFailedError):
         operator.apply()

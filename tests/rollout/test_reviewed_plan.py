@@ -106,7 +106,7 @@ def test_a_difference_is_shown_and_asked_for(
 
 
 def test_every_later_command_is_held_to_the_plan_up_to_the_end(desk: Desk, plan: Path) -> None:
-    """What was accepted once is not asked for again; and what the rollout itself has done is no difference."""
+    """Accepted differences are not asked for again, and changes by the rollout itself are none."""
     desk.printed(f"apply --plan {plan} --until preflight --yes")
     edit_inventory(desk, plan)
     for words in ("resume", "apply"):
@@ -166,7 +166,7 @@ def test_a_plan_that_leads_back_is_refused_and_no_file_is_replaced(desk: Desk, t
 
 
 def test_what_is_refused_anyway_is_refused_before_a_person_is_asked(desk: Desk, tmp_path: Path) -> None:
-    """Somebody else holds the lock; or a rollback is under way."""
+    """Another rollout holds the lock, or a rollback is under way."""
     plan = tmp_path / "plan.json"
     desk.printed(f"plan --out {plan}")
     edit_file(desk, plan)
@@ -180,7 +180,6 @@ def test_what_is_refused_anyway_is_refused_before_a_person_is_asked(desk: Desk, 
 
 
 def test_a_plan_with_another_canary_than_the_rollout_says_what_to_do(desk: Desk, plan: Path) -> None:
-    """Nobody has typed --canary."""
     desk.printed("apply --yes --until start")
     said = desk.refused(f"apply --plan {plan}")
     assert said.startswith("--plan: the plan has the canary broker-2, and that does not fit: the rollout that is under")

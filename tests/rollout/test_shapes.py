@@ -48,7 +48,7 @@ def test_thirty_brokers_of_a_roll_by_rack_go_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("done", [Phase.START, Phase.MIGRATE, Phase.COPY, Phase.KRAFT, Phase.FINISH, Phase.HANDOVER])
 def test_a_start_in_the_middle_does_only_what_is_left(tmp_path: Path, done: Phase) -> None:
-    """Somebody else came that far: there is no journal, and no option for it."""
+    """An operator came that far by hand: there is no journal, and no option for it."""
     cluster = ModelCluster(model_inventory())
     clean = operator_at(tmp_path / "clean", ModelCluster(model_inventory()))
     clean.apply()

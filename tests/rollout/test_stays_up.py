@@ -114,7 +114,7 @@ def test_a_broker_that_nobody_can_see_is_started_after_the_time_out_of_its_sessi
 def test_after_a_kill_the_brokers_own_file_says_how_long_its_session_lasts(
     tmp_path: Path, line: str, seconds: int
 ) -> None:
-    """Whoever goes on has seen no broker yet, and sees none now."""
+    """The next command has seen no broker yet, and sees none now."""
     (tmp_path / "state").mkdir()
     operator = Operator(Cluster(model_inventory()), tmp_path / "state")
     key = next(key for key in operator.cluster.files if key[0] == BROKER)
@@ -409,7 +409,7 @@ def test_two_brokers_that_are_down_at_once_are_both_started(tmp_path: Path, reac
 
 
 def test_resume_starts_nothing_that_the_step_under_way_has_not_started(tmp_path: Path) -> None:
-    """Somebody has stopped it on purpose, and says so by not starting it."""
+    """An operator has stopped the node on purpose."""
     operator = operator_at(tmp_path, Phase.START)
     operator.cluster.lies.add(BROKER)
     with pytest.raises(OperatorError):

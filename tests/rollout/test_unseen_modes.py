@@ -42,7 +42,7 @@ def test_every_broker_leaves_migration_mode_although_its_settings_are_hidden(ope
 
 
 def test_a_file_that_was_put_back_by_hand_proves_nothing_either(operator: Operator) -> None:
-    """Somebody copied the backups back, and did not restart the brokers."""
+    """An operator copied the backups back, and did not restart the brokers."""
     operator.cluster.hides_settings = True
     operator.resume_until(Phase.COPY)
 

@@ -135,7 +135,7 @@ def test_a_controller_that_is_down_comes_before_one_that_serves(tmp_path: Path, 
 
 @pytest.mark.parametrize("stops", [True, False], ids=["stop and start", "restart in one command"])
 def test_no_controller_stops_on_the_way_back_while_another_one_is_down(tmp_path: Path, *, stops: bool) -> None:
-    """Nothing is to be changed on that one, so nothing starts it."""
+    """That controller needs no change, so no step starts it."""
     operator = in_the_middle_of_the_end(tmp_path / "state", "after done finish/controller-3001 ", stops=stops)
     operator.cluster.crash(operator.node(CONTROLLERS[1]))
     with pytest.raises(GateTimeoutError, match="controller 3002: does not answer") as raised:
@@ -307,7 +307,7 @@ def test_a_listener_that_the_operator_has_added_in_kraft_mode_stays_on_the_way_b
 
 
 def test_a_key_of_the_inventory_that_the_operator_has_changed_is_named(operator: Operator) -> None:
-    """It is of the migration: it goes with it. The file as it was is kept."""
+    """The key belongs to the migration, and goes with it. The old file is kept."""
     node, files = operator.node("broker-2"), operator.cluster.files
     key = node.name, node.properties
 

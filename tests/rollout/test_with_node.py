@@ -191,7 +191,7 @@ def test_who_was_left_out_of_a_rollout_stays_out_of_the_next_one_for_the_same_re
 
 @pytest.mark.parametrize("ended", [0, 1, 2], ids=["before the question", "between two controllers", "behind the last"])
 def test_a_controller_that_answers_again_is_named_before_the_end(tmp_path: Path, ended: int) -> None:
-    """Somebody starts it with its old file: the migration would never end."""
+    """An operator starts it with its old file: the migration would never end."""
     operator = left_out(operator_at(tmp_path / "state"), CONTROLLER, Phase.KRAFT, Phase.VERIFY)
     left = [node.name for node in operator.parts().inventory.controllers.nodes][::-1]  # the leader is the last one
     for name in left[:ended]:

@@ -92,7 +92,7 @@ def test_who_serves_is_not_gone(operator: Operator) -> None:
 
 
 def test_who_comes_back_counts_as_anybody(operator: Operator) -> None:
-    """Else the migration would end while it is in ZooKeeper mode."""
+    """Otherwise the migration ends while it is in ZooKeeper mode."""
     operator.apply(StopAt(Phase.COPY))
     dies(operator, BROKER)
     operator.gone = (BROKER,)
@@ -266,7 +266,7 @@ def test_a_refused_order_is_named_and_given_again(without_controller: Operator) 
 
 
 def test_another_leader_gets_the_order_again(without_controller: Operator) -> None:
-    """Each order is for one leader; the next one knows nothing of it."""
+    """Each order is for one leader, and the next leader does not know it."""
     without_controller.cluster.new_leader = True
     with pytest.raises(GateTimeoutError, match="is in DualWrite, not yet in Finished"):
         without_controller.resume()

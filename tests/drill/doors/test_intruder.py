@@ -135,7 +135,7 @@ async def test_a_door_that_is_shut_for_everybody_proves_nothing(
 
 
 async def test_a_port_on_which_nobody_listens_refuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a broker that has just ended."""
+    """A broker that has just ended has such a port."""
     monkeypatch.setattr(intruder, "PATIENCE_SECONDS", 0.0)
     listener = KafkaListener("CONTROLLER", Obedient())
     port = await listener.start("127.0.0.1", 0)
