@@ -104,13 +104,14 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def zookeeper(zookeeper_server: str) -> Iterator[ZooKeeperSpace]:
-    """An empty chroot of the test's own, removed afterwards."""
+    """An empty chroot of the test's own. Only a server that outlives the run is left without it."""
     space = ZooKeeperSpace(zookeeper_server, f"/test-{os.getpid()}-{next(_chroot_numbers)}")
     client = connect(zookeeper_server)
     try:
         client.create(space.chroot)
         yield space
-        client.delete(space.chroot, recursive=True)
+        if os.environ.get(OUTSIDE_ZOOKEEPER):
+            client.delete(space.chroot, recursive=True)
     finally:
         disconnect(client)
 

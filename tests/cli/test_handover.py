@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from migrator.errors import ExitCode
 from migrator.parts.processes import free_port
-
-MIGRATOR = (sys.executable, "-c", "from migrator.cli.main import main; main()")
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MIGRATOR, *arguments], capture_output=True, text=True, check=False)
+from tests.cli.test_main import process, run
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("check", "options", "said"),
     [
-        ((), "every other voter must have every committed record first"),
-        (("--to", "4.1.0"), "refuse: Kafka 4.1.0 cannot join a quorum of this program. Use --way directory"),
+        (process, (), "every other voter must have every committed record first"),
+        (run, ("--to", "4.1.0"), "refuse: Kafka 4.1.0 cannot join a quorum of this program. Use --way directory"),
     ],
 )
 def test_what_prevents_a_handover_is_an_exit_code_of_its_own(
-    options: tuple[str, ...], said: str, tmp_path: Path
+    check: Callable[..., subprocess.CompletedProcess[str]], options: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
     """The controller is formatted and does not run."""
     port, file = free_port(), tmp_path / "controller.properties"
@@ -36,7 +31,7 @@ def test_what_prevents_a_handover_is_an_exit_code_of_its_own(
         f"log.dirs={tmp_path / 'metadata'}\n"
     )
     assert run("format", "-c", str(file), "-t", "9egfFDzKSbaonHwNn88EuQ").returncode == ExitCode.OK
-    done = run("handover", "check", "-c", str(file), *options)
+    done = check("handover", "check", "-c", str(file), *options)
     assert said in done.stdout, done.stdout + done.stderr
     assert done.returncode == ExitCode.DIFFERENT
     assert list(tmp_path.glob("*.stock.properties")) == []

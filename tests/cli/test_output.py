@@ -11,31 +11,33 @@ from pathlib import Path
 import pytest
 
 MIGRATOR = Path(sys.executable).with_name("migrator")
-COMMANDS = [["rollout", "schema"], ["--help"], ["rollout", "apply", "--help"], ["man"]]
+CASES = pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [("--help", ""), ("--help", "1"), ("rollout apply --help", "1"), ("rollout schema", ""), ("man", "")],
+)
+"""Short and long outputs. One that fits in the buffer fails at the end of the process, or unbuffered at once."""
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_is_said_in_one_line(words: list[str], unbuffered: str) -> None:
+@CASES
+def test_a_full_disk_is_said_in_one_line(words: str, unbuffered: str) -> None:
     with Path("/dev/full").open("wb") as full:
         environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         ended = subprocess.run(
-            [MIGRATOR, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
+            [MIGRATOR, *words.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith("migrator: standard output: the output cannot be written: No space left on device. ")
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_pipe_that_nobody_reads_ends_a_command_without_a_word(words: list[str], unbuffered: str) -> None:
+@CASES
+def test_a_pipe_that_nobody_reads_ends_a_command_without_a_word(words: str, unbuffered: str) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     try:
         environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         ended = subprocess.run(
-            [MIGRATOR, *words], stdout=writes, stderr=subprocess.PIPE, text=True, check=False, env=environment
+            [MIGRATOR, *words.split()], stdout=writes, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
     finally:
         os.close(writes)

@@ -42,6 +42,7 @@ from migrator.records.versions import LATEST_SUPPORTED
 from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
 from migrator.verify.comparison import Comparison, Difference
 from migrator.verify.page import render
+from tests.cli.test_main import run
 from tests.verify.support.sample_pages import DIFFERENT, NOW_MS, about
 
 FORGED = "[2026-01-01 00:00:00,000] INFO all is well"
@@ -179,12 +180,11 @@ def test_an_error_that_nobody_expected_is_text(capsys: pytest.CaptureFixture[str
 
 
 def test_a_refused_option_is_text() -> None:
-    program = "from migrator.cli.main import main; main()"
     evil = EVIL.replace("\x00", "").replace("\ud800", "")
     for arguments in ([evil], ["log", "dump", evil], ["status", "--server", evil]):
-        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, check=False)
+        done = run(*arguments)
         assert done.returncode == 2
-        check(done.stderr.decode())
+        check(done.stderr)
 
 
 def test_an_error_may_have_lines_none_of_which_passes_for_ours() -> None:

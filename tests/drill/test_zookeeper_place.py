@@ -26,11 +26,20 @@ from tests.conftest import ZooKeeperSpace, connect, disconnect
 from tests.patience import PATIENCE_SECONDS
 
 
+@pytest.fixture(scope="module")
+def somebodys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """``host:port`` of a server without a chroot; each test with a `client` finds it empty."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.hosts
+
+
 @pytest.fixture
-def client(own_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
+def client(somebodys: str) -> Iterator[KazooClient]:
     """Somebody else's, in the same server."""
-    found = connect(own_zookeeper.hosts)
+    found = connect(somebodys)
     yield found
+    for path in reversed(everything(found)):
+        found.delete(path)
     disconnect(found)
 
 
@@ -96,11 +105,11 @@ def test_a_server_that_nobody_reaches_is_named(tmp_path: Path, free_port: int) -
 
 @pytest.mark.parametrize("chroot", ["", "/a", "/a/b"])
 def test_a_used_place_is_refused_and_stays_as_it_is(
-    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, tmp_path: Path, chroot: str
+    somebodys: str, client: KazooClient, tmp_path: Path, chroot: str
 ) -> None:
     client.create(f"{chroot}/brokers/ids", b"somebody's", makepath=True)
     before = everything(client)
-    code, said = drill(tmp_path, own_zookeeper.hosts + chroot)
+    code, said = drill(tmp_path, somebodys + chroot)
     assert code == 2
     assert "needs an empty place, and found /brokers" in said
     assert everything(client) == before
@@ -145,13 +154,11 @@ def test_many_znodes_in_the_way_are_counted(zookeeper: ZooKeeperSpace, zookeeper
 
 
 @pytest.mark.parametrize("chroot", ["", "/there", "/there/not", "/not/there"])
-def test_a_place_is_as_before_when_it_is_given_back(
-    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
-) -> None:
+def test_a_place_is_as_before_when_it_is_given_back(somebodys: str, client: KazooClient, chroot: str) -> None:
     if chroot:
         client.create("/there", b"somebody's")
     before = everything(client)
-    claimed = ClaimedPlace(OutsideZooKeeper(own_zookeeper.hosts, chroot))
+    claimed = ClaimedPlace(OutsideZooKeeper(somebodys, chroot))
     client.create(f"{chroot}/brokers/topics/orders/partitions/0/state", makepath=True)
     client.create(f"{chroot}{paths.CONTROLLER}", ephemeral=True)
     claimed.give_back()
@@ -159,10 +166,8 @@ def test_a_place_is_as_before_when_it_is_given_back(
 
 
 @pytest.mark.parametrize("chroot", ["", "/drill"])
-def test_what_others_put_there_meanwhile_stays_and_is_named(
-    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
-) -> None:
-    claimed = ClaimedPlace(OutsideZooKeeper(own_zookeeper.hosts, chroot))
+def test_what_others_put_there_meanwhile_stays_and_is_named(somebodys: str, client: KazooClient, chroot: str) -> None:
+    claimed = ClaimedPlace(OutsideZooKeeper(somebodys, chroot))
     client.create(f"{chroot}/brokers/ids", makepath=True)
     client.create(f"{chroot}/others/work", b"for years", makepath=True)
     with pytest.raises(OperatorError, match="stay there: /others"):
@@ -171,10 +176,8 @@ def test_what_others_put_there_meanwhile_stays_and_is_named(
 
 
 @pytest.mark.parametrize("chroot", ["", "/drill"])
-def test_a_cluster_that_somebody_began_there_stays_whole(
-    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
-) -> None:
-    claimed = ClaimedPlace(OutsideZooKeeper(own_zookeeper.hosts, chroot))
+def test_a_cluster_that_somebody_began_there_stays_whole(somebodys: str, client: KazooClient, chroot: str) -> None:
+    claimed = ClaimedPlace(OutsideZooKeeper(somebodys, chroot))
     client.delete(f"{chroot}{paths.DRILL}")
     client.create(f"{chroot}/brokers/topics/orders", makepath=True)
     before = everything(client, chroot)
