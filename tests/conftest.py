@@ -11,11 +11,15 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.interfaces import IAsyncResult
 
 from migrator import looked_up
 from migrator.parts import java, processes
@@ -104,16 +108,33 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def zookeeper(zookeeper_server: str) -> Iterator[ZooKeeperSpace]:
-    """An empty chroot of the test's own. Only a server that outlives the run is left without it."""
+    """An empty chroot of the test's own, removed afterwards."""
     space = ZooKeeperSpace(zookeeper_server, f"/test-{os.getpid()}-{next(_chroot_numbers)}")
     client = connect(zookeeper_server)
     try:
         client.create(space.chroot)
         yield space
-        if os.environ.get(OUTSIDE_ZOOKEEPER):
-            client.delete(space.chroot, recursive=True)
+        _remove(client, space.chroot)
     finally:
         disconnect(client)
+
+
+def _remove(client: KazooClient, path: str) -> None:
+    """All below a path, which kazoo's own way asks for and deletes one after the other, waiting for each answer."""
+    found = level = [path]
+    while level:
+        asked = [(parent, client.get_children_async(parent)) for parent in level]
+        level = [f"{parent}/{name}" for parent, names in asked for name in _unless_gone(names) or ()]
+        found = found + level
+    for deletion in [client.delete_async(each) for each in reversed(found)]:
+        _unless_gone(deletion)
+
+
+def _unless_gone(answer: IAsyncResult) -> Any:
+    """The znodes of a session that ends meanwhile are gone with it."""
+    with suppress(NoNodeError):
+        return answer.get()
+    return None
 
 
 @pytest.fixture
