@@ -301,6 +301,7 @@ class RaftNode:
             election.end_election_if_removed(self._quorum)
             state = self._quorum.state
             self._deadline = POLLS[state.role](self._quorum, state)
+            # A poll may change the role. Then the deadline is that of the old role, so the new one is polled, too.
             if self._quorum.state is state:
                 return
         require(condition=False, message=f"the role does not settle: {self._quorum.state}")

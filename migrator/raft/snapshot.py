@@ -153,5 +153,5 @@ def _contains(log: LogView, snapshot_id: EpochOffset) -> bool:
 
 def _install(quorum: Quorum, snapshot_id: EpochOffset) -> None:
     quorum.rewrite(fx.InstallSnapshot(snapshot_id), durable_end=snapshot_id.offset)
-    quorum.advance_high_watermark(snapshot_id.offset)
+    quorum.advance_high_watermark(snapshot_id.offset)  # a snapshot holds committed records only (KIP-630)
     quorum.peers.forget_all()

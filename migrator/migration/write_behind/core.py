@@ -300,6 +300,7 @@ class WriteBehind:
             self._rests = True
             return [WakeAt(now_ms)]
         if batch.queue:
+            # A removal cannot be undone, so it waits for the end of the comparison; later writes wait with it (ADR 48).
             return [] if batch.queue[0].removes and self.compares else self._send_next(batch)
         if not batch.exhausted:
             return []
