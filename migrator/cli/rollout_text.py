@@ -162,7 +162,7 @@ def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict 
     if inventory.controllers.kind is ControllerKind.STOCK:
         until = (
             f"Until now {back}. From the first restart on that is not sure: the migration is over as soon as one of "
-            "Kafka's controllers leads without the migration. Then there is no way back."
+            "Kafka's controllers leads without the migration. Then the rollout has no way back."
         )
     else:
         until = f"Until the last controller is restarted, {back}. After the restart of the last one {ONLY_REOPEN}."
