@@ -35,19 +35,30 @@ from migrator.cli.rollout_text import (
     step_lines,
     way_back,
 )
+from migrator.cli.rollout_watch import (
+    REFUSED_FILE,
+    UNHEARING,
+    gate_block,
+    give_order,
+    hears_orders,
+    refuse_second,
+    running_in,
+)
 from migrator.cli.terminal import ask, ask_for, say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import ExitCode, OperatorError
-from migrator.log.lock import FILE_NAME, DirectoryLock, holder_note, is_in_use
+from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.engine.preview import leads_back
 from migrator.rollout.engine.reviewed import SHOWN, read_document
 from migrator.rollout.engine.standing import Standing, standing_of
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, read_journal
+from migrator.rollout.journal.looks import shut_gate
 from migrator.rollout.journal.progress import progress_of
-from migrator.rollout.journal.summary import of_last, verdict_of
+from migrator.rollout.journal.summary import has_changed_something, of_last, verdict_of
 from migrator.rollout.journal.writer import RolloutJournal, order_of
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.meanwhile import Meanwhile, Silences
@@ -72,8 +83,6 @@ from migrator.rollout.site import Site, parts_at, site_of
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 """Exit codes of a run that did not fail; 0 for all other endings."""
-_UNHEARING = ("unlock", "remove-znodes")
-"""Commands that exclude others, too, but take no order to stop."""
 _WHEN = (
     "stops after the step under way, at a gate that is shut, or in its soak. A command that the step runs, such as "
     "'migrator verify', comes to its end first"
@@ -221,10 +230,17 @@ def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
     docs/way-back.md says what to look at before.
     """
 
-    async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
+    async def turn(parts: RolloutParts, journal: RolloutJournal) -> Ending | None:
         async with Meanwhile(parts.tell, READS):
             seen = await may_turn_back(parts, journal)
             shown = (await previews(parts, journal.progress, Direction.BACK)).steps
+        is_open = bool(journal.progress.rollout) and not journal.progress.closed
+        if not leads_back(shown) and not (is_open and has_changed_something(journal.entries)):
+            if not is_open:
+                return Ending.NO_WAY_BACK
+            parts.tell("nothing was changed yet, so nothing is to go back from: the rollout is closed")
+            await turn_back(parts, journal, seen)
+            return None
         if yes:  # before the first line: a command that is killed meanwhile has the consent already
             await turn_back(parts, journal, seen)
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
@@ -236,6 +252,7 @@ def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
                 ask("Go back?", abort=True)
             parts.silences.begins()
             await turn_back(parts, journal, seen)
+        return None
 
     site = named_site(inventory, named)
     _run(site, turn, StopAt(), lambda _: None, yes=yes, reason=named.reason, reopens=reopen)
@@ -278,6 +295,7 @@ def _run(
     async def work(journal: RolloutJournal) -> tuple[Ending, Silences]:
         async with parts_at(site, _say_with_time) as (found, zookeeper):
             parts = replace(found, ends_again=ends_again, reopens=reopens)
+            parts.silences.block = gate_block()
             async with Meanwhile(parts.tell, LOOKS):
                 await check_address(zookeeper, await parts.observer.observe(partitions=False))
                 await refuse_without(parts, journal)
@@ -291,9 +309,10 @@ def _run(
                 parts.tell(f"this rollout began with the reviewed plan {journal.progress.plan[:SHOWN]}")
             with asked_to_stop((site.state / ABORT_FILE).touch, _STOPS):
                 run = RolloutRun(parts, journal, site.state, confirm, accept)
-                return await run.run(stop), parts.silences
+                async with hears_orders(site.state, parts.tell):
+                    return await run.run(stop), parts.silences
 
-    _refuse_second(site)
+    refuse_second(site.state)
     check(read_journal(site.state))
     with _journal(site) as journal:
         ending, silences = asyncio.run(work(journal))
@@ -307,39 +326,18 @@ def _run(
     raise click.exceptions.Exit(ENDINGS.get(ending, ExitCode.OK))
 
 
-def _refuse_second(site: Site) -> None:
-    """
-    :raises OperatorError: another command of this rollout runs here.
-    """
-    running = _running(site.state)
-    if running is not None:
-        how = "press Ctrl-C where it runs" if running in _UNHEARING else "let it stop with 'migrator rollout abort'"
-        raise OperatorError(
-            "another command of this rollout runs on this host" + (f": {running}" if running else ""),
-            where=str(site.state),
-            remedy=f"Wait for its end, or {how}",
-        )
-
-
-def _running(state: Path) -> str | None:
-    """The command of this rollout that runs on this host, "" if its name is unknown; None when none runs.
-
-    :raises OperatorError: that cannot be determined.
-    """
-    return holder_note(state) if state.exists() and is_in_use(state) else None
-
-
 @contextmanager
 def _journal(site: Site) -> Iterator[RolloutJournal]:
     """
     :raises OperatorError: another command of this rollout runs here, or the journal cannot be used.
     """
-    _refuse_second(site)
+    refuse_second(site.state)
     site.make_state()
     context = click.get_current_context()
     with DirectoryLock(site.state, says=context.info_name or ""):
         # An order to stop that was given to an earlier command does not concern this one.
-        (site.state / ABORT_FILE).unlink(missing_ok=True)
+        for name in (ABORT_FILE, REFUSED_FILE):
+            (site.state / name).unlink(missing_ok=True)
         journal = RolloutJournal(site.state, order_of(typed(context)))
         try:
             yield journal
@@ -379,7 +377,8 @@ async def _standing(site: Site) -> Standing:
             holder = await parts.lock.holder()
     except OperatorError as error:
         trouble = str(error)
-    return standing_of(site.inventory, entries, running=running, seen=seen, holder=holder, trouble=trouble)
+    gate = shut_gate(site.state, entries)
+    return standing_of(site.inventory, entries, running=running, gate=gate, seen=seen, holder=holder, trouble=trouble)
 
 
 @command.command("history")
@@ -413,15 +412,15 @@ def abort(inventory: Path) -> None:
     Exit codes: 0 it is going to stop, 1 no command runs on this host, or one that has no steps.
     """
     state = site_of(inventory).state
-    running = _running(state)
+    running = running_in(state)
     if running is None:
         say("no command of this rollout runs on this host; there is nothing to stop")
         raise click.exceptions.Exit(ExitCode.DIFFERENT)
-    if running in _UNHEARING:
+    if running in UNHEARING:
         say(f"'migrator rollout {running}' runs, and has no steps to stop after. Press Ctrl-C where it runs", err=True)
         say(f"'fuser {state / FILE_NAME}' finds its process", err=True)
         raise click.exceptions.Exit(ExitCode.DIFFERENT)
-    (state / ABORT_FILE).touch()
+    give_order(state, ABORT_FILE, "abort")
     what = f"'migrator rollout {running}'" if running else "the command"
     say(f"{what} {_WHEN}. 'migrator rollout status' shows when")
 

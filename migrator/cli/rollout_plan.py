@@ -42,6 +42,7 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import digest
 from migrator.rollout.plan.plan import plan, refuse_canary
 from migrator.rollout.plan.steps import Direction
+from migrator.rollout.ports import UnreachableError
 from migrator.rollout.site import Site, parts_at
 from migrator.values import value
 
@@ -171,7 +172,10 @@ async def agree(
     plan_digest = str(reviewed["digest"])
     while True:
         async with Meanwhile(parts.tell, f"{READS}, and compares that with the reviewed plan"):
-            shown = await previews(parts, progress, Direction.FORWARD, canary)
+            try:
+                shown = await previews(parts, progress, Direction.FORWARD, canary)
+            except UnreachableError as error:
+                raise _not_compared(error, plan_digest) from error
             now = await shown.as_document(parts)
         known = known_files(progress, plan_digest, shown.facts)
         found = differences(reviewed, now, known=known, under_way=is_of(progress, plan_digest))
@@ -194,6 +198,16 @@ async def agree(
         keep_reviewed(site.state, reviewed, found)
     files = {name: digest(encoded(text)) for name, text in shown.facts.texts.items()}
     return Reviewed(plan_digest, files, len(found))
+
+
+def _not_compared(error: UnreachableError, plan_digest: str) -> OperatorError:
+    return OperatorError(
+        f"the reviewed plan {plan_digest[:SHOWN]} cannot be compared with what would be done, which needs the property "
+        f"files of all nodes: {error.what}",
+        where=error.where,
+        remedy=f"{error.remedy}, and type the command again. If that node is gone for good, add '--without-node NAME "
+        "--reason TEXT'. Nothing was done",
+    )
 
 
 def _show_differences(reviewed: Mapping[str, Any], found: Sequence[str]) -> None:

@@ -46,6 +46,7 @@ NEXT = {
     Ending.NOT_CONFIRMED: "'migrator rollout resume' asks again, 'migrator rollout rollback' goes back",
     Ending.COMPLETE: "",
     Ending.ALREADY: "",
+    Ending.NO_WAY_BACK: "",
 }
 
 
@@ -204,6 +205,7 @@ def status_lines(standing: Standing) -> Iterator[str]:
         yield f"reviewed plan: {standing.plan[:SHOWN]}"
     if standing.step is not None:
         yield f"next: {standing.step.name}: {standing.step.rules.why}"
+    yield from _gate(standing)
     if standing.soaked_seconds:
         yield f"soaked: {standing.soaked_seconds} s"
     yield from _what_to_do(standing)
@@ -213,6 +215,15 @@ def status_lines(standing: Standing) -> Iterator[str]:
         yield f"lock: {'nobody holds it' if standing.holder is None else holder_line(standing.holder)}"
     if standing.seen is not None:
         yield from seen_lines(standing.seen, standing.names)
+
+
+def _gate(standing: Standing) -> Iterator[str]:
+    gate = standing.gate
+    if gate is None:
+        return
+    waits = "waits" if standing.state == "running" else "the command waited as it ended"
+    yield f"{waits}: {gate.last.step}: {gate.last.waits}; since {utc(gate.since_ms, 'Z')}"
+    yield f"last look, {utc(gate.last.time_ms, 'Z')}: {gate.last.said or 'nothing of the cluster was seen'}"
 
 
 def _what_to_do(standing: Standing) -> Iterator[str]:
@@ -232,7 +243,8 @@ def _what_to_do(standing: Standing) -> Iterator[str]:
 
 def holder_line(holder: LockHolder) -> str:
     """The holder of the lock."""
-    return f"rollout {holder.rollout}, {holder.owner} on {holder.host}, since {utc(holder.since_ms, 'Z')}"
+    since = utc(holder.since_ms, "Z")
+    return printable(f"rollout {holder.rollout}, {holder.owner} on {holder.host}, since {since}{holder.place}")
 
 
 def history_line(entry: Entry) -> str:

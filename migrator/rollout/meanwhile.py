@@ -7,8 +7,22 @@ from collections.abc import Callable
 from typing import Self
 
 from migrator.clock import monotonic_ms
+from migrator.values import value
 
 LONG_SECONDS = 5.0
+
+
+@value
+class Waiting:
+    """A gate that is shut. ``step``: whose gate. ``what``: who is waited for, and why. ``passed_ms``: how long the wait
+    has lasted; ``left_ms``: how long it may still last. ``looked``: what the last look saw, ``ago_ms`` ago."""
+
+    step: str
+    what: str
+    passed_ms: int
+    left_ms: int
+    looked: str
+    ago_ms: int
 
 
 class Silences:
@@ -26,11 +40,30 @@ class Silences:
         """Of all silences that have ended."""
         self.notes: Callable[[int], None] = lambda _: None
         """Is called with each longest silence so far, in ms."""
+        self.block: Callable[[Waiting | None], None] | None = None
+        """On a terminal: draws in one place what is waited for; None removes it."""
 
     def tell(self, line: str) -> None:
         """Show a line, and end a silence."""
+        self.hides()
         self.ends()
         self._show(line)
+
+    def draws(self, waiting: Waiting) -> bool:
+        """Show what is waited for in the block, which ends a silence.
+
+        :returns: whether there is one.
+        """
+        if self.block is None:
+            return False
+        self.ends()
+        self.block(waiting)
+        return True
+
+    def hides(self) -> None:
+        """Remove the block: a line or a question comes, or the wait is over."""
+        if self.block is not None:
+            self.block(None)
 
     def ends(self) -> None:
         """A silence ends now, and the next one begins."""

@@ -389,12 +389,22 @@ class Shut:
 
 @value
 class LockHolder:
-    """``rollout``: the id of the rollout, which its journal has, too. ``since_ms``: by the wall clock."""
+    """``rollout``: the id of the rollout, which its journal has, too. ``since_ms``: by the wall clock. ``process``: the
+    id of the process that took the lock last; 0 unknown. ``directory``: of the journal on that host; "" unknown."""
 
     rollout: str
     owner: str
     host: str
     since_ms: int
+    process: int = 0
+    directory: str = ""
+
+    @property
+    def place(self) -> str:
+        """For the end of a sentence: the process, and the directory of the journal; "" where both are unknown."""
+        process = f"process {self.process}" if self.process else ""
+        directory = f"the journal in {self.directory}" if self.directory else ""
+        return "".join(f", {each}" for each in (process, directory) if each)
 
 
 class LockedError(OperatorError):

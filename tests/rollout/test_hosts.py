@@ -32,7 +32,9 @@ def worded(tmp_path: Path, **variables: str) -> Hands:
 
 
 def test_a_trial_leaves_everything_as_it_is(tmp_path: Path) -> None:
+    """Except what a trial that was killed has left."""
     hands = worded(tmp_path)
+    hands.path.with_name("server.properties.trial.aB3xY9").write_bytes(CONTENT)
     hands.path.chmod(0o640)
     before = hands.path.stat()
     try:
@@ -41,6 +43,7 @@ def test_a_trial_leaves_everything_as_it_is(tmp_path: Path) -> None:
             assert hands.trial() == ([], ())
             assert (hands.read(), hands.names[:1], hands.incarnation()) == (CONTENT, [hands.path.name], incarnation)
             assert (hands.path.stat().st_ino, hands.path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+            assert not [name for name in hands.names if ".trial." in name]
             hands.start()
     finally:
         end(SERVER, str(hands.path))
@@ -55,6 +58,18 @@ def test_what_would_fail_is_named(tmp_path: Path) -> None:
     faults, untried = away.trial()
     assert any("the command to write it ended with exit code" in fault for fault in faults)
     assert untried == ()
+
+
+def test_the_last_lines_of_a_host_say_why(tmp_path: Path) -> None:
+    """They come after a banner, and are bounded."""
+    says = f"i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo notice $i {'x' * 200} >&2; done; echo no right to it >&2"
+    hands = Hands(node(tmp_path / "server.properties"), commands={"write": f"sh -c '{says}; exit 1' {{write_script}}"})
+    hands.path.write_bytes(CONTENT)
+    ((fault,), _) = hands.trial()
+    assert "no right to it" in fault
+    assert "notice 39 " in fault
+    assert "notice 1 " not in fault
+    assert len(fault) < 1_300
 
 
 def test_commands_of_the_inventory_are_not_tried(tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ def test_a_process_has_ended(looks: Sequence[tuple[int, bool]], has_ended: bool)
 
 def test_a_line_says_since_when_and_how_long() -> None:
     said: list[str] = []
-    patience = Patience(said.append, 1_000, 600_000)
+    patience = Patience("roll", said.append, lambda _: False, 1_000, 600_000)
     patience.waits("broker-1: is down", 2_000)
     patience.waits("broker-1: is down", 2_000 + SAY_MS - 1)
-    assert said == ["waits: broker-1: is down"]
+    assert said == ["roll: waits: broker-1: is down"]
     patience.waits("broker-1: is down", 61_000)
-    assert said[1:] == ["still waits, for 60 s, at most 540 s more: broker-1: is down"]
+    assert said[1:] == ["roll: still waits, for 60 s, at most 540 s more: broker-1: is down"]
     patience.waits("broker-1: does not serve yet", 62_000)
-    assert said[2:] == ["waits: broker-1: does not serve yet"]
+    assert said[2:] == ["roll: waits: broker-1: does not serve yet"]
 
 
 def test_a_gate_that_is_shut_is_never_silent(operator: Operator) -> None:

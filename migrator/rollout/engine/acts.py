@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from migrator.config.properties import encoded
@@ -24,7 +25,7 @@ from migrator.rollout.gates.soak import APART_MS, LOOK_MS, Soak
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import StepProgress, restart_begun
 from migrator.rollout.nodes import Node
-from migrator.rollout.plan.modes import FileMode, digest, file_mode, parsed
+from migrator.rollout.plan.modes import FileMode, digest, file_mode, odd_keys, parsed, rewritten
 from migrator.rollout.plan.steps import STOPS, Act, Job, Sight, Step
 from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateKind, Observation
 
@@ -129,6 +130,20 @@ class StepActs:
             now = await self._digest(node)
             if not self._run.progress.knows(node.name, now):
                 raise self._changed(node, now)
+
+    async def tell_odd_keys(self, step: Step) -> None:
+        """Before the operator is asked to confirm: a key that only one controller's file has otherwise may be a slip of
+        somebody who has edited it. Values stay hidden."""
+        settings, files = self._parts.mode_settings(self._run.progress.release_version), {}
+        for node in self._parts.inventory.controllers.nodes:
+            with suppress(ExecutorError):  # its own step says so, if it still has one
+                text = await text_of(self._parts.executor, node)
+                files[node.name] = parsed(node, rewritten(node, text, FileMode.CONTROLLER_ENDED, settings))
+        for name, key in odd_keys(files):
+            self._parts.tell(
+                f"{step.name}: {key} in the property file of {name} is not as in those of all other "
+                "controllers. Say no to the next question if that is a mistake"
+            )
 
     async def take_as_mended(self, nodes: Iterable[Node]) -> None:
         """After a failure, accept the files of nodes that serve as they should: the operator has corrected them."""

@@ -39,6 +39,7 @@ from migrator.rollout.gates.gates import judge
 from migrator.rollout.gates.reopened import refuse_reopened
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.looks import LooksFile
+from migrator.rollout.journal.summary import BEFORE_CHANGES, has_changed_something
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.plan import canary_steps, has_canary, plan, refuse_step
@@ -145,6 +146,7 @@ class StepRun:
         await self._acts.see_files(left)
         names = [node.name for node in left]
         if not (seen.is_finished or self._confirmed):
+            await self._acts.tell_odd_keys(step)
             if not await self._run.agrees(self._run.confirm(names), step.name, Act.CONFIRM):
                 return False
             self._confirmed = True
@@ -192,6 +194,7 @@ class Ending(Enum):
 
     COMPLETE = "the rollout is complete"
     ALREADY = "already complete: nothing is to be done"
+    NO_WAY_BACK = "nothing is to go back from: ZooKeeper and its brokers have the cluster. Nothing was done"
     REACHED = "it is as far as was asked for"
     PAUSED = "it waits after this step, as was asked for"
     ABORTED = "it stopped after the step under way, or where it waited, as was asked for"
@@ -292,12 +295,23 @@ class RolloutRun:
     async def _take(self, taking: StepRun, step: Step, seen: Observation) -> bool:
         try:
             return await taking.take(step, seen)
-        except (AbortedError, UnansweredError):
+        except AbortedError:
+            raise
+        except UnansweredError:
+            await self._unlock_unchanged(step)
             raise
         except OperatorError as error:
             with suppress(OperatorError):  # the disk may be full; the first error is the one to report
                 self._fail(step, taking, error)
+            await self._unlock_unchanged(step)
             raise
+
+    async def _unlock_unchanged(self, step: Step) -> None:
+        """Give the lock back where nothing was changed yet: whoever mends what preflight found needs none, and another
+        host may begin."""
+        if step.phase in BEFORE_CHANGES and not has_changed_something(self._run.journal.entries):
+            with suppress(OperatorError):  # the first error is the one to report
+                await self._parts.lock.release(self._run.progress.rollout)
 
     def _fail(self, step: Step, taking: StepRun, error: OperatorError) -> None:
         """Note a failure, in our own words only: the output of a command or a host may contain secrets."""

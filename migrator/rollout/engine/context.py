@@ -55,6 +55,7 @@ class RunContext:
         :raises UnansweredError: nobody can answer.
         """
         asked_ms = self.parts.clock.wall_ms()
+        self.parts.silences.hides()
         try:
             try:
                 agreed = await question

@@ -219,6 +219,12 @@ def _command(parts: RolloutParts, step: Step, seen: Observation, progress: Progr
     )
 
 
+def leads_back(shown: Sequence[StepPreview]) -> bool:
+    """Whether a way back would change anything but empty directories of controllers that do not run."""
+    gives_back = any(one.step.job is Job.GIVE_BACK and one.state is not StepState.NOT_NEEDED for one in shown)
+    return gives_back or any(one.changes_a_node for one in shown)
+
+
 def asked(gates: Iterable[Gate]) -> list[str]:
     """The gates, in words."""
     lines = []

@@ -130,17 +130,17 @@ class Processes:
         """Whether the process ends; None when this stays unknown."""
         clock, times = self._parts.clock, self._parts.inventory.times
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
-        patience = self._gates.patience(step)
-        while True:
-            ended: bool | None = None
-            try:
-                ended = await self._parts.executor.incarnation(node) != before
-            except ExecutorError as error:
-                self._parts.tell(f"{node.name}: {error}")
-            if ended or clock.monotonic_ms() >= deadline:
-                return ended
-            patience.waits(f"{node.name} has still to end", clock.monotonic_ms())
-            await self._gates.sleep(patience)
+        with self._gates.patience(step) as patience:
+            while True:
+                ended: bool | None = None
+                try:
+                    ended = await self._parts.executor.incarnation(node) != before
+                except ExecutorError as error:
+                    self._parts.tell(f"{node.name}: {error}")
+                if ended or clock.monotonic_ms() >= deadline:
+                    return ended
+                patience.waits(f"{node.name} has still to end", clock.monotonic_ms())
+                await self._gates.sleep(patience)
 
     async def _believe(self, node: Node, before: str | None) -> None:
         after = await self._parts.executor.incarnation(node)

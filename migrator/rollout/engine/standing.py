@@ -12,6 +12,7 @@ from migrator.rollout.engine.order import next_step
 from migrator.rollout.gates.wording import named
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import Entry
+from migrator.rollout.journal.looks import ShutGate
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import Failure, Forecast, counted, failure_of, forecast_of, of_last
 from migrator.rollout.plan.plan import plan
@@ -19,12 +20,16 @@ from migrator.rollout.plan.steps import Direction, Step
 from migrator.rollout.ports import BrokerMode, BrokerSeen, LockHolder, Observation
 from migrator.values import value
 
+OF_GATE = ("time_ms", "step", "waits", "state", "offline", "under_replicated", "lag")
+OF_HOLDER = ("rollout", "owner", "host", "since_ms", "process", "directory")
+
 
 @value
 class Standing:
     """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
     or the lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of brokers, by id. ``plan``: the
-    digest of the plan that was reviewed; "" without one. ``ends_again``: the reopening in which it goes forward."""
+    digest of the plan that was reviewed; "" without one. ``ends_again``: the reopening in which it goes forward.
+    ``gate``: at which the command waits, or waited as it ended."""
 
     cluster: str
     state: str
@@ -42,6 +47,7 @@ class Standing:
     names: Mapping[int, str] = field(default_factory=dict)
     plan: str = ""
     ends_again: str = ""
+    gate: ShutGate | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -78,13 +84,14 @@ class Standing:
             "step": None if step is None else step.name,
             "why": None if step is None else step.rules.why,
             "soaked_seconds": self.soaked_seconds,
+            "gate": None
+            if self.gate is None
+            else {"since_ms": self.gate.since_ms, **{name: getattr(self.gate.last, name) for name in OF_GATE}},
             "failure": None if self.failure is None else str(self.failure),
             "failure_remedy": None if self.failure is None else self.failure.remedy or None,
             "failure_output": None if self.failure is None else self.failure.output or None,
             "forecast_seconds": None if self.forecast is None else self.forecast.seconds,
-            "lock": None
-            if holder is None
-            else {"rollout": holder.rollout, "owner": holder.owner, "host": holder.host, "since_ms": holder.since_ms},
+            "lock": None if holder is None else {name: getattr(holder, name) for name in OF_HOLDER},
             "seen": None if self.seen is None else seen_lines(self.seen, self.names),
             "trouble": self.trouble or None,
         }
@@ -98,6 +105,7 @@ def standing_of(
     seen: Observation | None = None,
     holder: LockHolder | None = None,
     trouble: str = "",
+    gate: ShutGate | None = None,
 ) -> Standing:
     """Put the state together.
 
@@ -132,6 +140,7 @@ def standing_of(
         names={node.node_id: node.name for node in (*inventory.brokers.nodes, *inventory.gone)},
         plan=progress.plan,
         ends_again=progress.ends_again,
+        gate=gate if state in ("running", "stopped") else None,
     )
 
 

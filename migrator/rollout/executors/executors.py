@@ -60,7 +60,7 @@ FETCH_MAX = 1 << 36
 OUTPUT_MAX = 1 << 22
 INCARNATION_MAX = 200
 """Characters of an incarnation, because the journal keeps it."""
-SHOWN_LINES, SHOWN_CHARS = 3, 300
+SHOWN_LINES, SHOWN_CHARS = 8, 1_000  # of what a host said last
 READ_TRIES = 3
 ABSENT = "absent"
 """Stands for the digest of a file that does not exist."""
@@ -496,4 +496,5 @@ def _said(ended: Ended) -> str:
     """The end of the error output of a failed command. Its standard output is not shown, because it may be a file's
     content."""
     lines = [line.strip() for line in ended.errors.decode("utf-8", "replace").splitlines() if line.strip()]
-    return printable(" / ".join(lines[-SHOWN_LINES:]))[:SHOWN_CHARS]
+    said = printable(" / ".join(lines[-SHOWN_LINES:]))
+    return said if len(said) <= SHOWN_CHARS else f"...{said[-SHOWN_CHARS:]}"

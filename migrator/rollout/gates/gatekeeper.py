@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from migrator.config.types import trimmed
@@ -13,6 +13,7 @@ from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excu
 from migrator.rollout.gates.gates import SEE_BROKER, SEE_CONTROLLER, judge, unseen
 from migrator.rollout.gates.lifelines import Lifelines, Patience
 from migrator.rollout.journal.journal import Event
+from migrator.rollout.journal.looks import look_at
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import tail
@@ -152,9 +153,21 @@ class Gatekeeper:
         :raises ProcessEndedError: a gate is shut, and a node of ``started`` has ended.
         :raises AbortedError: a gate is shut, and the operator has asked for an end.
         """
+        with self.patience(step) as patience:
+            return await self._until_open(patience, asked, step, is_over, seen, is_shut, started)
+
+    async def _until_open(
+        self,
+        patience: Patience,
+        asked: GatesNow,
+        step: str,
+        is_over: Callable[[Observation], Awaitable[bool]],
+        seen: Observation | None,
+        is_shut: Callable[[str], None],
+        started: Sequence[Node],
+    ) -> int:
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
-        patience = self.patience(step)
         looks = 0
         files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
@@ -174,7 +187,7 @@ class Gatekeeper:
             if await is_over(seen):
                 return 0
             is_shut(said_of(waiting))
-            patience.waits(said_of(waiting), clock.monotonic_ms())
+            patience.waits(said_of(waiting), clock.monotonic_ms(), look_at(seen).said)
             await self._refuse_ended(started, step)
             if self._is_aborted():
                 self._parts.tell(
@@ -187,10 +200,14 @@ class Gatekeeper:
             await self.sleep(patience)
             seen = None
 
-    def patience(self, step: str) -> Patience:
+    @contextmanager
+    def patience(self, step: str) -> Iterator[Patience]:
         """For a wait that begins now, and may last as long as a gate may stay shut."""
-        limit_ms = int(self._parts.inventory.times.gate * 1000)
-        return Patience(lambda line: self._parts.tell(f"{step}: {line}"), self._parts.clock.monotonic_ms(), limit_ms)
+        limit_ms, silences = int(self._parts.inventory.times.gate * 1000), self._parts.silences
+        try:
+            yield Patience(step, self._parts.tell, silences.draws, self._parts.clock.monotonic_ms(), limit_ms)
+        finally:
+            silences.hides()
 
     async def sleep(self, patience: Patience) -> None:
         """Wait for the next look, and tell meanwhile that this waits."""
@@ -259,7 +276,11 @@ class Gatekeeper:
         """Wait until a stopped broker is not registered any more; but it must not stay down. When its registration
         cannot be seen, the time-out of its session is waited for; when it stays, as long as for any gate. When the
         broker's process runs again, somebody else has started it, and the wait ends."""
-        clock, times, patience = self._parts.clock, self._parts.inventory.times, self.patience(step)
+        with self.patience(step) as patience:
+            await self._until_gone(patience, node, step)
+
+    async def _until_gone(self, patience: Patience, node: Node, step: str) -> None:
+        clock, times = self._parts.clock, self._parts.inventory.times
         began_ms = clock.monotonic_ms()
         own_ms = await self._own_session_ms(node)
         while True:
@@ -273,7 +294,7 @@ class Gatekeeper:
             if passed_ms >= (own_ms or self._session_ms) and (seen.brokers is None or passed_ms >= times.gate * 1000):
                 self._parts.tell(f"{step}: starts {node.name} nevertheless, {passed_ms // 1000} s later: {shown}")
                 return
-            patience.waits(shown, clock.monotonic_ms())
+            patience.waits(shown, clock.monotonic_ms(), look_at(seen).said)
             await self.sleep(patience)
 
     async def _own_session_ms(self, node: Node) -> int:

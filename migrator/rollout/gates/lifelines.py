@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from migrator.rollout.meanwhile import Waiting
 from migrator.values import value
 
 SHOWS_MS = 30_000
@@ -61,34 +62,48 @@ class Lifelines:
 
 
 class Patience:
-    """Tells for whom a gate waits: when that changes, and otherwise every `SAY_MS`.
+    """Tells for whom a gate waits: when that changes, and otherwise every `SAY_MS`; on a terminal, at each look.
 
+    :param step: the name of the step that waits.
     :param tell: shows a sentence.
+    :param draws: shows what is waited for in one place of a terminal; returns False where there is none.
     :param limit_ms: how long the gate may stay shut.
     """
 
-    def __init__(self, tell: Callable[[str], None], began_ms: int, limit_ms: int) -> None:
+    def __init__(
+        self, step: str, tell: Callable[[str], None], draws: Callable[[Waiting], bool], began_ms: int, limit_ms: int
+    ) -> None:
+        self._step = step
         self._tell = tell
+        self._draws = draws
         self._began_ms = began_ms
         self._limit_ms = limit_ms
         self._said, self._said_ms = "", began_ms
+        self._looked, self._looked_ms = "", began_ms
 
-    def waits(self, what: str, now_ms: int) -> None:
-        """A look has found the gate shut."""
+    def waits(self, what: str, now_ms: int, looked: str = "") -> None:
+        """A look has found the gate shut.
+
+        :param looked: what it saw.
+        """
+        self._looked, self._looked_ms = looked, now_ms
         if what != self._said:
             self._said, self._said_ms = what, now_ms
-            self._tell(f"waits: {what}")
-        else:
-            self.goes_on(now_ms)
+            self._tell(f"{self._step}: waits: {what}")
+        self.goes_on(now_ms)
 
     def silence_ms(self, now_ms: int) -> int:
         """The time until the next line is due."""
         return max(0, self._said_ms + SAY_MS - now_ms)
 
     def goes_on(self, now_ms: int) -> None:
-        """Called between two looks."""
-        if now_ms - self._said_ms >= SAY_MS:
+        """Called at each look, and between two looks."""
+        passed = now_ms - self._began_ms
+        left = max(0, self._limit_ms - passed)
+        ago = now_ms - self._looked_ms
+        if self._draws(Waiting(self._step, self._said, passed, left, self._looked, ago)):
             self._said_ms = now_ms
-            passed = now_ms - self._began_ms
-            left = max(0, self._limit_ms - passed)
-            self._tell(f"still waits, for {passed // 1000} s, at most {left // 1000} s more: {self._said}")
+        elif now_ms - self._said_ms >= SAY_MS:
+            self._said_ms = now_ms
+            still = f"still waits, for {passed // 1000} s, at most {left // 1000} s more"
+            self._tell(f"{self._step}: {still}: {self._said}")

@@ -7,9 +7,10 @@ each two the worse one stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ import orjson
 from migrator.log.errors import StorageError
 from migrator.log.files import PRIVATE_FILE, write_durably
 from migrator.observe.pages.charts import thinned
+from migrator.observe.printable import number_of
 from migrator.observe.status import ImagesStatus
 from migrator.rollout.journal.figures import FiguresFile
+from migrator.rollout.journal.journal import Entry, Event
+from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.ports import Clock, Observation
 from migrator.values import value
 
@@ -51,6 +55,16 @@ class Look:
         """For thinning: what must not get lost comes last."""
         return (self.offline or 0, self.under_replicated or 0, bool(self.waits), self.lag or 0)
 
+    @property
+    def said(self) -> str:
+        """What the look saw, in one line; "" for nothing."""
+        said = [self.state] if self.state else []
+        counts = {"offline": self.offline, "under-replicated": self.under_replicated}
+        known = [f"{count} {name}" for name, count in counts.items() if count is not None]
+        said += [f"partitions: {', '.join(known)}"] if known else []
+        said += [] if self.lag is None else [f"ZooKeeper is {number_of(self.lag, 'record')} behind"]
+        return "; ".join(said)
+
 
 @value
 class Looked:
@@ -58,6 +72,20 @@ class Looked:
 
     looks: tuple[Look, ...] = ()
     silent_ms: int | None = None
+
+
+def look_at(seen: Observation, time_ms: int = 0, step: str = "", waits: str = "") -> Look:
+    """A look at the gates of a step, without digests."""
+    partitions, migration = seen.partitions, seen.migration
+    return Look(
+        time_ms,
+        step,
+        waits[:WAITS_MAX],
+        "" if migration is None else migration.state,
+        None if partitions is None else partitions.offline.count,
+        None if partitions is None else partitions.under_replicated.count,
+        None if migration is None or migration.write_behind_lag < 0 else migration.write_behind_lag,
+    )
 
 
 def looks_file(state: Path, rollout: str) -> Path:
@@ -73,6 +101,28 @@ def read_looks(state: Path, rollout: str) -> Looked:
     found = [each for each in map(_parsed, lines) if each is not None]
     silent = [each for each in found if isinstance(each, int)]
     return Looked(tuple(each for each in found if isinstance(each, Look)), max(silent, default=None))
+
+
+@value
+class ShutGate:
+    """A gate that the last look found shut. ``since_ms``: when it was found shut first, by the wall clock."""
+
+    last: Look
+    since_ms: int
+
+
+def shut_gate(state: Path, entries: Sequence[Entry]) -> ShutGate | None:
+    """The gate at which the last command of the rollout waits, or waited as it ended; None for none.
+
+    :param entries: of the journal.
+    """
+    began_ms = next((entry.time_ms for entry in reversed(entries) if entry.event is Event.RESUMED), None)
+    if began_ms is None:
+        return None
+    looks = read_looks(state, progress_of(entries).rollout).looks
+    step = looks[-1].step if looks and looks[-1].time_ms >= began_ms else None
+    shut = list(takewhile(lambda look: look.waits and look.step == step, reversed(looks)))
+    return ShutGate(shut[0], max(shut[-1].time_ms, began_ms)) if shut else None
 
 
 def _parsed(line: bytes) -> Look | int | None:
@@ -105,20 +155,13 @@ class LooksFile:
         """Take in a look at the gates of a step. What the look did not ask for is as it was."""
         self._figures.saw(step, is_shut=bool(waits))
         now_ms, before = self._clock.wall_ms(), self._last
-        partitions, migration = seen.partitions, seen.migration
-        look = Look(
-            now_ms,
-            step,
-            waits[:WAITS_MAX],
-            "" if migration is None else migration.state,
-            before.offline if partitions is None else partitions.offline.count,
-            before.under_replicated if partitions is None else partitions.under_replicated.count,
-            None if migration is None or migration.write_behind_lag < 0 else migration.write_behind_lag,
-        )
+        look = look_at(seen, now_ms, step, waits)
+        if seen.partitions is None:
+            look = replace(look, offline=before.offline, under_replicated=before.under_replicated)
         is_due = not 0 <= now_ms - before.time_ms < EVERY_MS
         if not is_due and look == replace(before, time_ms=now_ms):
             return
-        images = None if migration is None else migration.images
+        images = None if seen.migration is None else seen.migration.images
         if not is_due and _groups(images) == self._images:
             images = None
         self._last, self._images = look, _groups(images) or self._images

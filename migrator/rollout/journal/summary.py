@@ -13,6 +13,8 @@ from migrator.values import value
 MINUTES_FROM = 120
 """From so many seconds on, a time is given in minutes."""
 TOUCHES = (Act.RESTART, Act.START, Act.STOP)
+BEFORE_CHANGES = (Phase.PREFLIGHT, Phase.REHEARSE)
+"""Phases that change nothing."""
 ENDS = (Event.DONE, Event.FOUND, Event.PASSED)
 
 
@@ -82,6 +84,16 @@ def of_last(entries: Sequence[Entry]) -> Sequence[Entry]:
     """The lines of the rollout that was opened last."""
     opened = [number for number, entry in enumerate(entries) if entry.event is Event.OPENED]
     return entries[opened[-1] :] if opened else ()
+
+
+def has_changed_something(entries: Sequence[Entry]) -> bool:
+    """Whether the last rollout has begun to change a node or the cluster, or has turned back."""
+    unchanging = [phase.value for phase in BEFORE_CHANGES]
+    return any(
+        entry.event in (Event.TURNED, Event.FORWARD, Event.BACK_IN)
+        or (entry.event is Event.BEGUN and entry.step not in unchanging)
+        for entry in of_last(entries)
+    )
 
 
 def forecast_of(entries: Sequence[Entry]) -> Forecast | None:

@@ -7,6 +7,7 @@ neither.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from secrets import token_hex
@@ -163,7 +164,9 @@ class RolloutLock:
                 self._taken.add(place)
                 return
             since = self._wall_ms() if entry is None else entry.holder.since_ms
-            mine = LockEntry(LockHolder(rollout, user(), socket.gethostname(), since), self._token)
+            process, directory = os.getpid(), str(self._here.directory)
+            holder = LockHolder(rollout, user(), socket.gethostname(), since, process, directory)
+            mine = LockEntry(holder, self._token)
             await place.move(version, mine)
         raise OperatorError("the lock could not be taken: somebody else writes it again and again", where=place.where)
 

@@ -136,6 +136,7 @@ class FilePlace:
     """
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
         self._path = directory / HOLDER_FILE
         self._gate = directory / FILE_NAME
         self._descriptor = -1
@@ -197,22 +198,24 @@ def locked(what: str, entry: LockEntry | None, where: str, remedy: str = BREAK_R
 def holder_text(entry: LockEntry) -> str:
     """The holder, as text for people."""
     holder = entry.holder
-    return printable(f"{holder.owner} on {holder.host}, since {utc(holder.since_ms)} (rollout {holder.rollout})")
+    rollout = f"rollout {holder.rollout}{holder.place}"
+    return printable(f"{holder.owner} on {holder.host}, since {utc(holder.since_ms)} ({rollout})")
 
 
 def encoded(entry: LockEntry) -> bytes:
-    """The entry as all places hold it."""
+    """The entry as all places hold it. The directory is left out where the content would be too long with it."""
     holder = entry.holder
-    return orjson.dumps(
-        {
-            "version": 1,
-            "rollout": holder.rollout,
-            "owner": holder.owner,
-            "host": holder.host,
-            "since_ms": holder.since_ms,
-            "token": entry.token,
-        }
-    )
+    content = {
+        "version": 1,
+        "rollout": holder.rollout,
+        "owner": holder.owner,
+        "host": holder.host,
+        "since_ms": holder.since_ms,
+        "token": entry.token,
+        "process": holder.process,
+    }
+    whole = orjson.dumps({**content, "directory": printable(holder.directory)})
+    return whole if len(whole) <= BYTES_MAX else orjson.dumps(content)
 
 
 def _name(token: str) -> str:
@@ -229,7 +232,8 @@ def parsed(data: bytes, where: str, remedy: str = DELETE_IT) -> LockEntry:
     with suppress(orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError):
         fields = orjson.loads(data[: BYTES_MAX + 1])
         rollout, owner, host, token = (str(fields[name]) for name in FIELDS)
-        entry = LockEntry(LockHolder(rollout, owner, host, int(fields["since_ms"])), token)
+        place = int(fields.get("process", 0)), str(fields.get("directory", ""))  # an older release wrote neither
+        entry = LockEntry(LockHolder(rollout, owner, host, int(fields["since_ms"]), *place), token)
     if entry is None or len(data) > BYTES_MAX or entry.holder.since_ms not in range(SINCE_END_MS):
         raise OperatorError("it is not a lock of this program", where=where, remedy=remedy)
     return entry

@@ -17,7 +17,7 @@ from migrator.rollout.gates.reopened import refuse_reopened, reopened
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import FORMAT, Detail, Entry, Event
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.journal.summary import of_last
+from migrator.rollout.journal.summary import has_changed_something
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.lock.lock import held
 from migrator.rollout.nodes import Node, Role
@@ -162,22 +162,13 @@ def refuse_canary_of(inventory: Inventory, entries: Sequence[Entry], progress: P
     refuse_canary(inventory, canary)
     if not canary or not progress.rollout or progress.closed or is_same_canary(inventory, canary, progress.canary):
         return
-    if _has_changed_something(entries):
+    if has_changed_something(entries):
         has = f"the canary {progress.canary}" if progress.canary else "no canary"
         raise OperatorError(
             f"the rollout that is under way has {has}",
             where="--canary",
             remedy="Go on without --canary. Another one can be chosen only before a step has changed something",
         )
-
-
-def _has_changed_something(entries: Sequence[Entry]) -> bool:
-    """Whether the last rollout has begun to change a node or the cluster, or has turned back."""
-    return any(
-        entry.event in (Event.TURNED, Event.FORWARD, Event.BACK_IN)
-        or (entry.event is Event.BEGUN and entry.step not in (Phase.PREFLIGHT.value, Phase.REHEARSE.value))
-        for entry in of_last(entries)
-    )
 
 
 async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:

@@ -161,6 +161,20 @@ def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, e
     return settled(edited(text, list(_edits(node, properties, target, settings, was))))
 
 
+def odd_keys(files: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """By node, the keys in which its file differs, while those of all others agree. Of two files, nobody knows which
+    one is the odd one.
+
+    :param files: property files of one kind, by node.
+    """
+    for key in sorted({key for properties in files.values() for key in properties}):
+        found = {name: properties.get(key) for name, properties in files.items()}
+        for name, here in found.items():
+            others = {there for other, there in found.items() if other != name}
+            if len(found) > 2 and len(others) == 1 and here not in others:
+                yield name, key
+
+
 def without_rollout(node: Node, text: str) -> str:
     """The file without the changes of rollouts, as far as their marks in the file tell them.
 

@@ -1,0 +1,123 @@
+"""What a rollout that runs shows beside its lines: on a terminal, one block for the gate that it waits at, drawn anew
+at each look; and at once, what was typed elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+
+from migrator.cli.terminal import lasting_console
+from migrator.errors import OperatorError
+from migrator.log.files import PRIVATE_FILE
+from migrator.log.lock import holder_note, is_in_use
+from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.journal.writer import order_of
+from migrator.rollout.meanwhile import Waiting
+
+REFUSED_FILE: Final = "refused"
+"""In the state directory: the command that was typed last, and refused because another one runs."""
+UNHEARING: Final = ("unlock", "remove-znodes")
+"""Commands that exclude others, too, but take no order to stop."""
+WATCH_SECONDS = 1.0
+WORDS_MAX = 400
+
+
+def gate_block() -> Callable[[Waiting | None], None] | None:
+    """Draws what is waited for at the end of the screen; None removes it. No function where there is no terminal."""
+    terminal = lasting_console()
+    if not (sys.stdout.isatty() and terminal.is_interactive):
+        return None
+    live: Live | None = None
+
+    def draw(waiting: Waiting | None) -> None:
+        nonlocal live
+        if waiting is None:
+            if live is not None:
+                live.stop()
+                live = None
+            return
+        if live is None:
+            live = Live(console=terminal, auto_refresh=False, transient=True)
+            live.start()
+        live.update(panel(waiting), refresh=True)
+
+    return draw
+
+
+def panel(waiting: Waiting) -> Panel:
+    """The block."""
+    table = Table.grid(padding=(0, 2))
+    table.add_row("waits for", waiting.what)
+    table.add_row("so far", f"{waiting.passed_ms // 1000} s, at most {waiting.left_ms // 1000} s more")
+    if waiting.looked:
+        table.add_row("last look", f"{waiting.ago_ms // 1000} s ago: {waiting.looked}")
+    return Panel(table, title=waiting.step, title_align="left")
+
+
+def give_order(state: Path, name: str, what: str) -> None:
+    """Tell the command that runs what was typed here.
+
+    :param name: of the file.
+    :param what: the command, and what becomes of it.
+    """
+    path = state / name
+    path.touch(PRIVATE_FILE)
+    path.write_text(f"'migrator rollout {what}', by {order_of('')['by']}")
+
+
+def refuse_second(state: Path) -> None:
+    """
+    :raises OperatorError: another command of this rollout runs here.
+    """
+    running = running_in(state)
+    if running is not None:
+        typed_here = click.get_current_context().info_name or ""
+        with suppress(OSError):  # another user's directory, or a full disk
+            give_order(state, REFUSED_FILE, f"{typed_here}, which is refused while this command runs")
+        how = "press Ctrl-C where it runs" if running in UNHEARING else "let it stop with 'migrator rollout abort'"
+        raise OperatorError(
+            "another command of this rollout runs on this host" + (f": {running}" if running else ""),
+            where=str(state),
+            remedy=f"Wait for its end, or {how}",
+        )
+
+
+def running_in(state: Path) -> str | None:
+    """The command of this rollout that runs on this host, "" if its name is unknown; None when none runs.
+
+    :raises OperatorError: that cannot be determined.
+    """
+    return holder_note(state) if state.exists() and is_in_use(state) else None
+
+
+@asynccontextmanager
+async def hears_orders(state: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Tell at once what was typed elsewhere. What is ordered here, by a signal, has no words."""
+    task = asyncio.create_task(_watch(state, tell))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)  # an error of the display does not end the work
+
+
+async def _watch(state: Path, tell: Callable[[str], None]) -> None:
+    told: dict[str, str] = {}
+    while True:
+        for name in (ABORT_FILE, REFUSED_FILE):
+            words = ""
+            with suppress(OSError, UnicodeError):
+                words = (state / name).read_text()[:WORDS_MAX]
+            if words and words != told.get(name):
+                tell(f"was typed elsewhere: {words}")
+            told[name] = words
+        await asyncio.sleep(WATCH_SECONDS)
