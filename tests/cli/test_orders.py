@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from migrator.errors import ExitCode
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Goal, JournalEvent, Orderer, VoterStatus
 from migrator.verify import job
+from tests.cli.support.commands import Commands
 from tests.rpc.support.identities import OPERATOR, command_config
 from tests.rpc.support.operator_node import WRITTEN, PlayedNode, property_file, served
 from tests.verify.support.sample_pages import DIFFERENT, EQUAL
@@ -27,29 +28,23 @@ def at(server: str) -> tuple[str, ...]:
     return "--server", server, "--command-config", str(command_config())
 
 
-MIGRATOR = (sys.executable, "-m", "tests.cli.support.patient")
+Run = Callable[..., Awaitable[tuple[int, str]]]
 
 
-async def run(*arguments: str, answer: str = "") -> tuple[int, str]:
-    """Exit code, and everything that was printed."""
-    process = await asyncio.create_subprocess_exec(
-        *MIGRATOR,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate(answer.encode())
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Gives the exit code, and everything that was printed; ``answer`` is typed."""
+    with Commands() as commands:
+        yield commands.run
 
 
-async def test_force_says_what_it_will_do_and_asks(tmp_path: Path) -> None:
+async def test_force_says_what_it_will_do_and_asks(tmp_path: Path, run: Run) -> None:
     node = PlayedNode(State.DUAL_WRITING)
     config = str(property_file(tmp_path))
     force = ("force", "reconcile", "-c", config, "--reason", "audit")
     async with served(node, tmp_path):
-        declined, accepted = await asyncio.gather(run(*force, answer="n\n"), run(*force, answer="y\n"))
+        declined = await run(*force, answer="n\n")
+        accepted = await run(*force, answer="y\n")
     assert "overwrite what differs in ZooKeeper" in declined[1]
     assert f"controller 1: {State.DUAL_WRITING.properties.sentence}" in declined[1]
     assert declined[0] == ExitCode.DIFFERENT
@@ -60,7 +55,7 @@ async def test_force_says_what_it_will_do_and_asks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["reclaim", "deletes"])
-async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_path: Path) -> None:
+async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_path: Path, run: Run) -> None:
     """It does not say that the cluster was rolled back: no check has shown that."""
     node = PlayedNode(State.DUAL_WRITING)
     async with served(node, tmp_path):
@@ -72,7 +67,7 @@ async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_
     assert node.orders == []
 
 
-async def test_reclaim_shows_every_fact_that_it_overrides_and_names_them_in_the_order(tmp_path: Path) -> None:
+async def test_reclaim_shows_every_fact_that_it_overrides_and_names_them_in_the_order(tmp_path: Path, run: Run) -> None:
     node = PlayedNode(State.REFUSED, State.REFUSED)
     node.overridable = ("/migration holds offset 100", "/controller is held by ZooKeeper broker 2")
     force = ("force", "reclaim", "-c", str(property_file(tmp_path)), "--reason", "x")
@@ -85,7 +80,7 @@ async def test_reclaim_shows_every_fact_that_it_overrides_and_names_them_in_the_
     assert (code, node.orders, node.overridden) == (ExitCode.OK, [("reclaim", "x")], [node.overridable])
 
 
-async def test_what_no_order_can_override_is_not_ordered(tmp_path: Path) -> None:
+async def test_what_no_order_can_override_is_not_ordered(tmp_path: Path, run: Run) -> None:
     node = PlayedNode(State.REFUSED)
     async with served(node, tmp_path):
         code, said = await run("force", "reclaim", "-c", str(property_file(tmp_path)), "--reason", "x", "--yes")
@@ -93,7 +88,7 @@ async def test_what_no_order_can_override_is_not_ordered(tmp_path: Path) -> None
     assert "an order cannot override what the migration waits for" in said
 
 
-async def test_finish_names_the_nodes_that_are_left_out(tmp_path: Path) -> None:
+async def test_finish_names_the_nodes_that_are_left_out(tmp_path: Path, run: Run) -> None:
     node = PlayedNode(State.FINISHING)
     node.voters = (VoterStatus(3, "localhost", 9093), VoterStatus(7, "localhost", 9093))
     finish = ("force", "finish", "-c", str(property_file(tmp_path)), "--reason", "lost")
@@ -119,7 +114,7 @@ async def test_finish_names_the_nodes_that_are_left_out(tmp_path: Path) -> None:
     assert (node.orders, node.without) == ([("finish", "lost")], [(3, 7)])
 
 
-async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
+async def test_orders_reach_the_server_and_its_refusals_come_back(run: Run) -> None:
     node = PlayedNode(State.REFUSED)
     async with served(node) as server:
         refused, no_reason, paused, resumed = await asyncio.gather(
@@ -137,7 +132,7 @@ async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
     assert {by.name for by in node.orderers} == {OPERATOR}
 
 
-async def test_reopen_shows_what_stands_against_it_and_asks_twice(tmp_path: Path) -> None:
+async def test_reopen_shows_what_stands_against_it_and_asks_twice(tmp_path: Path, run: Run) -> None:
     node = PlayedNode(State.FINISHED)
     reopen = ("reopen", "-c", str(property_file(tmp_path)), "--reason", "CHG-1")
     async with served(node, tmp_path):
@@ -159,7 +154,7 @@ async def test_reopen_shows_what_stands_against_it_and_asks_twice(tmp_path: Path
     assert node.orders == [("reopen", "CHG-1")]
 
 
-async def test_the_way_back_is_closed_after_two_questions_and_only_after_the_end(tmp_path: Path) -> None:
+async def test_the_way_back_is_closed_after_two_questions_and_only_after_the_end(tmp_path: Path, run: Run) -> None:
     node = PlayedNode(State.DUAL_WRITING)
     close = ("close-way-back", "-c", str(property_file(tmp_path)), "--reason", "CHG-2")
     async with served(node, tmp_path):
@@ -175,7 +170,7 @@ async def test_the_way_back_is_closed_after_two_questions_and_only_after_the_end
     assert node.orders == [("close-way-back", "CHG-2")]
 
 
-async def test_the_status_of_a_follower_says_whom_to_ask() -> None:
+async def test_the_status_of_a_follower_says_whom_to_ask(run: Run) -> None:
     async with served(PlayedNode(State.INACTIVE, leader_id=3)) as server:
         code, output = await run("status", *at(server))
     assert code == ExitCode.OK
@@ -184,7 +179,7 @@ async def test_the_status_of_a_follower_says_whom_to_ask() -> None:
     assert "for 0 s" not in output, "nobody has measured for how long"
 
 
-async def test_the_exit_codes_of_status_are_those_of_its_help(tmp_path: Path) -> None:
+async def test_the_exit_codes_of_status_are_those_of_its_help(tmp_path: Path, run: Run) -> None:
     _, text = await run("status", "--help")
     said = " ".join(text.split())
     assert "0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer" in said
@@ -198,7 +193,7 @@ async def test_the_exit_codes_of_status_are_those_of_its_help(tmp_path: Path) ->
     assert (await run("status"))[0] == ExitCode.REFUSED
 
 
-async def test_a_controller_that_is_down_does_not_hide_the_leader(tmp_path: Path) -> None:
+async def test_a_controller_that_is_down_does_not_hide_the_leader(tmp_path: Path, run: Run) -> None:
     async with served(PlayedNode(State.DUAL_WRITING, node_id=2, leader_id=2)) as address:
         code, output = await run("status", "-c", str(property_file(tmp_path, address)))
     said = " ".join(output.split())
@@ -207,7 +202,7 @@ async def test_a_controller_that_is_down_does_not_hide_the_leader(tmp_path: Path
     assert "this is what controller 2 says, which leads" in said
 
 
-async def test_the_journal_says_who_gave_an_order() -> None:
+async def test_the_journal_says_who_gave_an_order(run: Run) -> None:
     node = PlayedNode(State.DUAL_WRITING)
     by = Orderer("User:CN=alice,O=bank", "ipv4:10.0.0.1:4711")
     before = JournalEvent(1, 1_700_000_000_000, "pause", "of a version that did not note it")
@@ -223,7 +218,7 @@ async def test_the_journal_says_who_gave_an_order() -> None:
     assert [json.loads(line)["details"] for line in lines[1].splitlines()] == [{}, by.details]
 
 
-async def test_gates_name_what_stands_in_the_way_and_change_nothing() -> None:
+async def test_gates_name_what_stands_in_the_way_and_change_nothing(run: Run) -> None:
     node = PlayedNode(State.DUAL_WRITING)
     async with served(node) as server:
         finish, rollback, unknown = await asyncio.gather(
@@ -241,7 +236,7 @@ async def test_gates_name_what_stands_in_the_way_and_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("resume",), ("verify", "--zookeeper", "z:1", "--metadata", "d", "--repair")])
-async def test_without_a_controller_nothing_is_ordered(arguments: tuple[str, ...]) -> None:
+async def test_without_a_controller_nothing_is_ordered(arguments: tuple[str, ...], run: Run) -> None:
     code, output = await run(*arguments)
     assert code == ExitCode.REFUSED
     assert "no controller is named" in output
