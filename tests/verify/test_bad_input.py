@@ -92,7 +92,9 @@ def cut_segment_in_the_middle(log: Path) -> None:
     (log / f"{HEADERS[3].base_offset:020d}.log").write_bytes(LOG[position:])
 
 
-CHECKPOINT = f"{END:020d}-{HEADERS[-1].leader_epoch:010d}.checkpoint"
+LAST = HEADERS[-1]
+CHECKPOINT = f"{END:020d}-{LAST.leader_epoch:010d}.checkpoint"
+OTHERS_CHECKPOINT = f"{END:020d}-{LAST.leader_epoch + 4:010d}.checkpoint"
 
 
 def checkpoint(change: Callable[[bytearray], None]) -> Callable[[Path], None]:
@@ -102,6 +104,19 @@ def checkpoint(change: Callable[[bytearray], None]) -> Callable[[Path], None]:
         rewrite(log / CHECKPOINT, change)
 
     return damage
+
+
+def with_checkpoint(before: Callable[[Path], None], name: str = CHECKPOINT) -> Callable[[Path], None]:
+    def damage(log: Path) -> None:
+        before(log)
+        shutil.copy(STOCK_391.checkpoint, log / name)
+
+    return damage
+
+
+def add_a_segment_of_another_log(log: Path) -> None:
+    """It begins at an offset that the first segment holds, too."""
+    (log / f"{HEADERS[3].base_offset:020d}.log").write_bytes(LOG[sum(header.size for header in HEADERS[:3]) :])
 
 
 def drop_footer(content: bytearray) -> None:
@@ -136,6 +151,10 @@ def in_parts(directory: Path) -> list[Placed]:
         (checkpoint(drop_footer), CHECKPOINT, "does not end with its footer"),
         (checkpoint(bytearray.clear), CHECKPOINT, "does not end with its footer"),
         (checkpoint(flip_at_half), CHECKPOINT, "checksum"),
+        (with_checkpoint(lambda log: (log / SEGMENT).unlink()), CHECKPOINT, "the log beside it has no segment"),
+        (with_checkpoint(cut(len(LOG) - HEADERS[-1].size)), CHECKPOINT, rf"{END}, .*ends at offset {LAST.base_offset}"),
+        (with_checkpoint(lambda _: None, OTHERS_CHECKPOINT), SEGMENT, rf"{LAST.base_offset} is .*files of two logs"),
+        (add_a_segment_of_another_log, f"{HEADERS[3].base_offset:020d}.log", r"follows offset \d+"),
         (lambda log: rewrite(log / SEGMENT, bytearray.clear), "", "the metadata log is empty"),
         (shutil.rmtree, "", "no metadata log"),
     ],

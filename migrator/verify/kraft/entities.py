@@ -44,14 +44,11 @@ class Placed:
 
 
 def placed(order: int, content: bytes, salt: bytes) -> Placed:
-    """Find the entities of a record. Most records are of partitions; only their heads are read here, and they are
-    decoded when they are replayed.
+    """Find the entities of a record. A record of a partition is not decoded here: `partition_key` suffices.
 
     :param salt: the key of the hashes that replace secrets: a secret does not leave the process that decodes it.
     :raises CorruptRecordsError: its type or version is unknown, or it does not decode.
     """
-    if content[:PREFIX_SIZE] in _OF_PARTITIONS:
-        return Placed(order, (TOPIC + content[_TOPIC_ID],), content)
     record, version = decode(content)
     kind = type(record)
     if (without := _without_secrets(record, salt)) is not record:
@@ -66,6 +63,11 @@ def _without_secrets(record: m.MetadataRecord, salt: bytes) -> m.MetadataRecord:
     if isinstance(record, m.ConfigRecord) and record.value is not None and record.is_sensitive:
         return replace(record, value=hidden(record.value, salt))
     return record
+
+
+def partition_key(content: bytes) -> bytes | None:
+    """The entity of a record of a partition, which is not decoded for that; None for any other record."""
+    return TOPIC + content[_TOPIC_ID] if content[:PREFIX_SIZE] in _OF_PARTITIONS else None
 
 
 def topic_key(topic_id: Uuid) -> bytes:
@@ -131,3 +133,15 @@ _KEYS: dict[type, Callable[[Any], tuple[bytes, ...]]] = {
 }
 """The keys of records that make rows or may contradict an earlier record. Other records make no row and never
 contradict."""
+
+KINDS_OF: dict[bytes, tuple[str, ...]] = {
+    TOPIC: ("topic", "partition"),
+    NAME: ("config",),
+    b"c": ("config",),
+    b"q": ("quota",),
+    b"u": ("scram",),
+    b"a": ("acl",),
+    b"d": ("token",),
+    b"p": ("producer ids",),
+}
+"""The kinds of the rows that an entity makes, by the first byte of its key."""

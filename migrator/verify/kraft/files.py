@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ from migrator.image.model import MetadataImage
 from migrator.image.replay import replay, snapshot_image
 from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
-from migrator.log.listing import list_log
+from migrator.log.listing import LogListing, list_log
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.recovery import voter_history
 from migrator.log.snapshots import SnapshotStore, iter_snapshot
@@ -44,6 +44,12 @@ _TORN = (
     f"incomplete end, and stop it with SIGTERM. Otherwise: {COMPARE.lower()}"
 )
 UNKNOWN = "If the controller is newer than this tool, use a newer tool. Otherwise the log is damaged"
+
+
+_LOST = (
+    "Copy the directory again, with all its files. If this controller stopped while it replaced its log with a "
+    "snapshot: start it once, and stop it with SIGTERM"
+)
 
 
 class EmptyLogError(OperatorError):
@@ -103,15 +109,16 @@ def log_directory_of(directory: Path) -> Path:
 
 def _read_image(log_directory: Path, until: int | None) -> MetadataImage:
     try:
-        loader = newest_snapshot(log_directory, until)
-        segments = list_log(log_directory).segments
+        listing = list_log(log_directory)
+        newest = listing.newest_snapshot(until)
+        check_begin(listing, newest)
+        loader = ImageLoader() if newest is None else ImageLoader(_image_of(newest, listing.snapshots[newest]))
         start = loader.end_offset
-        if segments and int(segments[0].stem) > start:
-            what = f"the log begins at offset {int(segments[0].stem)}, and no snapshot holds what was before"
-            raise OperatorError(what, where=str(log_directory), remedy=COMPARE)
-        for path, batch in _batches(segments, start):
+        for path, _, batch in checked(listing, newest, iter_file_batches, lambda batch: batch.header):
             if until is not None and batch.header.base_offset > until:
                 break
+            if batch.header.base_offset < start:
+                continue
             with _named(path, batch):
                 replay(loader, batch)
             loader.commit(loader.end_offset)  # otherwise the loader keeps what a truncation would need
@@ -143,7 +150,7 @@ def _last_of_log(log_directory: Path) -> EpochOffset:
 
 def _membership_of(log_directory: Path) -> Membership:
     def found() -> Iterator[tuple[int, VotersRecord]]:
-        for path, batch in _batches(list_log(log_directory).segments, 0):
+        for path, _, batch in checked(list_log(log_directory), None, iter_file_batches, lambda batch: batch.header):
             if batch.header.is_control:
                 try:
                     yield from voters_records(batch)
@@ -173,41 +180,62 @@ def headers_of(path: Path) -> Iterator[tuple[int, BatchHeader]]:
             position = file.seek(header.size - HEADER_SIZE, os.SEEK_CUR)
 
 
-def newest_snapshot(log_directory: Path, until: int | None = None) -> ImageLoader:
-    """Yield the content of the newest snapshot that ends at ``until`` or before; nothing when there is none."""
-    listing = list_log(log_directory)
-    newest = listing.newest_snapshot(until)
-    if newest is None:
-        return ImageLoader()
-    path = listing.snapshots[newest]
+def _image_of(snapshot: EpochOffset, path: Path) -> MetadataImage:
     try:
-        image = snapshot_image(newest.offset, newest.epoch, iter_snapshot(path))
+        return snapshot_image(snapshot.offset, snapshot.epoch, iter_snapshot(path))
     except CorruptRecordsError as error:
         raise OperatorError(str(error), where=str(path), remedy=UNKNOWN) from error
-    return ImageLoader(image)
-
-
-def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch]]:
-    """Yield batches from ``start`` on, with their segment. Checksums, offsets and epochs of all are checked."""
-    for path, _, batch in checked(segments, iter_file_batches, lambda batch: batch.header):
-        if batch.header.base_offset >= start:
-            yield path, batch
 
 
 def checked(
-    segments: Sequence[Path], read: Callable[[Path], Iterator[tuple[int, T]]], header_of: Callable[[T], BatchHeader]
+    listing: LogListing,
+    base: EpochOffset | None,
+    read: Callable[[Path], Iterator[tuple[int, T]]],
+    header_of: Callable[[T], BatchHeader],
 ) -> Iterator[tuple[Path, int, T]]:
-    """Yield what ``read`` finds in each segment, with file and position. Offsets and epochs are checked."""
+    """Yield what ``read`` finds in each segment, with file and position. Offsets and epochs are checked.
+
+    :param base: the snapshot that the log continues: the log must reach its end, and have its epoch there.
+    :raises OperatorError: a check fails, or a segment is damaged; names file and offset.
+    """
+    segments = listing.segments
     expected, epoch = int(segments[0].stem) if segments else 0, 0
+    if base is not None and segments and expected >= base.offset:
+        epoch = base.epoch
     for path in segments:
         for position, found in _segment(path, read, is_last=path is segments[-1]):
             header = header_of(found)
+            if base is not None and header.base_offset < base.offset <= header.next_offset:
+                _check_epoch(path, header, base)
             if header.base_offset != expected or header.leader_epoch < epoch:
                 place = f"a batch of offset {header.base_offset} and epoch {header.leader_epoch}"
                 what = f"{place} follows offset {expected - 1} of epoch {epoch}"
                 raise OperatorError(what, where=str(path), remedy=COMPARE)
             expected, epoch = header.next_offset, header.leader_epoch
             yield path, position, found
+    if base is not None and expected < base.offset:
+        has = f"ends at offset {expected}" if segments else "has no segment"
+        what = f"this snapshot holds the log up to offset {base.offset}, but the log beside it {has}"
+        raise OperatorError(what, where=str(listing.snapshots[base]), remedy=_LOST)
+
+
+def check_begin(listing: LogListing, base: EpochOffset | None) -> None:
+    """Check that the log begins where its snapshot ends, or before.
+
+    :raises OperatorError: records between both are missing.
+    """
+    if listing.segments and (first := int(listing.segments[0].stem)) > (0 if base is None else base.offset):
+        what = f"the log begins at offset {first}, and no snapshot holds what was before"
+        raise OperatorError(what, where=str(listing.segments[0].parent), remedy=COMPARE)
+
+
+def _check_epoch(path: Path, header: BatchHeader, base: EpochOffset) -> None:
+    if header.leader_epoch != base.epoch:
+        what = (
+            f"the batch at offset {header.base_offset} is of epoch {header.leader_epoch}, but the snapshot that ends "
+            f"at offset {base.offset} is of epoch {base.epoch}: these are files of two logs"
+        )
+        raise OperatorError(what, where=str(path), remedy=COMPARE)
 
 
 def _segment(path: Path, read: Callable[[Path], Iterator[tuple[int, T]]], *, is_last: bool) -> Iterator[tuple[int, T]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 
@@ -43,19 +44,31 @@ _NOWHERE = Provenance(0, 0, 0)
 
 @value
 class SharedRecords:
-    """``dropped``: first and last place of each transaction that was aborted or is still open; ``open_since``: the
-    place of the record that began the open one. ``removals``: removals of topics, by id; ``cleared``: places of
-    `ClearElrRecord`, by the topic's name, "" for all topics; both in order."""
+    """``dropped``: first and last place of each transaction that was aborted or is still open; ``ended``: those of each
+    transaction that came into effect; ``open_since``: the place of the record that began the open one. ``removals``:
+    removals of topics, by id; ``cleared``: places of `ClearElrRecord`, by the topic's name, "" for all topics; both in
+    order."""
 
     dropped: tuple[tuple[int, int], ...] = ()
     removals: Mapping[Uuid, tuple[int, ...]] = Map()
     cleared: tuple[tuple[int, str], ...] = ()
     open_since: int | None = None
+    ended: tuple[tuple[int, int], ...] = ()
 
     def is_dropped(self, order: int) -> bool:
         """Whether the record at this place never came into effect."""
-        index = bisect_right(self.dropped, order, key=itemgetter(0)) - 1
-        return index >= 0 and order <= self.dropped[index][1]
+        return _last_of(self.dropped, order) is not None
+
+    def in_effect_from(self, order: int) -> int:
+        """The place where the record at this place came into effect: the end of its transaction, if it is in one."""
+        last = _last_of(self.ended, order)
+        return order if last is None else last
+
+
+def _last_of(spans: Sequence[tuple[int, int]], order: int) -> int | None:
+    """The last place of the span that holds this place."""
+    index = bisect_right(spans, order, key=itemgetter(0)) - 1
+    return spans[index][1] if index >= 0 and order <= spans[index][1] else None
 
 
 def shared_records(found: Iterable[tuple[int, bytes]]) -> SharedRecords:
@@ -64,8 +77,7 @@ def shared_records(found: Iterable[tuple[int, bytes]]) -> SharedRecords:
     :raises InvariantViolation: marks of transactions contradict each other.
     """
     records = [(order, decode(content)[0]) for order, content in sorted(found)]
-    dropped, open_since = _dropped([(order, record) for order, record in records if isinstance(record, MARKERS)])
-    effective = SharedRecords(dropped)
+    effective = _transactions([(order, record) for order, record in records if isinstance(record, MARKERS)])
     removals: defaultdict[Uuid, list[int]] = defaultdict(list)
     cleared = list[tuple[int, str]]()
     for order, record in records:
@@ -76,11 +88,12 @@ def shared_records(found: Iterable[tuple[int, bytes]]) -> SharedRecords:
         elif isinstance(record, ClearElrRecord):
             cleared.append((order, record.topic_name))
     by_id = {topic_id: tuple(orders) for topic_id, orders in removals.items()}
-    return SharedRecords(dropped, by_id, tuple(cleared), open_since)
+    return replace(effective, removals=by_id, cleared=tuple(cleared))
 
 
-def _dropped(marks: Sequence[tuple[int, MetadataRecord]]) -> tuple[tuple[tuple[int, int], ...], int | None]:
+def _transactions(marks: Sequence[tuple[int, MetadataRecord]]) -> SharedRecords:
     dropped: list[tuple[int, int]] = []
+    ended: list[tuple[int, int]] = []
     begun: int | None = None
     for order, mark in marks:
         if order < 0:
@@ -92,22 +105,25 @@ def _dropped(marks: Sequence[tuple[int, MetadataRecord]]) -> tuple[tuple[tuple[i
         elif begun is None:
             raise does_not_fit(order, mark, "no transaction is open")
         else:
-            if isinstance(mark, AbortTransactionRecord):
-                dropped.append((begun, order))
+            (dropped if isinstance(mark, AbortTransactionRecord) else ended).append((begun, order))
             begun = None
     if begun is not None:
         dropped.append((begun, ENDLESS))
-    return tuple(dropped), begun
+    return SharedRecords(tuple(dropped), open_since=begun, ended=tuple(ended))
 
 
 def folded_rows(
     key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, intern: Interner
 ) -> Iterator[Row]:
     """The canonical rows of one entity, in whose records secrets are replaced; errors as in `folded`."""
-    image = folded(key, records, shared, intern)
+    yield from rows_of(key, folded(key, records, shared, intern))
+
+
+def rows_of(key: bytes, image: MetadataImage, only: Iterable[int] | None = None) -> Iterator[Row]:
+    """The canonical rows of one entity; of the partitions of a topic, ``only`` these."""
     if key.startswith(TOPIC):
         for topic in image.topics.by_id.values():
-            yield from topic_rows(topic)
+            yield from topic_rows(topic, only)
     else:
         yield from other_rows(image, None)
 
@@ -118,13 +134,25 @@ def folded(key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecor
     :param records: in the order of the log, each with its place.
     :raises InvariantViolation: a record does not decode, or contradicts an earlier one; names its place and its type.
     """
-    builder = ImageBuilder(EMPTY_IMAGE, intern)
-    for order, record in _with_shared(key, _effective(records, shared), shared):
+    return replayed(EMPTY_IMAGE, in_effect(key, records, shared), intern)
+
+
+def replayed(image: MetadataImage, records: Iterable[tuple[int, MetadataRecord]], intern: Interner) -> MetadataImage:
+    """The image after more records; errors as in `folded`."""
+    builder = ImageBuilder(image, intern)
+    for order, record in records:
         try:
             builder.replay(record)
         except InvariantViolation as error:
             raise does_not_fit(order, record, str(error)) from error
     return builder.image(_NOWHERE)
+
+
+def in_effect(
+    key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords
+) -> Iterator[tuple[int, MetadataRecord]]:
+    """The records of one entity that came into effect, and those of other entities that concern it."""
+    return _with_shared(key, _effective(records, shared), shared)
 
 
 def _effective(records: Iterable[tuple[int, bytes]], shared: SharedRecords) -> Iterator[tuple[int, MetadataRecord]]:

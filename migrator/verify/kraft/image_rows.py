@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from migrator.image.model import MetadataImage, TopicImage
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
@@ -24,12 +24,15 @@ _OPERATIONS = dict(
 )
 
 
-def topic_rows(topic: TopicImage) -> Iterator[Row]:
-    """Rows of one topic and its partitions."""
+def topic_rows(topic: TopicImage, only: Iterable[int] | None = None) -> Iterator[Row]:
+    """Rows of one topic and its partitions, or of these partitions ``only``."""
     yield "topic", topic.name, "id", uuid_to_text(topic.topic_id)
     yield "topic", topic.name, "partitions", str(len(topic.partitions))
-    for number_, partition in topic.partitions.items():
-        entity = f"{topic.name}-{number_}"
+    found = topic.partitions
+    for partition_id, partition in (
+        found.items() if only is None else ((one, found[one]) for one in only if one in found)
+    ):
+        entity = f"{topic.name}-{partition_id}"
         yield "partition", entity, "replicas", ids(partition.replicas)
         yield "partition", entity, "isr", ids(sorted(partition.isr))
         yield "partition", entity, "leader", str(partition.leader)

@@ -6,7 +6,7 @@ found before any task begins; checksums and records are checked by the task that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from migrator.errors import OperatorError
@@ -14,13 +14,14 @@ from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
 from migrator.log.listing import LogListing, list_log
 from migrator.log.snapshots import check_place
+from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, BatchHeader
 from migrator.records.errors import CorruptRecordsError
 from migrator.values import value
-from migrator.verify.kraft.entities import Placed, placed
+from migrator.verify.kraft.entities import Placed, partition_key, placed
 from migrator.verify.kraft.files import (
-    COMPARE,
     EmptyLogError,
+    check_begin,
     checked,
     damaged,
     headers_of,
@@ -44,20 +45,28 @@ class Split:
     order: int
 
 
-def divided(directory: Path, count: int) -> tuple[Split, ...]:
+def divided(directory: Path, count: int, until: int | None = None, *, history: bool = False) -> tuple[Split, ...]:
     """Divide the newest snapshot of a directory and the log after it into ``count`` parts, or more, if that is
     possible.
 
-    :raises OperatorError: the directory cannot be read, holds no log, or headers show damage; names file and offset.
+    :param until: the last offset to read; None for all that is there. A batch that ends later is left out.
+    :param history: read as much of the log as there is, after the oldest snapshot that it continues, if any.
+    :raises OperatorError: the directory cannot be read, holds no log, does not reach ``until``, or headers show damage;
+        names file and offset.
     """
-    return patiently(lambda: _divided(log_directory_of(directory), count))
+    return patiently(lambda: _divided(log_directory_of(directory), count, until, history=history))
 
 
 def records_of(split: Split, salt: bytes) -> Iterator[Placed]:
-    """Yield the records of one part; ``salt`` as for `placed`.
+    """Yield the records of one part; ``salt`` as for `placed`; errors as in `batches_of` and `placed_in`."""
+    for order, batch in batches_of(split):
+        yield from placed_in(split, order, batch, salt)
 
-    :raises OperatorError: the part cannot be read, is damaged, or has a record that does not decode; names file and
-        offset.
+
+def batches_of(split: Split) -> Iterator[tuple[int, Batch]]:
+    """Yield the batches of one part that hold metadata, each with the place of its first record.
+
+    :raises OperatorError: the part cannot be read, or is damaged; names file and offset.
     """
     path, order = Path(split.path), split.order
     batches = iter_file_batches(path, split.start, split.end)
@@ -66,7 +75,7 @@ def records_of(split: Split, salt: bytes) -> Iterator[Placed]:
             what = f"offset {batch.header.base_offset} stands where {order} stood a moment ago"
             raise OperatorError(what, where=str(path), remedy="Run the command again")
         if not batch.header.is_control:
-            yield from _placed(path, batch, order, salt)
+            yield order, batch
         order += batch.header.count
 
 
@@ -77,35 +86,57 @@ def _next(path: Path, batches: Iterator[tuple[int, Batch]]) -> Batch | None:
         raise damaged(path, error) from error
 
 
-def _placed(path: Path, batch: Batch, order: int, salt: bytes) -> Iterator[Placed]:
+def placed_in(
+    split: Split, order: int, batch: Batch, salt: bytes, wants: Callable[[bytes], bool] = lambda _: True
+) -> Iterator[Placed]:
+    """Yield the records of a batch; of those of partitions, only what ``wants`` says of their entity.
+
+    :raises OperatorError: a record does not decode; names file and offset.
+    """
     try:
-        for each in enumerate(batch.contents(), order):
-            yield placed(*each, salt)
+        for place, content in enumerate(batch.contents(), order):
+            key = partition_key(content)
+            if key is None:
+                yield placed(place, content, salt)
+            elif wants(key):
+                yield Placed(place, (key,), content)
     except CorruptRecordsError as error:
-        raise undecoded(path, batch.header, error) from error
+        raise undecoded(Path(split.path), batch.header, error) from error
 
 
-def _divided(log_directory: Path, count: int) -> tuple[Split, ...]:
+def _divided(log_directory: Path, count: int, until: int | None, *, history: bool) -> tuple[Split, ...]:
     listing = list_log(log_directory)
-    newest = listing.newest_snapshot()
-    files = [*listing.segments, *(() if newest is None else (listing.snapshots[newest],))]
+    base = _oldest_base(listing) if history else listing.newest_snapshot(until)
+    files = [*listing.segments, *(() if base is None else (listing.snapshots[base],))]
     with storage_errors("cannot read", log_directory):
         size = sum(path.stat().st_size for path in files)
     cutter = _Cutter(min(SPLIT_BYTES, -(-size // count)))
-    start = 0
-    if newest is not None:
-        start = newest.offset
-        for position, header in _snapshot_headers(listing.snapshots[newest]):
-            cutter.add(listing.snapshots[newest], position, header, SNAPSHOT + header.base_offset)
-    if listing.segments and (first := int(listing.segments[0].stem)) > start:
-        what = f"the log begins at offset {first}, and no snapshot holds what was before"
-        raise OperatorError(what, where=str(log_directory), remedy=COMPARE)
-    for path, position, header in _log_headers(listing):
-        if header.base_offset >= start:
+    end = 0
+    if base is not None:
+        end = base.offset
+        for position, header in _snapshot_headers(listing.snapshots[base]):
+            cutter.add(listing.snapshots[base], position, header, SNAPSHOT + header.base_offset)
+    check_begin(listing, base)
+    for path, position, header in checked(listing, base, headers_of, lambda header: header):
+        if header.base_offset < end:
+            continue
+        end = header.next_offset
+        if until is None or header.last_offset <= until:
             cutter.add(path, position, header, header.base_offset)
     if not cutter.has_data:
         raise EmptyLogError(log_directory)
+    if until is not None and until >= end:
+        what = f"offset {until} is asked for, but the log ends with offset {end - 1}"
+        raise OperatorError(what, where=str(log_directory), remedy="Ask for an offset that the log has reached")
     return tuple(cutter.splits)
+
+
+def _oldest_base(listing: LogListing) -> EpochOffset | None:
+    """The oldest snapshot that the log continues; None if the log has its beginning."""
+    first = int(listing.segments[0].stem) if listing.segments else 0
+    if listing.segments and first == 0:
+        return None
+    return min((one for one in listing.snapshots if one.offset >= first), key=lambda one: one.offset, default=None)
 
 
 class _Cutter:
@@ -125,10 +156,6 @@ class _Cutter:
             self.splits[-1] = Split(last.path, last.start, end, last.order)
         else:
             self.splits.append(Split(str(path), position, end, order))
-
-
-def _log_headers(listing: LogListing) -> Iterator[tuple[Path, int, BatchHeader]]:
-    return checked(listing.segments, headers_of, lambda header: header)
 
 
 def _snapshot_headers(path: Path) -> Iterator[tuple[int, BatchHeader]]:

@@ -1,17 +1,20 @@
-"""The common parts of both data sources: canonical rows as Arrow batches, options, shares.
+"""The common parts of all data sources: rows as Arrow batches, options, shares.
 
 Rows are passed as Arrow batches: a million Python tuples would take longer than everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from migrator.verify.canonical import COLUMNS, Row
+from migrator.errors import OperatorError
+from migrator.verify.canonical import COLUMNS, KINDS
 
 SCHEMA = ", ".join(f"{column} string" for column in COLUMNS)
 ARROW_SCHEMA = pa.schema([(column, pa.string()) for column in COLUMNS])
@@ -21,21 +24,33 @@ SHARE_BYTES = 128 * 1024 * 1024
 SHARES_MAX = 64
 
 
-def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+def arrow_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = ARROW_SCHEMA) -> Iterator[pa.RecordBatch]:
     """Rows in batches of columns."""
-    columns: tuple[list[str], ...] = ([], [], [], [])
-    kinds, entities, fields, values = columns
-    for kind, entity, field, text in rows:
-        kinds.append(kind)
-        entities.append(entity)
-        fields.append(field)
-        values.append(text)
-        if len(kinds) >= BATCH_ROWS:
-            yield pa.record_batch(list(columns), schema=ARROW_SCHEMA)
-            columns = ([], [], [], [])
-            kinds, entities, fields, values = columns
-    if kinds:
-        yield pa.record_batch(list(columns), schema=ARROW_SCHEMA)
+    left = iter(rows)
+    while some := list(islice(left, BATCH_ROWS)):
+        yield pa.record_batch([list(column) for column in zip(*some, strict=True)], schema=schema)
+
+
+def require_options(format_name: str, options: Mapping[str, str], known: frozenset[str]) -> None:
+    """Check the names of a source's options: Spark would ignore a wrong one.
+
+    :raises OperatorError: a name, or a kind of rows, is unknown.
+    """
+    unknown = [
+        *(f"option {name!r}" for name in options if name.lower() not in known),
+        *(f"kind {kind!r}" for kind in sorted(kinds_of(options) - frozenset(KINDS))),
+    ]
+    if unknown:
+        raise OperatorError(
+            f"the source does not know the {unknown[0]}",
+            where=format_name,
+            remedy=f"The options are {', '.join(sorted(known))}; the kinds are {', '.join(KINDS)}",
+        )
+
+
+def kinds_of(options: Mapping[str, str]) -> frozenset[str]:
+    """The kinds of rows that the option ``kind`` names; empty for all."""
+    return frozenset(kind.strip() for kind in options.get("kind", "").split(",") if kind.strip())
 
 
 class Share(InputPartition):
@@ -52,11 +67,9 @@ class RowReader(DataSourceReader):
 
     def __init__(self, options: Any) -> None:
         self.options = dict(options)
-
-    @property
-    def salt(self) -> bytes:
+        self.kinds = kinds_of(self.options)
+        self.salt = bytes.fromhex(self.options.get("salt") or secrets.token_hex(32))
         """The key under which secrets are hashed in this run."""
-        return bytes.fromhex(self.options["salt"])
 
     @property
     def shards(self) -> int:

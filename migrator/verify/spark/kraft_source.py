@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from migrator.verify.kraft.files import ATTEMPTS, COMPARE, EmptyLogError
 from migrator.verify.kraft.fold import SharedRecords, folded_rows, shared_records
 from migrator.verify.kraft.observed import Observed, observed
 from migrator.verify.kraft.splits import Split, divided, records_of
-from migrator.verify.spark.arrow_rows import BATCH_ROWS, SCHEMA, RowReader, arrow_batches
+from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, arrow_batches
 from migrator.verify.spark.failures import is_gone, packing
 
 FORMAT = "kafka-metadata-records"
@@ -169,8 +169,7 @@ def _record_batches(splits: Iterable[Split], salt: bytes) -> Iterator[pa.RecordB
     """One row for each entity that a record is about, and one without entity if other entities may need the record,
     too. A row whose entity has an empty name stands for a range that was read."""
     rows = chain.from_iterable(_rows_of(split, salt) for split in splits)
-    while some := list(islice(rows, BATCH_ROWS)):
-        yield pa.record_batch([list(column) for column in zip(*some, strict=True)], schema=_RECORDS)
+    return arrow_batches(rows, _RECORDS)
 
 
 def _rows_of(split: Split, salt: bytes) -> Iterator[tuple[bytes | None, int, bytes]]:

@@ -1,10 +1,4 @@
-"""The two sides of a comparison as Spark frames; and their archive in Parquet.
-
-``spark.read.format("zookeeper")`` has the canonical rows of a live ZooKeeper, or of the files of a server. Its
-options: ``hosts`` (``host:port[,...][/chroot]``), or ``files``, directories separated like a PATH, and ``chroot``;
-``config``, a controller's property file, for security, chroot and the secret that decodes passwords. ``salt`` (hex) is
-the key of the hashes that replace secrets, ``shards`` the least number of partitions.
-"""
+"""The two sides of a comparison as Spark frames; and their archive in Parquet."""
 
 from __future__ import annotations
 
@@ -23,11 +17,13 @@ from pyspark.sql.types import StructType
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.verify.canonical import Row
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
-from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches
+from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches, require_options
 from migrator.verify.spark.failures import packing
 from migrator.verify.spark.kraft_source import RecordsSource, metadata_rows
+from migrator.verify.spark.metadata_source import MetadataSource
 from migrator.verify.zookeeper.files import (
     DataFiles,
     data_files,
@@ -40,6 +36,10 @@ from migrator.verify.zookeeper.reading import other_families, topic_names, topic
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+ZOOKEEPER = "kafka-zookeeper"
+OF_TOPICS = frozenset({"topic", "partition", "config"})
+_OPTIONS = frozenset({"hosts", "path", "chroot", "config", "kind", "salt", "shards"})
 
 
 class TopicRange(InputPartition):
@@ -68,12 +68,23 @@ class _Reader(RowReader):
         secret = None if self.settings is None else self.settings.password_encoder_secret
         return PasswordEncoder(None if secret is None else secret.reveal(), os.urandom)
 
+    @property
+    def wants_topics(self) -> bool:
+        """Whether topics, their partitions or their configurations are asked for."""
+        return not self.kinds or not self.kinds.isdisjoint(OF_TOPICS)
+
+    def batches(self, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+        """The rows that are asked for."""
+        return arrow_batches(rows if not self.kinds else (row for row in rows if row[0] in self.kinds))
+
 
 class LiveReader(_Reader):
     """One partition for the small families, the topics in ranges; each has a session of its own."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""
+        if not self.wants_topics:
+            return [OtherFamilies()]
         with packing(), ZooKeeperSession(self._session_options()) as session:
             names = topic_names(BulkReader(session))
         size = max(1, -(-len(names) // self.shards))
@@ -84,7 +95,7 @@ class LiveReader(_Reader):
         """The rows of one part (see `DataSourceReader`)."""
         with packing(), ZooKeeperSession(self._session_options()) as session:
             tree = BulkReader(session)
-            yield from arrow_batches(
+            yield from self.batches(
                 topics(tree, partition.names, self.encoder(), self.salt)
                 if isinstance(partition, TopicRange)
                 else other_families(tree, self.encoder(), self.salt)
@@ -101,6 +112,8 @@ class FilesReader(_Reader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""
+        if not self.wants_topics:
+            return [OtherFamilies()]
         with packing():
             count = self.shares_of(total_bytes(self._files()))
         return [OtherFamilies(), *(Share(number, count) for number in range(count))]
@@ -111,13 +124,13 @@ class FilesReader(_Reader):
             if isinstance(partition, Share):
                 keep = topics_share(self._chroot(), partition.number, partition.count)
                 tree = read_tree(self._files(), keep, self._chroot()).tree
-                yield from arrow_batches(topics(tree, topic_names(tree), self.encoder(), self.salt))
+                yield from self.batches(topics(tree, topic_names(tree), self.encoder(), self.salt))
             else:
                 tree = read_tree(self._files(), other_families_share(self._chroot()), self._chroot()).tree
-                yield from arrow_batches(other_families(tree, self.encoder(), self.salt))
+                yield from self.batches(other_families(tree, self.encoder(), self.salt))
 
     def _files(self) -> DataFiles:
-        return data_files([Path(directory) for directory in self.options["files"].split(os.pathsep)])
+        return data_files([Path(directory) for directory in self.options["path"].split(os.pathsep)])
 
     def _chroot(self) -> str:
         if "chroot" in self.options:
@@ -126,12 +139,16 @@ class FilesReader(_Reader):
 
 
 class ZooKeeperDataSource(DataSource):
-    """Metadata of a ZooKeeper ensemble."""
+    """Canonical rows of a live ZooKeeper, or of the files of a server. Options: ``hosts``
+    (``host:port[,...][/chroot]``), or ``path``, the ``dataDir`` and the ``dataLogDir`` separated like a PATH, and
+    ``chroot``; ``config``, a controller's property file, for security, chroot and the secret that decodes passwords;
+    ``kind``, the kinds of rows, separated by commas; ``salt`` (hex), the key of the hashes that replace secrets;
+    ``shards``, the least number of partitions."""
 
     @classmethod
     def name(cls) -> str:
         """The format's name."""
-        return "zookeeper"
+        return ZOOKEEPER
 
     def schema(self) -> str:
         """The columns of the rows (see `DataSource`)."""
@@ -139,17 +156,19 @@ class ZooKeeperDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """The reader of this source (see `DataSource`)."""
-        if "files" in self.options:
-            return FilesReader(self.options)
-        if "hosts" not in self.options and "config" not in self.options:
-            raise OperatorError("no ZooKeeper is named", where="zookeeper", remedy='Set "hosts", "files" or "config"')
-        return LiveReader(self.options)
+        with packing():
+            require_options(ZOOKEEPER, self.options, _OPTIONS)
+            if "path" in self.options:
+                return FilesReader(self.options)
+            if "hosts" not in self.options and "config" not in self.options:
+                raise OperatorError("no ZooKeeper is named", where=ZOOKEEPER, remedy='Set "hosts", "path" or "config"')
+            return LiveReader(self.options)
 
 
 def register(spark: SparkSession) -> None:
-    """Register both data sources with a session."""
-    spark.dataSource.register(ZooKeeperDataSource)
-    spark.dataSource.register(RecordsSource)
+    """Register the data sources with a session."""
+    for source in (ZooKeeperDataSource, MetadataSource, RecordsSource):
+        spark.dataSource.register(source)
 
 
 @contextmanager
@@ -170,7 +189,7 @@ def loaded_sides(
     common = {"salt": secrets.token_hex(32), "shards": str(sources.shards)}
     if sources.config is not None:
         common["config"] = sources.config
-    zookeeper = spark.read.format("zookeeper").options(**common, **_zookeeper(sources)).load()
+    zookeeper = spark.read.format(ZOOKEEPER).options(**common, **_zookeeper(sources)).load()
     with metadata_rows(spark, common | _kraft(sources), begin) as kraft:
         if sources.archive is None:
             yield zookeeper, kraft
@@ -186,7 +205,7 @@ def _archive(spark: SparkSession, sources: Sources, name: str) -> DataFrame:
 
 def _zookeeper(sources: Sources) -> dict[str, str]:
     if sources.zookeeper_files:
-        files = {"files": os.pathsep.join(sources.zookeeper_files)}
+        files = {"path": os.pathsep.join(sources.zookeeper_files)}
         return files if sources.chroot is None else files | {"chroot": sources.chroot}
     return {"hosts": sources.zookeeper} if sources.zookeeper else {}
 

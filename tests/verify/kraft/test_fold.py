@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,8 +19,9 @@ from migrator.records import metadata as m
 from migrator.records.codec import SPEC_OF, encode
 from migrator.records.uuid import Uuid
 from migrator.verify.canonical import Row
-from migrator.verify.kraft.entities import Placed, placed
-from migrator.verify.kraft.fold import SNAPSHOT, folded_rows, shared_records
+from migrator.verify.kraft.changes import Batches, changes_of
+from migrator.verify.kraft.entities import Placed, partition_key, placed
+from migrator.verify.kraft.fold import SNAPSHOT, SharedRecords, folded_rows, shared_records
 from migrator.verify.kraft.image_rows import other_rows, topic_rows
 from tests.image.support.strategies import image_of, record_sequences, small_uuid, transactional_sequences
 from tests.lanes import examples
@@ -58,6 +59,11 @@ def logs(draw: DrawFn) -> list[m.MetadataRecord]:
     return found
 
 
+def each(order: int, content: bytes) -> Placed:
+    key = partition_key(content)
+    return placed(order, content, SALT) if key is None else Placed(order, (key,), content)
+
+
 def by_the_loader(before: Sequence[m.MetadataRecord], records: Sequence[m.MetadataRecord]) -> list[Row]:
     """Rows of the image that one process makes of everything."""
     loader = ImageLoader(image_of(before))
@@ -74,16 +80,27 @@ def rows_of(image: MetadataImage) -> list[Row]:
     return sorted([*rows, *other_rows(image, SALT)])
 
 
-def by_entities(before: Sequence[m.MetadataRecord], records: Sequence[m.MetadataRecord]) -> list[Row]:
-    """Rows of each entity, replayed by itself."""
+Entities = dict[bytes, list[tuple[int, bytes]]]
+
+
+def entities_of(
+    before: Sequence[m.MetadataRecord], records: Sequence[m.MetadataRecord]
+) -> tuple[Entities, SharedRecords]:
+    """The records of each entity, and those that others need, too."""
     contents = [encode(record, SPEC_OF[type(record)].latest) for record in (*before, *records)]
     orders = [*(SNAPSHOT + number for number in range(len(before))), *range(len(before), len(contents))]
     entities: defaultdict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
-    found: list[Placed] = [placed(order, content, SALT) for order, content in zip(orders, contents, strict=True)]
+    found = [each(order, content) for order, content in zip(orders, contents, strict=True)]
     for one in found:
         for key in one.keys:
             entities[key].append((one.order, one.content))
     shared = shared_records((one.order, one.content) for one in reversed(found) if one.is_shared)
+    return entities, shared
+
+
+def by_entities(before: Sequence[m.MetadataRecord], records: Sequence[m.MetadataRecord]) -> list[Row]:
+    """Rows of each entity, replayed by itself."""
+    entities, shared = entities_of(before, records)
     return sorted(row for key, part in entities.items() for row in folded_rows(key, part, shared, Interner()))
 
 
@@ -107,6 +124,34 @@ def test_the_rows_are_those_of_the_loader(before: list[m.MetadataRecord], record
     except InvariantViolation:  # what the log does does not fit what was before it
         return
     assert by_entities(before, records) == expected
+
+
+@settings(max_examples=examples(100))
+@given(record_sequences(10), logs(), st.data())
+def test_the_changes_lead_to_the_state_after_each_batch(
+    before: list[m.MetadataRecord], records: list[m.MetadataRecord], data: st.DataObject
+) -> None:
+    try:
+        by_the_loader(before, records)
+    except InvariantViolation:
+        return
+    lasts = sorted({*data.draw(st.sets(st.integers(0, max(0, len(records) - 1)))), len(records) - 1})
+    batches = Batches()
+    for last in lasts:
+        batches.add(len(before) + last, 1000 + last)
+    entities, shared = entities_of(before, records)
+    changes = [one for key, part in entities.items() for one in changes_of(key, part, shared, batches, Interner())]
+    rows = Counter(by_entities(before, []))
+    for last in lasts:
+        for offset, time_ms, *leaf, old, new in changes:
+            if offset == len(before) + last:
+                assert time_ms == 1000 + last
+                assert old != new
+                rows.subtract([(*leaf, old)] if old is not None else [])
+                rows.update([(*leaf, new)] if new is not None else [])
+        assert {row: count for row, count in rows.items() if count} == Counter(
+            by_the_loader(before, records[: last + 1])
+        )
 
 
 @settings(max_examples=examples(100))

@@ -1,0 +1,114 @@
+"""The sources that others read by name: their rows are those of one process, and a wrong option is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from migrator.errors import OperatorError
+from migrator.records.batch import iter_headers
+from migrator.verify.canonical import Row
+from migrator.verify.kraft.files import read_image
+from migrator.verify.kraft.image_rows import other_rows, topic_rows
+from migrator.verify.spark.failures import PackedError, operator_error
+from migrator.verify.spark.metadata_source import MetadataSource
+from migrator.verify.spark.sides import ZooKeeperDataSource, register
+from tests.golden.stock import STOCK_391
+from tests.verify.support.stock_pair import stock_metadata
+from tests.verify.zookeeper.support.writer import write_snapshot
+
+SALT = "5a17"
+HEADERS = [header for header in iter_headers(STOCK_391.log.read_bytes()) if not header.is_control]
+ENDS = [header.last_offset for header in HEADERS]
+KINDS = {"topic", "partition", "acl"}
+
+
+def state(directory: Path, until: int | None = None) -> list[Row]:
+    """What one process says."""
+    image = read_image(directory, until)
+    topics = [row for topic in image.topics.by_id.values() for row in topic_rows(topic)]
+    return sorted([*topics, *other_rows(image, bytes.fromhex(SALT))])
+
+
+def read(source: type[DataSource], **options: str) -> list[tuple[Any, ...]]:
+    """What the tasks of a source give, in this process."""
+    reader = source({"salt": SALT, **options}).reader(StructType())
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+@pytest.mark.parametrize("shards", ["1", "3"])
+def test_the_state_at_any_offset_is_the_loaders(tmp_path: Path, shards: str) -> None:
+    stock_metadata(tmp_path)
+    assert sorted(read(MetadataSource, path=str(tmp_path), shards=shards)) == state(tmp_path)
+    for end in ENDS[:: len(ENDS) // 4]:
+        assert sorted(read(MetadataSource, path=str(tmp_path), shards=shards, as_of=str(end))) == state(tmp_path, end)
+    some = read(MetadataSource, path=str(tmp_path), shards=shards, kind=", ".join(KINDS))
+    assert sorted(some) == [row for row in state(tmp_path) if row[0] in KINDS]
+
+
+def test_changes_have_the_offset_and_the_time_of_their_batch(tmp_path: Path) -> None:
+    stock_metadata(tmp_path)
+    rows = Counter[Row]()
+    times = {header.last_offset: header.max_timestamp for header in HEADERS}
+    for offset, time, *leaf, old, new in read(MetadataSource, path=str(tmp_path), mode="changes"):
+        assert round(time.astimezone(UTC).timestamp() * 1000) == times[offset]
+        rows.subtract([(*leaf, old)] if old is not None else [])
+        rows.update([(*leaf, new)] if new is not None else [])
+    assert sorted((+rows).elements()) == state(tmp_path)
+    assert set(rows.values()) <= {0, 1}
+
+
+def test_zookeepers_rows_by_kind(tmp_path: Path) -> None:
+    write_snapshot(tmp_path, STOCK_391.after)
+    every = read(ZooKeeperDataSource, path=str(tmp_path), chroot="")
+    for kinds in KINDS, {"scram", "quota"}:
+        some = read(ZooKeeperDataSource, path=str(tmp_path), chroot="", kind=",".join(kinds))
+        assert sorted(some) == sorted(row for row in every if row[0] in kinds) != []
+
+
+def test_spark_reads_them_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    metadata, data = tmp_path / "metadata", tmp_path / "data"
+    metadata.mkdir()
+    stock_metadata(metadata)
+    write_snapshot(data, STOCK_391.after)
+    register(spark)
+    kraft = spark.read.format("kafka-metadata").options(salt=SALT, shards="2").load(str(metadata))
+    assert sorted(map(tuple, kraft.collect())) == state(metadata)
+    kraft.createOrReplaceTempView("kraft")
+    spark.read.format("kafka-zookeeper").option("chroot", "").load(str(data)).createOrReplaceTempView("zookeeper")
+    missing = "SELECT * FROM zookeeper LEFT ANTI JOIN kraft USING (kind, entity, field)"
+    assert spark.sql(missing).collect() == []
+    changes = spark.read.format("kafka-metadata").option("mode", "changes").load(str(metadata))
+    (last,) = changes.where("kind = 'partition' AND new IS NOT NULL").agg({"offset": "max"}).collect()
+    assert last[0] in ENDS
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "said"),
+    [
+        (MetadataSource, {"asof": "1"}, "does not know the option 'asof'"),
+        (MetadataSource, {"kind": "topic,acls"}, "does not know the kind 'acls'"),
+        (MetadataSource, {"mode": "change"}, "there is no mode 'change'"),
+        (MetadataSource, {"as_of": "-1"}, "as_of is '-1', not an offset"),
+        (MetadataSource, {"as_of": str(ENDS[-1] + 100)}, f"the log ends with offset {ENDS[-1]}"),
+        (ZooKeeperDataSource, {"as_of": "1"}, "does not know the option 'as_of'"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_refused(
+    tmp_path: Path, source: type[DataSource], options: dict[str, str], said: str
+) -> None:
+    stock_metadata(tmp_path)
+    with pytest.raises(PackedError) as raised:
+        read(source, path=str(tmp_path), **options)
+    error = operator_error(raised.value)
+    assert isinstance(error, OperatorError)
+    assert said in str(error)
