@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import UTC
 from pathlib import Path
@@ -19,11 +20,12 @@ from migrator.verify.kraft.files import read_image
 from migrator.verify.kraft.image_rows import other_rows, topic_rows
 from migrator.verify.spark.failures import PackedError, operator_error
 from migrator.verify.spark.metadata_source import MetadataSource
-from migrator.verify.spark.sides import ZooKeeperDataSource, register
+from migrator.verify.spark.sides import ZooKeeperDataSource
 from tests.golden.stock import STOCK_391
 from tests.verify.support.stock_pair import stock_metadata
 from tests.verify.zookeeper.support.writer import write_snapshot
 
+PAGE = Path(__file__).parents[3] / "docs/spark.md"
 SALT = "5a17"
 HEADERS = [header for header in iter_headers(STOCK_391.log.read_bytes()) if not header.is_control]
 ENDS = [header.last_offset for header in HEADERS]
@@ -74,20 +76,19 @@ def test_zookeepers_rows_by_kind(tmp_path: Path) -> None:
         assert sorted(some) == sorted(row for row in every if row[0] in kinds) != []
 
 
-def test_spark_reads_them_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_them_by_name_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
     metadata, data = tmp_path / "metadata", tmp_path / "data"
     metadata.mkdir()
     stock_metadata(metadata)
     write_snapshot(data, STOCK_391.after)
-    register(spark)
-    kraft = spark.read.format("kafka-metadata").options(salt=SALT, shards="2").load(str(metadata))
-    assert sorted(map(tuple, kraft.collect())) == state(metadata)
-    kraft.createOrReplaceTempView("kraft")
-    spark.read.format("kafka-zookeeper").option("chroot", "").load(str(data)).createOrReplaceTempView("zookeeper")
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    named: dict[str, Any] = {"spark": spark}
+    code = code.replace("/var/lib/kafka/metadata", str(metadata)).replace("/var/lib/zookeeper", str(data))
+    exec(code, named)  # noqa: S102 - the page of this repository
     missing = "SELECT * FROM zookeeper LEFT ANTI JOIN kraft USING (kind, entity, field)"
     assert spark.sql(missing).collect() == []
-    changes = spark.read.format("kafka-metadata").option("mode", "changes").load(str(metadata))
-    (last,) = changes.where("kind = 'partition' AND new IS NOT NULL").agg({"offset": "max"}).collect()
+    assert named["kraft"].count() == len(state(metadata))
+    (last,) = named["changes"].agg({"offset": "max"}).collect()
     assert last[0] in ENDS
 
 
