@@ -143,12 +143,12 @@ def test_the_changes_lead_to_the_state_after_each_batch(
     changes = [one for key, part in entities.items() for one in changes_of(key, part, shared, batches, Interner())]
     rows = Counter(by_entities(before, []))
     for last in lasts:
-        for offset, time_ms, *leaf, old, new in changes:
+        for offset, time_ms, kind, entity, name, old, new in changes:
             if offset == len(before) + last:
                 assert time_ms == 1000 + last
                 assert old != new
-                rows.subtract([(*leaf, old)] if old is not None else [])
-                rows.update([(*leaf, new)] if new is not None else [])
+                rows.subtract([(kind, entity, name, old)] if old is not None else [])
+                rows.update([(kind, entity, name, new)] if new is not None else [])
         assert {row: count for row, count in rows.items() if count} == Counter(
             by_the_loader(before, records[: last + 1])
         )

@@ -8,6 +8,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
@@ -43,7 +44,7 @@ def read(source: type[DataSource], **options: str) -> list[tuple[Any, ...]]:
     """What the tasks of a source give, in this process."""
     reader = source({"salt": SALT, **options}).reader(StructType())
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    return [tuple(row.values()) for batch in batches if isinstance(batch, pa.RecordBatch) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("shards", ["1", "3"])
