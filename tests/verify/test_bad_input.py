@@ -232,7 +232,7 @@ def test_what_may_not_be_read_is_named(log: Path, locked: str) -> None:
 
 def test_an_error_in_a_worker_is_the_operators_error(spark: SparkSession, log: Path, zookeeper: ZooKeeperSpace) -> None:
     flip(len(LOG) // 2)(log)
-    with pytest.raises(OperatorError) as raised:
+    with pytest.raises(OperatorError, match=r"could not tell: .*checksum") as raised:
         compare_sides(spark, VerifyRequest(zookeeper.hosts, str(log.parent)))
     assert raised.value.where == str(log / SEGMENT)
     assert "Traceback" not in str(raised.value)
