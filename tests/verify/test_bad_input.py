@@ -151,8 +151,6 @@ def in_parts(directory: Path) -> list[Placed]:
         (checkpoint(drop_footer), CHECKPOINT, "does not end with its footer"),
         (checkpoint(bytearray.clear), CHECKPOINT, "does not end with its footer"),
         (checkpoint(flip_at_half), CHECKPOINT, "checksum"),
-        (with_checkpoint(lambda log: (log / SEGMENT).unlink()), CHECKPOINT, "the log beside it has no segment"),
-        (with_checkpoint(cut(len(LOG) - HEADERS[-1].size)), CHECKPOINT, rf"{END}, .*ends at offset {LAST.base_offset}"),
         (with_checkpoint(lambda _: None, OTHERS_CHECKPOINT), SEGMENT, rf"{LAST.base_offset} is .*files of two logs"),
         (add_a_segment_of_another_log, f"{HEADERS[3].base_offset:020d}.log", r"follows offset \d+"),
         (lambda log: rewrite(log / SEGMENT, bytearray.clear), "", "the metadata log is empty"),
@@ -168,6 +166,23 @@ def test_a_damaged_log_is_named_with_its_place(
         read(log.parent)
     assert raised.value.where == str(log / file if file else log)
     assert raised.value.exit_code == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("lose", "message"),
+    [
+        (lambda log: (log / SEGMENT).unlink(), "the log beside it has no segment"),
+        (cut(len(LOG) - LAST.size), rf"up to offset {END}, .*ends at offset {LAST.base_offset}"),
+    ],
+    ids=["no log", "too short a log"],
+)
+def test_a_snapshot_without_its_log_is_no_side_of_a_comparison(
+    log: Path, lose: Callable[[Path], None], message: str
+) -> None:
+    with_checkpoint(lose)(log)
+    with pytest.raises(OperatorError, match=message) as raised:
+        in_parts(log.parent)
+    assert raised.value.where == str(log / CHECKPOINT)
 
 
 @pytest.mark.parametrize("count", [1, 3, 1000])

@@ -46,12 +46,6 @@ _TORN = (
 UNKNOWN = "If the controller is newer than this tool, use a newer tool. Otherwise the log is damaged"
 
 
-_LOST = (
-    "Copy the directory again, with all its files. If this controller stopped while it replaced its log with a "
-    "snapshot: start it once, and stop it with SIGTERM"
-)
-
-
 class EmptyLogError(OperatorError):
     """The log has no metadata, but perhaps records of elections."""
 
@@ -195,7 +189,7 @@ def checked(
 ) -> Iterator[tuple[Path, int, T]]:
     """Yield what ``read`` finds in each segment, with file and position. Offsets and epochs are checked.
 
-    :param base: the snapshot that the log continues: the log must reach its end, and have its epoch there.
+    :param base: the snapshot that the log continues: where it ends, the log must have its epoch.
     :raises OperatorError: a check fails, or a segment is damaged; names file and offset.
     """
     segments = listing.segments
@@ -213,10 +207,6 @@ def checked(
                 raise OperatorError(what, where=str(path), remedy=COMPARE)
             expected, epoch = header.next_offset, header.leader_epoch
             yield path, position, found
-    if base is not None and expected < base.offset:
-        has = f"ends at offset {expected}" if segments else "has no segment"
-        what = f"this snapshot holds the log up to offset {base.offset}, but the log beside it {has}"
-        raise OperatorError(what, where=str(listing.snapshots[base]), remedy=_LOST)
 
 
 def check_begin(listing: LogListing, base: EpochOffset | None) -> None:

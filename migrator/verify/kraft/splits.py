@@ -34,6 +34,11 @@ from migrator.verify.kraft.fold import SNAPSHOT
 SPLIT_BYTES = 32 * 1024 * 1024
 """The most bytes of a file that one task reads; it goes on to the end of a batch."""
 
+_LOST = (
+    "Copy the directory again, with all its files. If this controller stopped while it replaced its log with a "
+    "snapshot: start it once, and stop it with SIGTERM"
+)
+
 
 @value
 class Split:
@@ -117,12 +122,18 @@ def _divided(log_directory: Path, count: int, until: int | None, *, history: boo
         for position, header in _snapshot_headers(listing.snapshots[base]):
             cutter.add(listing.snapshots[base], position, header, SNAPSHOT + header.base_offset)
     check_begin(listing, base)
+    reached = int(listing.segments[0].stem) if listing.segments else -1
     for path, position, header in checked(listing, base, headers_of, lambda header: header):
+        reached = header.next_offset
         if header.base_offset < end:
             continue
-        end = header.next_offset
+        end = reached
         if until is None or header.last_offset <= until:
             cutter.add(path, position, header, header.base_offset)
+    if base is not None and reached < base.offset:
+        has = "has no segment" if reached < 0 else f"ends at offset {reached}"
+        what = f"this snapshot holds the log up to offset {base.offset}, but the log beside it {has}"
+        raise OperatorError(what, where=str(listing.snapshots[base]), remedy=_LOST)
     if not cutter.has_data:
         raise EmptyLogError(log_directory)
     if until is not None and until >= end:
