@@ -1,4 +1,5 @@
-"""How fast and how big `migrator verify` is, Spark's start included: from files, and from a live ZooKeeper.
+"""How fast and how big `migrator verify` is, Spark's start included: from files, and from a live ZooKeeper. With the
+latter also `--watch`, whose session of Spark stays: how long its third comparison takes.
 
 python -m tests.bench.verify [--partitions N,N,...] [--live-up-to N] [--json FILE]
 """
@@ -20,13 +21,18 @@ from rich.table import Table
 
 from migrator.parts.java import Jvm
 from migrator.parts.memory import PeakMemory
+from migrator.parts.processes import ChildProcess
 from migrator.parts.processors import ProcessorMeter
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.values import value
+from migrator.verify.history import History
 from tests.bench.verify_inputs import write_inputs
 
 SIZES = "20000,200000,2000000"
+WARM = "live, third of --watch"
 GOALS = {20_000: 30.0, 200_000: 75.0, 2_000_000: 600.0}
+WARM_GOALS = {20_000: 10.0, 200_000: 25.0}
+WARM_COMPARISONS = 3
 GOAL_BYTES = 8e9
 TIMEOUT_SECONDS = 1800
 _MIGRATOR = str(Path(sys.executable).with_name("migrator"))
@@ -63,6 +69,26 @@ def measure(partitions: int, source: str, arguments: Sequence[str]) -> Measured:
     return Measured(partitions, source, seconds, memory.peak_bytes, verdict["rows"], verdict["equal"], others)
 
 
+def measure_warm(directory: Path, partitions: int, arguments: Sequence[str]) -> Measured:
+    """The last of some comparisons of one `verify --watch`.
+
+    :param directory: is filled with verdicts.
+    :raises OperatorError: the command ends before.
+    """
+    history, meter = History(directory / "history"), ProcessorMeter(())
+    command = [_MIGRATOR, "verify", *arguments, "--watch", "1", "--history", str(directory / "history")]
+    with (
+        ChildProcess("verify --watch", command, output=directory / "watch.log") as process,
+        PeakMemory(process.pid) as memory,
+    ):
+        process.wait_until(
+            lambda: len(history.entries()) >= WARM_COMPARISONS, "the verdicts", timeout_seconds=TIMEOUT_SECONDS
+        )
+    last = history.entries()[-1]
+    equal = last.verdict == "equal"
+    return Measured(partitions, WARM, last.seconds, memory.peak_bytes, last.rows, equal, meter.others_share)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 when every pair was found to be equal."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.verify", description=__doc__)
@@ -77,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{partitions:,} partitions: making both sides")
             data, metadata = write_inputs(Path(directory), partitions)
             if partitions <= given.live_up_to:
-                found.append(_live(Path(directory), data, metadata, partitions))
+                found += _live(Path(directory), data, metadata, partitions)
             options = ["--zookeeper-files", str(data), "--metadata", str(metadata)]
             found.append(measure(partitions, "files", options))
             console.print(f"{partitions:,} partitions: {found[-1].seconds:.1f} s from files")
@@ -88,12 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(one.equal for one in found) else 1
 
 
-def _live(directory: Path, data: Path, metadata: Path, partitions: int) -> Measured:
+def _live(directory: Path, data: Path, metadata: Path, partitions: int) -> list[Measured]:
     server_directory = directory / "server"
     shutil.copytree(data, server_directory / "data")
-    options = ZooKeeperOptions(jvm=Jvm(heap="2g"))
-    with EmbeddedZooKeeper(server_directory, options=options) as server:
-        return measure(partitions, "live", ["--zookeeper", server.hosts, "--metadata", str(metadata)])
+    with EmbeddedZooKeeper(server_directory, options=ZooKeeperOptions(jvm=Jvm(heap="2g"))) as server:
+        options = ["--zookeeper", server.hosts, "--metadata", str(metadata)]
+        return [measure(partitions, "live", options), measure_warm(directory, partitions, options)]
 
 
 def _table(found: Sequence[Measured]) -> Table:
@@ -108,9 +134,9 @@ def _table(found: Sequence[Measured]) -> Table:
         "verdict",
         "others",
     )
-    table = Table(*columns, title="migrator verify, Spark's start included")
+    table = Table(*columns, title=f"migrator verify, Spark's start included except for: {WARM}")
     for one in found:
-        goal = GOALS.get(one.partitions)
+        goal = (WARM_GOALS if one.source == WARM else GOALS).get(one.partitions)
         table.add_row(
             f"{one.partitions:,}", one.source, f"{one.rows:,}", f"{one.seconds:.1f}",
             "" if goal is None else f"{goal:.0f}", f"{one.seconds * 100_000 / one.partitions:.1f}",

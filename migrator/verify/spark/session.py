@@ -12,19 +12,22 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from migrator.errors import OperatorError
 from migrator.parts.java import find_java
 
 GATEWAY_END_SECONDS = 30
+REACH_SECONDS = 20
+"""How long a server of Spark Connect may take to accept a connection."""
 
 _LOG4J = """\
 rootLogger.level = fatal
@@ -69,7 +72,7 @@ LOCAL = "local[*]"
 @contextmanager
 def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session that ends with its context. A session that this process has already, of Spark itself or of Spark
-    Connect, is used as it is and not ended, because a process has only one.
+    Connect, is used and not ended, because a process has only one. It gets this package for its workers, nothing else.
 
     :param master: ``sc://...`` is a server of Spark Connect. None takes the master of `spark-submit` or SPARK_REMOTE,
         otherwise all cores of this machine.
@@ -77,6 +80,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     :raises OperatorError: there is no Java 17, or no Spark at ``master``.
     """
     if (session := _existing()) is not None:
+        _give_package(session)
         yield session
     elif (address := _remote_address(master)) is not None:
         with _remote(address, conf or {}) as session:
@@ -118,13 +122,41 @@ def _remote(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     builder = SparkSession.builder.remote(address)
     for key, text in conf.items():
         builder = builder.config(key, text)
-    with _environment({}), tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
-        session = _connected(builder, address.partition("/;")[0])  # a token may follow
+    with _environment({}):
+        reach(address)
+        session = _connected(builder, _without_token(address))
         try:
-            session.addArtifacts(str(write_archive(Path(scratch))), pyfile=True)
+            _give_package(session)
             yield session
         finally:
             session.stop()
+
+
+def reach(address: str) -> None:
+    """Connect once, because PySpark would try for minutes.
+
+    :raises OperatorError: the first attempt fails.
+    """
+    import grpc  # noqa: PLC0415 - only Spark Connect needs it
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - needs gRPC
+
+    states: SimpleQueue[grpc.ChannelConnectivity] = SimpleQueue()
+    ends = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+    seen = None
+    with suppress(Empty), DefaultChannelBuilder(address).toChannel() as channel:
+        channel.subscribe(states.put, try_to_connect=True)
+        while seen not in ends:
+            seen = states.get(timeout=REACH_SECONDS)
+    if seen is not grpc.ChannelConnectivity.READY:
+        raise OperatorError(
+            "no server of Spark Connect answers",
+            where=_without_token(address),
+            remedy=f"Check the address in --master or {REMOTE}, and that the server runs",
+        )
+
+
+def _without_token(address: str) -> str:
+    return address.partition("/;")[0]
 
 
 @contextmanager
@@ -140,10 +172,10 @@ def _submitted(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSes
     for key, text in {**defaults, **conf}.items():
         builder = builder.config(key, text)
     local = {PYTHON: sys.executable} if master.startswith("local") and PYTHON not in os.environ else {}
-    with _environment(local), tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
+    with _environment(local):
         with _uninterrupted():
             session = _connected(builder, master)
-        with _ending(session, master, scratch):
+        with _ending(session):
             yield session
 
 
@@ -179,7 +211,7 @@ def _started(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
         try:
             with _uninterrupted(), _temporary_files_in(scratch):
                 session = _connected(builder, master)
-            with _ending(session, master, scratch):
+            with _ending(session):
                 yield session
         finally:
             with _uninterrupted():
@@ -189,16 +221,27 @@ def _started(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _ending(session: SparkSession, master: str, scratch: str) -> Iterator[None]:
-    """End the session with the context; workers on other machines get this package."""
+def _ending(session: SparkSession) -> Iterator[None]:
+    """Give the package to the workers, and end the session with the context."""
     try:
-        if not master.startswith("local"):
-            session.sparkContext.addPyFile(str(write_archive(Path(scratch))))
+        _give_package(session)
         with _interrupted_in_silence():
             yield
     finally:
         with _uninterrupted():
             session.stop()
+
+
+def _give_package(session: SparkSession) -> None:
+    """Workers on other machines get this package, once for each session. Executors that start later ask the driver for
+    the file, so it lies among the files of the session until the session stops."""
+    if is_remote():
+        with tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
+            session.addArtifacts(str(write_archive(Path(scratch))), pyfile=True)
+    elif not str(session.sparkContext.master).startswith("local"):
+        directory = Path(SparkFiles.getRootDirectory())
+        if not (directory / ARCHIVE_NAME).exists():
+            session.sparkContext.addPyFile(str(write_archive(directory)))
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

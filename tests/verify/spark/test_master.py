@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ import migrator
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm, find_java, java_command, pyspark_jars
-from migrator.parts.processes import ChildProcess
+from migrator.parts.processes import ChildProcess, free_port
+from migrator.verify.spark.session import reach
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.verify import verify_in
 from tests.golden.stock import STOCK_391
@@ -149,8 +150,43 @@ def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def verify_on(url: str, python: Path, files: Path, *, submits: bool = False) -> subprocess.CompletedProcess[str]:
-    """The command, in a process of its own: one process has one Spark."""
+PROGRAM = """\
+import json, sys
+from pyspark.sql import SparkSession
+from migrator.verify.verdict import VerifyRequest
+from migrator.verify.verify import verify
+
+settings, metadata, config, zookeeper = sys.argv[1:]
+builder = SparkSession.builder
+for key, text in json.loads(settings).items():
+    builder = builder.config(key, text)
+spark = builder.getOrCreate()
+for _ in range(2):
+    verdict = verify(VerifyRequest(None, metadata, config, zookeeper_files=(zookeeper,)))
+assert spark.range(3).count() == 3, "the session of the program was ended"
+print(json.dumps(verdict.to_json()))
+"""
+"""What a notebook does: it has a session, compares twice, and goes on with the session."""
+
+
+def program_on(
+    settings: Mapping[str, str], files: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """What `PROGRAM` prints, in a session of these settings."""
+    return subprocess.run(
+        [
+            *(sys.executable, "-c", PROGRAM, json.dumps({"spark.sql.shuffle.partitions": "4", **settings})),
+            *(str(files / name) for name in ("metadata", "controller.properties", "zookeeper")),
+        ],
+        capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env=os.environ | environment,
+    )  # fmt: skip
+
+
+def verify_on(url: str, python: Path, files: Path, way: str) -> subprocess.CompletedProcess[str]:
+    """A comparison, in a process of its own: one process has one Spark.
+
+    :param way: ``migrator``, ``spark-submit`` or ``program``.
+    """
     settings = {
         "spark.pyspark.python": str(python),
         "spark.driver.host": "127.0.0.1",
@@ -158,12 +194,15 @@ def verify_on(url: str, python: Path, files: Path, *, submits: bool = False) -> 
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
     }
-    if submits:
+    if way == "program":
+        java = str(find_java().resolve().parents[1])
+        return program_on({"spark.master": url, **settings}, files, {"PYSPARK_PYTHON": str(python), "JAVA_HOME": java})
+    if way == "spark-submit":
         settings["spark.pyspark.driver.python"] = sys.executable
     options = ["--master", url]
     for key, text in settings.items():
         options += ["--conf", f"{key}={text}"]
-    if submits:
+    if way == "spark-submit":
         return submitted(
             *options, str(Path(migrator.__file__).with_name("__main__.py")), *MIGRATOR[1:], *sources_of(files)
         )
@@ -171,16 +210,16 @@ def verify_on(url: str, python: Path, files: Path, *, submits: bool = False) -> 
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
-@pytest.mark.parametrize("submits", [False, True], ids=["migrator", "spark-submit"])
+@pytest.mark.parametrize("way", ["spark-submit", "program"])
 def test_a_cluster_whose_workers_lack_this_package(
-    cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path, submits: bool
+    cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path, way: str
 ) -> None:
     alone = [str(workers_python), "-c", "import orjson, pyarrow; import migrator"]
     found = subprocess.run(alone, cwd="/", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert "No module named 'migrator'" in found.stderr
     url, workers = cluster
     asked = [worker.output_text().count("Asked to launch executor") for worker in workers]
-    done = verify_on(url, workers_python, files, submits=submits)
+    done = verify_on(url, workers_python, files, way)
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     verdict = json.loads(done.stdout)
     assert verdict["equal"]
@@ -225,20 +264,24 @@ def connect(tmp_path: Path, workers_python: Path) -> Iterator[str]:
 def test_a_server_of_spark_connect_serves_one_comparison_after_the_other(
     connect: str, files: Path, tmp_path: Path
 ) -> None:
-    """The client has no Java, hence no context of Spark either."""
+    """The client has no Java, hence no context of Spark either. Its sessions come one after the other, or one session
+    compares twice."""
+    without_java = {"JAVA_HOME": str(tmp_path / "nowhere")}
 
     def run(metadata: Path) -> tuple[int, dict[str, Any]]:
         options = ["--zookeeper-files", str(files / "zookeeper"), "-c", str(files / "controller.properties")]
         done = subprocess.run(
             [*MIGRATOR, *options, "--metadata", str(metadata)],
             capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
-            env=os.environ | {"SPARK_REMOTE": connect, "JAVA_HOME": str(tmp_path / "nowhere")},
+            env=os.environ | {"SPARK_REMOTE": connect} | without_java,
         )  # fmt: skip
         return done.returncode, json.loads(done.stdout)
 
-    for _ in range(2):
-        code, verdict = run(files / "metadata")
-        assert (code, verdict.get("equal")) == (ExitCode.OK, True), verdict
+    code, verdict = run(files / "metadata")
+    assert (code, verdict.get("equal")) == (ExitCode.OK, True), verdict
+    done = program_on({"spark.remote": connect}, files, without_java)
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert json.loads(done.stdout)["equal"]
     damaged = shutil.copytree(files / "metadata", tmp_path / "damaged")
     (segment,) = damaged.rglob("*.log")
     content = bytearray(segment.read_bytes())
@@ -249,6 +292,13 @@ def test_a_server_of_spark_connect_serves_one_comparison_after_the_other(
     assert "checksum" in refused["error"]["what"]
 
 
+def test_a_server_of_spark_connect_that_does_not_answer_is_named_without_the_token() -> None:
+    address = f"sc://127.0.0.1:{free_port()}"
+    with pytest.raises(OperatorError, match="no server of Spark Connect answers") as refused:
+        reach(f"{address}/;token=secret")
+    assert refused.value.where == address
+
+
 def test_what_the_workers_lack_is_named(
     cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path
 ) -> None:
@@ -256,7 +306,7 @@ def test_what_the_workers_lack_is_named(
     target = missing.readlink()
     missing.unlink()
     try:
-        done = verify_on(cluster[0], workers_python, files)
+        done = verify_on(cluster[0], workers_python, files, "migrator")
     finally:
         missing.symlink_to(target)
     assert (done.returncode, json.loads(done.stdout).keys()) == (ExitCode.REFUSED, {"error"})
