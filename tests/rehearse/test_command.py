@@ -11,6 +11,7 @@ import pytest
 
 from migrator.errors import ExitCode
 from migrator.parts.processes import free_port
+from tests.cli.test_main import run as in_this_process
 from tests.patience import PATIENCE_SECONDS
 from tests.rehearse.conftest import MakeCluster
 from tests.rehearse.support.cluster import environment, property_file
@@ -35,7 +36,7 @@ def test_a_report_for_people_and_one_for_scripts(new_cluster: MakeCluster, tmp_p
     report = json.loads(run(MIGRATOR, "rehearse", "-c", str(file), *ALONE, *options).stdout)
     assert (report["verdict"], report["metadata_version"], report["directory"]) == ("fine", "3.7-IV4", str(out))
     assert (report["kafka"]["outcome"], report["verified"]["outcome"]) == ("not checked", "not checked")
-    again = run(MIGRATOR, "rehearse", "-c", str(file), *ALONE, *options)
+    again = in_this_process("rehearse", "-c", str(file), *ALONE, *options)
     assert (again.returncode, str(out) in again.stderr) == (ExitCode.REFUSED, True)
 
 
@@ -72,7 +73,7 @@ def test_a_full_disk_is_named(new_cluster: MakeCluster, tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_named(new_cluster: MakeCluster, tmp_path: Path) -> None:
     file = property_file(new_cluster(), tmp_path)
-    answer = run(MIGRATOR, "rehearse", "-c", str(file), *ALONE, "--out", str(file / "below"))
+    answer = in_this_process("rehearse", "-c", str(file), *ALONE, "--out", str(file / "below"))
     assert answer.returncode == ExitCode.REFUSED
     assert f"{file}: cannot create the directory: File exists" in answer.stderr, "the file that is in the way"
     assert "Traceback" not in answer.stderr
