@@ -78,6 +78,7 @@ PLACES = {
     "tests/people/test_runbook.py": Place(TEST_LONG, CLUSTERS),
     "tests/people/test_tutorial.py": Place(TEST, CLUSTERS),
     "tests/differential/": Place(TEST_ALL, BESIDE),
+    "tests/drill/kafka/test_cluster.py": Place(TEST, CLUSTERS),
     "tests/drill/test_run.py": Place(TEST_ALL, CLUSTERS),
     "tests/drill/test_reassign.py": Place(TEST, CLUSTERS),
     "tests/rehearse/test_forecast.py": Place(TEST_ALL, CLUSTERS),
