@@ -101,9 +101,9 @@ def asked_to_stop(ask: Callable[[], None], words: str) -> Iterator[None]:
     signals = [signal.SIGINT, signal.SIGTERM]
 
     def stop() -> None:
-        ask()
-        for each in signals:
+        for each in signals:  # first: a second signal ends the command also where the order cannot be given
             loop.remove_signal_handler(each)
+        ask()
         with suppress(OSError):
             say_error(words)
 

@@ -14,6 +14,7 @@ import click
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from migrator.cli.terminal import lasting_console
 from migrator.errors import OperatorError
@@ -27,6 +28,7 @@ REFUSED_FILE: Final = "refused"
 """In the state directory: the command that was typed last, and refused because another one runs."""
 UNHEARING: Final = ("unlock", "remove-znodes")
 """Commands that exclude others, too, but take no order to stop."""
+UNREADABLE: Final = {ABORT_FILE: "'migrator rollout abort'", REFUSED_FILE: "a command, which is refused"}
 WATCH_SECONDS = 1.0
 WORDS_MAX = 400
 
@@ -46,8 +48,9 @@ def gate_block() -> Callable[[Waiting | None], None] | None:
                 live = None
             return
         if live is None:
-            live = Live(console=terminal, auto_refresh=False, transient=True)
+            live = Live(console=terminal, auto_refresh=False, transient=True, vertical_overflow="crop")
             live.start()
+            terminal.show_cursor()  # Ctrl-Z or a kill would leave the terminal without it
         live.update(panel(waiting), refresh=True)
 
     return draw
@@ -56,11 +59,13 @@ def gate_block() -> Callable[[Waiting | None], None] | None:
 def panel(waiting: Waiting) -> Panel:
     """The block."""
     table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(overflow="fold")  # a long name is not cut, and needs no sign that the encoding may lack
     table.add_row("waits for", waiting.what)
     table.add_row("so far", f"{waiting.passed_ms // 1000} s, at most {waiting.left_ms // 1000} s more")
     if waiting.looked:
         table.add_row("last look", f"{waiting.ago_ms // 1000} s ago: {waiting.looked}")
-    return Panel(table, title=waiting.step, title_align="left")
+    return Panel(table, title=Text(waiting.step), title_align="left")
 
 
 def give_order(state: Path, name: str, what: str) -> None:
@@ -71,7 +76,8 @@ def give_order(state: Path, name: str, what: str) -> None:
     """
     path = state / name
     path.touch(PRIVATE_FILE)
-    path.write_text(f"'migrator rollout {what}', by {order_of('')['by']}")
+    with suppress(OSError):  # on a full disk, the order counts without its words
+        path.write_text(f"'migrator rollout {what}', by {order_of('')['by']}")
 
 
 def refuse_second(state: Path) -> None:
@@ -115,8 +121,12 @@ async def _watch(state: Path, tell: Callable[[str], None]) -> None:
     while True:
         for name in (ABORT_FILE, REFUSED_FILE):
             words = ""
-            with suppress(OSError, UnicodeError):
+            try:
                 words = (state / name).read_text()[:WORDS_MAX]
+            except FileNotFoundError:
+                pass
+            except (OSError, UnicodeError):  # root has typed it
+                words = UNREADABLE[name]
             if words and words != told.get(name):
                 tell(f"was typed elsewhere: {words}")
             told[name] = words

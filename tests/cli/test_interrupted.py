@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +65,21 @@ async def test_after_a_run_that_could_be_asked_to_stop_a_signal_does_what_it_did
         with asked_to_stop(lambda: asked.append("stop"), "It stops"):
             assert signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM]
         assert {number: signal.getsignal(number) for number in before} == before
+
+
+async def test_a_second_signal_ends_a_command_that_the_order_did_not_reach() -> None:
+    """As where another user has made the file that gives it."""
+    loop, failed = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(lambda *_: failed.set())
+
+    def refused() -> None:
+        raise PermissionError
+
+    with handled(signal.SIGTERM, signal.SIG_DFL), terminated_as_interrupted(), asked_to_stop(refused, "It stops"):
+        before = signal.getsignal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        await failed.wait()
+        assert signal.getsignal(signal.SIGTERM) is not before
 
 
 def every_command() -> Iterator[str]:

@@ -16,6 +16,7 @@ import pytest
 from migrator.cli.rollout_watch import gate_block
 from migrator.rollout.engine.apply import StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
+from migrator.rollout.meanwhile import Waiting
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.steps import Phase
 from tests.rollout.support.model import ModelCluster
@@ -27,7 +28,9 @@ ERASE_LINE, SHOW_CURSOR, HIDE_CURSOR = "\x1b[2K", "\x1b[?25h", "\x1b[?25l"
 
 
 @contextmanager
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+def terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int = 120, lines: int = 24, encoding: str = "utf-8"
+) -> Iterator[list[bytes]]:
     """Standard output is one. Yields what was printed, which is complete at the end."""
     mine, theirs = pty.openpty()
     printed: list[bytes] = []
@@ -39,9 +42,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
     reader = threading.Thread(target=drain, daemon=True)
     reader.start()
-    with monkeypatch.context() as patched, os.fdopen(theirs, "w") as stream:
+    with monkeypatch.context() as patched, os.fdopen(theirs, "w", encoding=encoding) as stream:
         patched.setenv("TERM", "xterm")
-        patched.setenv("COLUMNS", "120")
+        patched.setenv("COLUMNS", str(columns))
+        patched.setenv("LINES", str(lines))
         patched.setattr(sys, "stdout", stream)
         yield printed
     reader.join()
@@ -82,7 +86,19 @@ def test_a_gate_that_is_shut_is_one_block(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert re.search(r"so far +\d+ s, at most \d+ s more", shown), shown
     assert re.search(r"last look +0 s ago: .*partitions: 0 offline, 3 under-replicated", shown), shown
     assert drawn.rfind(ERASE_LINE) > drawn.rfind("last look")
-    assert drawn.rfind(SHOW_CURSOR) > drawn.rfind(HIDE_CURSOR) > 0
+    assert drawn.count(HIDE_CURSOR) == drawn.count(HIDE_CURSOR + SHOW_CURSOR), "Ctrl-Z or a kill leaves it as it is"
+
+
+@pytest.mark.parametrize("lines", [4, 24])
+def test_a_small_terminal_without_unicode_has_the_block(monkeypatch: pytest.MonkeyPatch, lines: int) -> None:
+    path = "/srv/kafka/meta.properties"
+    with terminal(monkeypatch, columns=20, lines=lines, encoding="latin-1") as printed:
+        draw = gate_block()
+        assert draw is not None
+        draw(Waiting("migrate/[/broker-1]", f"{path} [/x]", 1000, 2000, "MigrationIneligible", 0))
+    shown = CONTROL.sub("", b"".join(printed).decode("latin-1"))
+    assert "[/broker-1]" in shown
+    assert lines == 4 or f"{path}[/x]" in "".join(re.findall(r"^\| .{7} (.*?) *\|\s*$", shown, re.MULTILINE)), shown
 
 
 def test_without_a_terminal_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

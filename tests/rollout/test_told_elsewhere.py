@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 
 import orjson
@@ -143,6 +144,23 @@ def test_the_command_that_runs_says_what_was_typed_elsewhere(
     assert bool(back) is (name == ABORT_FILE)
 
 
+@pytest.mark.parametrize("name", [ABORT_FILE, REFUSED_FILE])
+async def test_an_order_that_cannot_be_read_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with rollout_watch.hears_orders(tmp_path, told.put_nowait):
+        assert "was typed elsewhere: " in await told.get()
+
+
+def test_on_a_full_disk_an_order_is_given_without_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    give_order(tmp_path, ABORT_FILE, "abort")
+    assert (tmp_path / ABORT_FILE).exists()
+
+
 @pytest.mark.parametrize("has_failed", [False, True])
 def test_with_nothing_to_go_back_from_nobody_is_asked(desk: Desk, *, has_failed: bool) -> None:
     if has_failed:
@@ -174,6 +192,7 @@ def test_a_controllers_file_that_only_one_has_so_is_told_before_the_end(desk: De
         ({"a": {"k": "1"}, "b": {}, "c": {"k": "1"}}, [("b", "k")]),
         ({"a": {"k": "1"}, "b": {"k": "2"}, "c": {"k": "3"}}, []),
         ({"a": {"k": "1"}, "b": {"k": "2"}}, []),
+        ({"a": {"broker.rack": "r1"}, "b": {"broker.rack": "r1"}, "c": {"broker.rack": "r2", "log.dirs": "/d"}}, []),
     ],
 )
 def test_odd_keys(files: dict[str, dict[str, str]], odd: list[tuple[str, str]]) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from migrator.config.properties import encoded
+from migrator.errors import OperatorError
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.decisions import ActDecision, ahead_of_copy, may_be_ahead
@@ -136,7 +137,7 @@ class StepActs:
         somebody who has edited it. Values stay hidden."""
         settings, files = self._parts.mode_settings(self._run.progress.release_version), {}
         for node in self._parts.inventory.controllers.nodes:
-            with suppress(ExecutorError):  # its own step says so, if it still has one
+            with suppress(OperatorError):  # its own step says so, if it still has one
                 text = await text_of(self._parts.executor, node)
                 files[node.name] = parsed(node, rewritten(node, text, FileMode.CONTROLLER_ENDED, settings))
         for name, key in odd_keys(files):

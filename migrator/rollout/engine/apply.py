@@ -310,7 +310,7 @@ class RolloutRun:
         """Give the lock back where nothing was changed yet: whoever mends what preflight found needs none, and another
         host may begin."""
         if step.phase in BEFORE_CHANGES and not has_changed_something(self._run.journal.entries):
-            with suppress(OperatorError):  # the first error is the one to report
+            with suppress(OperatorError, OSError):  # the first error is the one to report
                 await self._parts.lock.release(self._run.progress.rollout)
 
     def _fail(self, step: Step, taking: StepRun, error: OperatorError) -> None:

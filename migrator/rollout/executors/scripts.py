@@ -145,7 +145,7 @@ _MAKE = r"""path=$(behind_links "$1")
 read -r expected wanted || exit 83
 [ "$(now_of "$path")" = "$expected" ] || exit 82
 name=$path.new
-case $wanted in *[!0]*) ;; *) name=$path.trial; rm -f "$name".??????; esac
+case $wanted in *[!0]*) ;; *) name=$path.migrator-trial; rm -f "$name".??????; esac
 new=$(mktemp "$name.XXXXXX")
 trap 'rm -f "$new"' EXIT
 if [ -e "$path" ]; then copy_of "$path" "$new"; fi
@@ -158,7 +158,7 @@ echo "$new"
 """
 """Writes the new file beside the old one, and prints its name. The digests are the first line of the input. A content
 with another digest comes last of all that can fail: a trial sends zeros, and ends there. The file of a trial has a
-name of its own, so that the next trial removes what one that was killed has left."""
+name that nobody else gives to a file, so that the next trial removes what one that was killed has left."""
 
 _KEEP = r"""backup=$1 path=$(behind_links "${2-}")
 read -r expected || exit 82

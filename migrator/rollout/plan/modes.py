@@ -57,6 +57,12 @@ COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, BETWEEN)
 """How the keys begin that a file has lost in its last mode."""
 ENDED_CONTROLLER = (FLAG, CONNECT, BETWEEN, CONTROL_PLANE)
 """Keys that a controller needs only while it talks to ZooKeeper and to brokers in ZooKeeper mode."""
+OF_ONE_NODE = (
+    *(NODE_ID, BROKER_ID, "broker.rack"),
+    *("listeners", "advertised.listeners"),
+    *("log.dirs", "log.dir", "metadata.log.dir"),
+)
+"""Keys that a node has for itself: its id, place, addresses and disks."""
 OF_QUORUM = (CONTROLLERS, "controller.quorum.", "sasl.mechanism.controller.protocol")
 """How the keys begin that a broker uses only while it knows a quorum."""
 
@@ -162,12 +168,12 @@ def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, e
 
 
 def odd_keys(files: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    """By node, the keys in which its file differs, while those of all others agree. Of two files, nobody knows which
-    one is the odd one.
+    """By node, the keys in which its file differs, while those of all others agree; without keys that each node
+    has for itself. Of two files, nobody knows which one is the odd one.
 
     :param files: property files of one kind, by node.
     """
-    for key in sorted({key for properties in files.values() for key in properties}):
+    for key in sorted({key for properties in files.values() for key in properties}.difference(OF_ONE_NODE)):
         found = {name: properties.get(key) for name, properties in files.items()}
         for name, here in found.items():
             others = {there for other, there in found.items() if other != name}
