@@ -135,7 +135,7 @@ def _remote(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 def reach(address: str) -> None:
     """Connect once, because PySpark would try for minutes.
 
-    :raises OperatorError: the first attempt fails.
+    :raises OperatorError: the first attempt fails, or this is no address; the token is not shown.
     """
     import grpc  # noqa: PLC0415 - only Spark Connect needs it
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - needs gRPC
@@ -143,7 +143,15 @@ def reach(address: str) -> None:
     states: SimpleQueue[grpc.ChannelConnectivity] = SimpleQueue()
     ends = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE)
     seen = None
-    with suppress(Empty), DefaultChannelBuilder(address).toChannel() as channel:
+    try:
+        opened = DefaultChannelBuilder(address).toChannel()
+    except ValueError:  # its text may hold the token
+        raise OperatorError(
+            "this is no address of a server of Spark Connect",
+            where=_without_token(address),
+            remedy="Write sc://HOST:PORT, with parameters after a slash: sc://HOST:PORT/;KEY=VALUE;KEY=VALUE",
+        ) from None
+    with suppress(Empty), opened as channel:
         channel.subscribe(states.put, try_to_connect=True)
         while seen not in ends:
             seen = states.get(timeout=REACH_SECONDS)
@@ -156,7 +164,7 @@ def reach(address: str) -> None:
 
 
 def _without_token(address: str) -> str:
-    return address.partition("/;")[0]
+    return address.partition(";")[0].removesuffix("/")
 
 
 @contextmanager

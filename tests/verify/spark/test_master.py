@@ -299,6 +299,13 @@ def test_a_server_of_spark_connect_that_does_not_answer_is_named_without_the_tok
     assert refused.value.where == address
 
 
+@pytest.mark.parametrize("address", ["sc://h:1;token=secret", "sc://h:1/x;token=secret", "sc:///;token=secret"])
+def test_an_address_that_is_none_is_refused_without_the_token(address: str) -> None:
+    with pytest.raises(OperatorError, match="no address of a server of Spark Connect") as refused:
+        reach(address)
+    assert "secret" not in str(refused.value)
+
+
 def test_what_the_workers_lack_is_named(
     cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path
 ) -> None:
