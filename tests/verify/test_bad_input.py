@@ -180,9 +180,18 @@ def test_a_snapshot_without_its_log_is_no_side_of_a_comparison(
     log: Path, lose: Callable[[Path], None], message: str
 ) -> None:
     with_checkpoint(lose)(log)
-    with pytest.raises(OperatorError, match=message) as raised:
-        in_parts(log.parent)
-    assert raised.value.where == str(log / CHECKPOINT)
+    for history in (False, True):
+        with pytest.raises(OperatorError, match=message) as raised:
+            divided(log.parent, 1, history=history)
+        assert raised.value.where == str(log / CHECKPOINT)
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_an_offset_before_the_oldest_snapshot_is_refused(log: Path, history: bool) -> None:
+    with_checkpoint(lose_the_beginning)(log)
+    with pytest.raises(OperatorError, match=f"begins at offset {HEADERS[3].base_offset}, and no snapshot"):
+        divided(log.parent, 1, END - 2, history=history)
+    assert divided(log.parent, 1, END - 1, history=history)
 
 
 @pytest.mark.parametrize("count", [1, 3, 1000])

@@ -111,7 +111,8 @@ def placed_in(
 
 def _divided(log_directory: Path, count: int, until: int | None, *, history: bool) -> tuple[Split, ...]:
     listing = list_log(log_directory)
-    base = _oldest_base(listing) if history else listing.newest_snapshot(until)
+    newest = listing.newest_snapshot(until)
+    base = _oldest_base(listing, until) if history else newest
     files = [*listing.segments, *(() if base is None else (listing.snapshots[base],))]
     with storage_errors("cannot read", log_directory):
         size = sum(path.stat().st_size for path in files)
@@ -123,17 +124,17 @@ def _divided(log_directory: Path, count: int, until: int | None, *, history: boo
             cutter.add(listing.snapshots[base], position, header, SNAPSHOT + header.base_offset)
     check_begin(listing, base)
     reached = int(listing.segments[0].stem) if listing.segments else -1
-    for path, position, header in checked(listing, base, headers_of, lambda header: header):
+    for path, position, header in checked(listing, base or newest, headers_of, lambda header: header):
         reached = header.next_offset
         if header.base_offset < end:
             continue
         end = reached
         if until is None or header.last_offset <= until:
             cutter.add(path, position, header, header.base_offset)
-    if base is not None and reached < base.offset:
+    if newest is not None and reached < newest.offset:
         has = "has no segment" if reached < 0 else f"ends at offset {reached}"
-        what = f"this snapshot holds the log up to offset {base.offset}, but the log beside it {has}"
-        raise OperatorError(what, where=str(listing.snapshots[base]), remedy=_LOST)
+        what = f"this snapshot holds the log up to offset {newest.offset}, but the log beside it {has}"
+        raise OperatorError(what, where=str(listing.snapshots[newest]), remedy=_LOST)
     if not cutter.has_data:
         raise EmptyLogError(log_directory)
     if until is not None and until >= end:
@@ -142,12 +143,14 @@ def _divided(log_directory: Path, count: int, until: int | None, *, history: boo
     return tuple(cutter.splits)
 
 
-def _oldest_base(listing: LogListing) -> EpochOffset | None:
-    """The oldest snapshot that the log continues; None if the log has its beginning."""
+def _oldest_base(listing: LogListing, until: int | None) -> EpochOffset | None:
+    """The oldest snapshot that the log continues, if it ends at ``until`` or before; None if the log has its
+    beginning."""
     first = int(listing.segments[0].stem) if listing.segments else 0
     if listing.segments and first == 0:
         return None
-    return min((one for one in listing.snapshots if one.offset >= first), key=lambda one: one.offset, default=None)
+    usable = (one for one in listing.snapshots if one.offset >= first and (until is None or one.offset <= until + 1))
+    return min(usable, key=lambda one: one.offset, default=None)
 
 
 class _Cutter:
