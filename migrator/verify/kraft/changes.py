@@ -14,7 +14,7 @@ from itertools import groupby
 
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.image.tracked import Interner
-from migrator.records.metadata import ClearElrRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord
+from migrator.records.metadata import MetadataRecord, PartitionChangeRecord, PartitionRecord
 from migrator.values import value
 from migrator.verify.kraft.fold import SharedRecords, in_effect, replayed, rows_of
 
@@ -70,10 +70,9 @@ def _partitions_of(records: Iterable[MetadataRecord]) -> set[int] | None:
     """The partitions that these records can have changed; None for all of the topic."""
     found: set[int] = set()
     for record in records:
-        if isinstance(record, _OF_ONE_PARTITION):
-            found.add(record.partition_id)
-        elif not isinstance(record, ClearElrRecord):
+        if not isinstance(record, _OF_ONE_PARTITION):
             return None
+        found.add(record.partition_id)
     return found
 
 

@@ -154,6 +154,17 @@ def test_the_changes_lead_to_the_state_after_each_batch(
         )
 
 
+def test_a_partition_whose_eligible_leader_replicas_are_forgotten_has_another_epoch() -> None:
+    """The loader counts that as a change of the partition, as Kafka's ``PartitionRegistration`` does."""
+    records = [m.TopicRecord("t", T0), partition(), m.ClearElrRecord("t")]
+    batches = Batches()
+    batches.add(1, 1001)
+    batches.add(2, 1002)
+    entities, shared = entities_of([], records)
+    changes = [one for key, part in entities.items() for one in changes_of(key, part, shared, batches, Interner())]
+    assert [one for one in changes if one[0] == 2] == [(2, 1002, "partition", "t-0", "epoch", "0", "1")]
+
+
 @settings(max_examples=examples(100))
 @given(record_sequences(), st.data())
 def test_a_log_that_lacks_a_record_is_refused_as_the_loader_does(
