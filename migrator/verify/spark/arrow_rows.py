@@ -5,6 +5,7 @@ Rows are passed as Arrow batches: a million Python tuples would take longer than
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -32,9 +33,9 @@ def arrow_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = ARROW_SCH
 
 
 def require_options(format_name: str, options: Mapping[str, str], known: frozenset[str]) -> None:
-    """Check the names of a source's options: Spark would ignore a wrong one.
+    """Check a source's options: Spark would ignore one with a wrong name.
 
-    :raises OperatorError: a name, or a kind of rows, is unknown.
+    :raises OperatorError: a name, or a kind of rows, is unknown; or ``shards`` or ``salt`` is no such value.
     """
     unknown = [
         *(f"option {name!r}" for name in options if name.lower() not in known),
@@ -46,6 +47,12 @@ def require_options(format_name: str, options: Mapping[str, str], known: frozens
             where=format_name,
             remedy=f"The options are {', '.join(sorted(known))}; the kinds are {', '.join(KINDS)}",
         )
+    for name, form, meant in (
+        ("shards", r"0*[1-9]\d*", "a number from 1 on"),
+        ("salt", r"([0-9a-fA-F]{2})*", "pairs of hex digits"),
+    ):
+        if re.fullmatch(form, options.get(name, "10"), re.ASCII) is None:
+            raise OperatorError(f"the option {name!r} is not valid", where=format_name, remedy=f"It is {meant}")
 
 
 def kinds_of(options: Mapping[str, str]) -> frozenset[str]:

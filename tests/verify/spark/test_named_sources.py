@@ -101,7 +101,10 @@ def test_spark_reads_them_by_name_as_the_page_says(spark: SparkSession, tmp_path
         (MetadataSource, {"mode": "change"}, "there is no mode 'change'"),
         (MetadataSource, {"as_of": "-1"}, "as_of is '-1', not an offset"),
         (MetadataSource, {"as_of": str(ENDS[-1] + 100)}, f"the log ends with offset {ENDS[-1]}"),
+        (MetadataSource, {"shards": "some"}, "option 'shards' is not valid"),
         (ZooKeeperDataSource, {"as_of": "1"}, "does not know the option 'as_of'"),
+        (ZooKeeperDataSource, {"shards": "0"}, "option 'shards' is not valid"),
+        (ZooKeeperDataSource, {"salt": "pepper"}, "option 'salt' is not valid"),
     ],
     ids=str,
 )
