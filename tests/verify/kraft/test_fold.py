@@ -156,7 +156,7 @@ def test_the_changes_lead_to_the_state_after_each_batch(
 
 def test_a_partition_whose_eligible_leader_replicas_are_forgotten_has_another_epoch() -> None:
     """The loader counts that as a change of the partition, as Kafka's ``PartitionRegistration`` does."""
-    records = [m.TopicRecord("t", T0), partition(), m.ClearElrRecord("t")]
+    records: list[m.MetadataRecord] = [m.TopicRecord("t", T0), partition(), m.ClearElrRecord("t")]
     batches = Batches()
     batches.add(1, 1001)
     batches.add(2, 1002)
