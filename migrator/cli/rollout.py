@@ -238,8 +238,8 @@ def rollback(inventory: Path, named: Named, reopen: bool, yes: bool) -> None:
         if not leads_back(shown) and not (is_open and has_changed_something(journal.entries)):
             if not is_open:
                 return Ending.NO_WAY_BACK
-            parts.tell("nothing was changed yet, so nothing is to go back from: the rollout is closed")
             await turn_back(parts, journal, seen)
+            parts.tell("nothing was changed yet, so nothing is to go back from: the rollout is closed")
             return None
         if yes:  # before the first line: a command that is killed meanwhile has the consent already
             await turn_back(parts, journal, seen)

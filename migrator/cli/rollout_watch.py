@@ -35,8 +35,10 @@ WORDS_MAX = 400
 
 def gate_block() -> Callable[[Waiting | None], None] | None:
     """Draws what is waited for at the end of the screen; None removes it. No function where there is no terminal."""
+    if sys.stdout is None or not sys.stdout.isatty():  # it is closed with the shell's >&-
+        return None
     terminal = lasting_console()
-    if not (sys.stdout.isatty() and terminal.is_interactive):
+    if not terminal.is_interactive:
         return None
     live: Live | None = None
 

@@ -19,7 +19,7 @@ from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.journal.looks import EVERY_MS
 from migrator.rollout.lock.places import LockEntry, encoded, holder_text, parsed
 from migrator.rollout.plan.modes import odd_keys
-from migrator.rollout.ports import BrokerMode, LockHolder, UnreachableError
+from migrator.rollout.ports import BrokerMode, LockedError, LockHolder, UnreachableError
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.test_commands import Desk, desk
 
@@ -173,6 +173,15 @@ def test_with_nothing_to_go_back_from_nobody_is_asked(desk: Desk, *, has_failed:
     assert desk.lock.owner is None
     assert desk.cluster.files == before
     assert ("no rollout was begun" in desk.printed("status", exit_code=0 if has_failed else 1)) is not has_failed
+
+
+def test_a_rollout_is_not_said_to_be_closed_while_another_one_has_the_lock(desk: Desk) -> None:
+    desk.cluster.exit_codes["preflight"] = 2
+    desk.refused("apply")
+    desk.lock.owner = HOLDER
+    tried = desk.type("rollback")
+    assert isinstance(tried.exception, LockedError)
+    assert "is closed" not in tried.output
 
 
 def test_a_controllers_file_that_only_one_has_so_is_told_before_the_end(desk: Desk) -> None:
