@@ -24,17 +24,27 @@ OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 )
-CLIENT_OPTIONS = (
-    *OPTIONS,
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),
-    # An address by descriptor names another directory when the number is used again: never share its connection.
-    ("grpc.use_local_subchannel_pool", 1),
-)
+
+
+def client_options(attempt_ms: int = 100) -> tuple[tuple[str, int], ...]:
+    """Options of a channel.
+
+    :param attempt_ms: for an attempt to connect (TCP, TLS, SETTINGS); when it is over, a call that waits fails.
+    """
+    return (
+        *OPTIONS,
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", attempt_ms),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        # An address by descriptor names another directory when the number is used again: never share its connection.
+        ("grpc.use_local_subchannel_pool", 1),
+    )
+
+
+CLIENT_OPTIONS = client_options()
 
 
 def server_options(handshake_ms: int = HANDSHAKE_MS, connections: int = MAX_CONNECTIONS) -> tuple[tuple[str, int], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,7 @@ from migrator.log.errors import StorageError
 from migrator.log.lock import is_in_use
 from migrator.observe.status import Force, Gate, Goal, JournalEvent, LockAnswer, Status, VerdictAnswer, VerdictReport
 from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
-from migrator.rpc.channel import CLIENT_OPTIONS
+from migrator.rpc.channel import client_options
 from migrator.rpc.operator_codec import (
     answer_from_proto,
     event_from_proto,
@@ -74,20 +75,21 @@ class OperatorClient:
             ) from error
 
         async def connect() -> grpc.aio.Channel:
-            return grpc.aio.insecure_channel(socket.address, options=CLIENT_OPTIONS)
+            return grpc.aio.insecure_channel(socket.address, options=_patient())
 
         return cls(connect, str(metadata_directory), socket)
 
     @classmethod
     def at(
-        cls, address: str, tls: TlsFiles, principals: frozenset[str], connect: Connect = tls_connect
+        cls, address: str, tls: TlsFiles, principals: frozenset[str], connect: Connect | None = None
     ) -> OperatorClient:
         """The node at ``host:port``, whose certificate has to be one of these principals."""
 
         async def channel() -> grpc.aio.Channel:
+            opened = connect or partial(tls_connect, options=_patient())
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return (await connect(address, tls, principals)).channel
+                    return (await opened(address, tls, principals)).channel
             except WrongPeerError as error:
                 raise OperatorError(
                     str(error), where=address, remedy="Check the address, migrator.grpc.tls.* and .voter.principals"
@@ -247,6 +249,11 @@ class OperatorClient:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return no_answer(self._where) if self._socket is None else _silent_socket(self._where)
         return OperatorError(error.details() or error.code().name, where=self._where)
+
+
+def _patient() -> tuple[tuple[str, int], ...]:
+    """A command connects once, perhaps from far away or on a busy machine: it has no second attempt."""
+    return client_options(round(CONNECT_SECONDS * 1_000))
 
 
 def _silent_socket(metadata_directory: str) -> OperatorError:

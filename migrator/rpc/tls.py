@@ -12,7 +12,7 @@ import contextlib
 import logging
 import ssl
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -212,7 +212,9 @@ Connect = Callable[[str, TlsFiles, frozenset[str]], Awaitable[PinnedChannel]]
 """As `connect` below."""
 
 
-async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> PinnedChannel:
+async def connect(
+    address: str, files: TlsFiles, accepted: frozenset[str], options: Sequence[tuple[str, int]] = CLIENT_OPTIONS
+) -> PinnedChannel:
     """A channel to the server at ``host:port`` if it proves to be one of these principals. The channel trusts only the
     certificate of that moment; when the server replaces it, a new channel is needed.
 
@@ -237,7 +239,7 @@ async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> Pi
         who = "nobody: its subject is empty" if theirs.principal is None else printable(theirs.principal)
         raise WrongNameError(f"the certificate at {address} is {who}; {expected}")
     credentials = grpc.ssl_channel_credentials(leaf, material.key, material.certificate)
-    channel = grpc.aio.secure_channel(address, credentials, options=CLIENT_OPTIONS)
+    channel = grpc.aio.secure_channel(address, credentials, options=options)
     return PinnedChannel(channel, min(theirs.not_after, read_certificate(material.certificate).not_after))
 
 

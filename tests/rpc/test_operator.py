@@ -8,6 +8,7 @@ import stat
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -15,6 +16,7 @@ import grpc.aio
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.migration.machine.states import State
 from migrator.observe.status import (
     BrokerState,
     BrokerStatus,
@@ -37,15 +39,18 @@ from migrator.observe.status import (
     WriteBehindStatus,
 )
 from migrator.observe.voters import VoterOrder
+from migrator.rpc import operator_client
 from migrator.rpc.identity import SOCKET, local_user
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME, SocketDirectory
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
-from tests.rpc.support.identities import VOTERS, voter
-from tests.rpc.support.operator_node import HeldLock
+from tests.patience import PATIENCE_SECONDS
+from tests.rpc.support.identities import VOTERS, files_of, voter
+from tests.rpc.support.operator_node import HeldLock, PlayedNode, served
 
+ONE_WAY_SECONDS = 0.1
 EVENTS = tuple(JournalEvent(number, 1000 + number, "state", f"step {number}", (("from", "a"),)) for number in range(5))
 GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remedy="Restart it"),)
 
@@ -275,6 +280,34 @@ async def test_a_controller_that_is_not_there(tmp_path: Path, unused_tcp_port: i
     with pytest.raises(OperatorError, match="does not answer"):
         async with OperatorClient.at(f"127.0.0.1:{unused_tcp_port}", voter(1), frozenset(VOTERS)):
             pass
+
+
+async def test_a_controller_far_away_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC gave up its attempt after 100 ms, so over a link with round trips of 40 ms no order arrived."""
+    monkeypatch.setattr(operator_client, "CONNECT_SECONDS", PATIENCE_SECONDS)
+    carried = []
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                await asyncio.sleep(ONE_WAY_SECONDS)
+                writer.write(data)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async with served(PlayedNode(State.DUAL_WRITING)) as address:
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            carried.append(asyncio.current_task())
+            behind, before = await asyncio.open_connection(*address.split(":"))
+            await asyncio.gather(carry(reader, before), carry(behind, writer))
+
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as link:
+            far = "{}:{}".format(*link.sockets[0].getsockname())
+            async with OperatorClient.at(far, files_of("operator"), frozenset(VOTERS)) as client:
+                assert (await client.status(timeout=PATIENCE_SECONDS)).node_id == 1
+            await asyncio.gather(*(each for each in carried if each is not None))
 
 
 async def test_a_process_that_is_none_of_ours_is_said_so(tmp_path: Path) -> None:
