@@ -105,6 +105,7 @@ UNOWNED = {
     ("observe/authorizer_log.py", "Thread"): "writes lines; it goes on after each error, and a metric says so",
     ("parts/memory.py", "Thread"): "of commands, not of a controller",
     ("cli/progress.py", "Thread"): "of commands, not of a controller",
+    ("cli/rollout_watch.py", "create_task"): "the context that starts it ends it",
     ("rollout/executors/bounded.py", "create_task"): "the call that starts them ends them, and hears of their end",
     ("rollout/files/property_files.py", "TaskGroup"): "of commands; the call that starts it hears of each end",
     ("rollout/files/property_files.py", "create_task"): "the group above owns them",

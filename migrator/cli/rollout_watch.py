@@ -4,7 +4,6 @@ at each look; and at once, what was typed elsewhere."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli.terminal import lasting_console
+from migrator.cli.terminal import lasting_console, prints_on_terminal
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_FILE
 from migrator.log.lock import holder_note, is_in_use
@@ -35,7 +34,7 @@ WORDS_MAX = 400
 
 def gate_block() -> Callable[[Waiting | None], None] | None:
     """Draws what is waited for at the end of the screen; None removes it. No function where there is no terminal."""
-    if sys.stdout is None or not sys.stdout.isatty():  # it is closed with the shell's >&-
+    if not prints_on_terminal():
         return None
     terminal = lasting_console()
     if not terminal.is_interactive:

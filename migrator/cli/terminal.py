@@ -140,6 +140,11 @@ class _Lasting(io.TextIOBase):
         return self._stream.fileno()
 
 
+def prints_on_terminal() -> bool:
+    """Whether the standard output is a terminal. The shell's ``>&-`` closes it."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def lasting_console(**options: Any) -> Console:
     """As `console`, for a command that goes on when its output is no longer read (`without_reader`)."""
     return console(file=_Lasting(), **options)
