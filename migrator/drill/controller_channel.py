@@ -30,9 +30,14 @@ class ControllerChannel:
     ) -> None:
         self._clients = [KafkaClient(host, port, client_id, security=security) for host, port in controllers]
         self._current = 0
+        self.repeats = 0
+        """How many requests were sent again after a NOT_CONTROLLER. An earlier attempt may have been carried out: a
+        leader that has appended the records, and then loses the leadership, gives this answer, too (Kafka's
+        ``QuorumController`` fails all its pending events with it)."""
 
     async def request(self, body: Any, *, timeout_seconds: float) -> Any:
-        """Send until a controller carries out the request, or refuses it for another reason than not being active.
+        """Send until a controller carries out the request, or refuses it for another reason than not being active
+        (see `repeats`).
 
         :raises TransportError: no controller did so in time, or an answer was lost: then the request may have been
             carried out.
@@ -53,6 +58,7 @@ class ControllerChannel:
                 if not _is_not_controller(answer):
                     return answer
                 self._next()
+                self.repeats += 1
             await asyncio.sleep(RETRY_SECONDS)
 
     async def close(self) -> None:
@@ -64,7 +70,7 @@ class ControllerChannel:
 
 
 def _is_not_controller(message: Any) -> bool:
-    """Whether the answer, or any of its parts, says NOT_CONTROLLER: then nothing was carried out."""
+    """Whether the answer, or any of its parts, says NOT_CONTROLLER."""
     if getattr(message, "error_code", ErrorCode.none) is ErrorCode.not_controller:
         return True
     if not dataclasses.is_dataclass(message):

@@ -360,10 +360,11 @@ class Workload:
         tried_before = self._forwarded or self.ledger.is_in_doubt(fact)
         nothing_there = expected is None and self.ledger.get(fact) is None
         self.ledger.doubt(fact)
-        kind = request_type(*api)
+        kind, repeats = request_type(*api), self._channel.repeats
         answer = await self._send(build(kind, **fields))
         if answer is None:
             return None
+        tried_before = tried_before or self._channel.repeats > repeats
         tolerated = frozenset({repeated}) if tried_before or nothing_there else frozenset()
         if not self._accepted(kind.__name__.removesuffix("Request"), answer, tolerated):
             return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from migrator.observe.metrics_endpoint import SILENCE_SECONDS
 from migrator.parts.memory import Sampler
 from migrator.parts.processes import ChildProcess
 from migrator.values import value
@@ -65,6 +66,7 @@ class Costs:
 
     :ivar sent: frames, or connections, of the attackers.
     :ivar scrapes: answered, of how many; None where there is no such door.
+    :ivar scrapes_refused: how many ended without an answer before any time-out of the endpoint.
     """
 
     rest: float
@@ -76,6 +78,7 @@ class Costs:
     turn_processor: float | None
     turn_wall: float | None
     scrapes: tuple[int, int] | None
+    scrapes_refused: int
     survived: bool
     elections: int
 
@@ -178,7 +181,7 @@ def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
         began = time.monotonic()
         with _attackers(place, attacks) as paths:
             time.sleep(seconds)
-            until(lambda: (_heard(notes, began) and bool(memory.samples)) or not place.leader.runs)
+            until(lambda: (_heard(place, notes, began) and bool(memory.samples)) or not place.leader.runs)
             ended = time.monotonic()
             done = sum((attackers.counts_of(path) for path in paths), Counter[str]())
         peak = max(memory.samples)
@@ -198,6 +201,7 @@ def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
         turn_processor=None if turns is None else turns[0],
         turn_wall=None if turns is None else turns[1],
         scrapes=None if scrapes is None else (sum(not each.failures for each in scrapes), len(scrapes)),
+        scrapes_refused=sum(each.failures > 0 and each.seconds < SILENCE_SECONDS for each in scrapes or ()),
         survived=survived,
         elections=0 if after == before else 1,
     )
@@ -209,10 +213,16 @@ def _answers(notes: Path) -> Iterator[Answered]:
         yield Answered(what, float(began), float(seconds), int(failures))
 
 
-def _heard(notes: Path, began: float) -> bool:
-    """Whether one heartbeat of each broker at least was answered since then, however busy the machine is."""
-    ends = [each.began + each.seconds for each in _answers(notes) if each.what == honest.HEARTBEAT]
-    return sum(end > began for end in ends) >= honest.BROKERS
+def _heard(place: Place, notes: Path, began: float) -> bool:
+    """Whether one heartbeat of each broker at least, and one scrape, were answered since then, however busy the machine
+    is."""
+    ends = [
+        (each.what, each.began + each.seconds)
+        for each in _answers(notes)
+        if each.what == honest.HEARTBEAT or not each.failures
+    ]
+    answered = Counter(what for what, end in ends if end > began)
+    return answered[honest.HEARTBEAT] >= honest.BROKERS and (place.stock or answered[honest.SCRAPE] > 0)
 
 
 def _latency(answers: Sequence[Answered], ended: float) -> Latency:
