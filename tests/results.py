@@ -235,9 +235,9 @@ def passed_on(commit: str, file: Path) -> frozenset[str]:
 
 
 def append(file: Path, *fields: str) -> None:
-    """One more line, after commit and day."""
+    """One more line, after commit and day. A file of an operator's own name holds cases."""
     line = (commit(), dt.datetime.now(dt.UTC).date().isoformat(), *fields)
-    head = "" if file.exists() else "\t".join(HEADS[file.name]) + "\n"
+    head = "" if file.exists() else "\t".join(HEADS.get(file.name, HEADS[CASES.name])) + "\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         lines.write(head + "\t".join(line) + "\n")
