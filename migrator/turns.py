@@ -48,11 +48,17 @@ async def give_back() -> None:
     await asyncio.sleep(0)
 
 
-async def in_turns(steps: Iterable[T]) -> AsyncIterator[T]:
-    """Take each step in a turn of its own."""
+async def in_turns(steps: Iterable[T], share: float = 1.0) -> AsyncIterator[T]:
+    """Take each step in a turn of its own.
+
+    :param share: the largest share of the time that the steps may take; the rest of the time is pauses.
+    """
+    clock = asyncio.get_running_loop().time
+    began = clock()
     for step in steps:
         yield step
-        await give_back()
+        await asyncio.sleep((clock() - began) * (1 / share - 1))
+        began = clock()
 
 
 def parts(items: Iterable[T]) -> Iterator[tuple[T, ...]]:

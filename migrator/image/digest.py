@@ -43,13 +43,14 @@ _Records = Callable[[Any, Any], Iterable[rec.MetadataRecord]]
 _Registration = TypeVar("_Registration", rec.RegisterBrokerRecord, rec.RegisterControllerRecord)
 _Differing = tuple[int, Iterable[rec.MetadataRecord]]
 """The sign of records in the sum, 1 for the later image and -1 for the earlier one; 0 without records ends a group of
-entries."""
+entries, or stands for two equal ones."""
+_EQUAL: _Differing = 0, ()
 
 
 def digest_steps(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
     """The digest of ``after`` minus that of ``before``, in parts to be added, one for each turn of the event loop.
 
-    Parts that both images share are skipped by a comparison of identity.
+    Parts that both images share are skipped by a comparison of identity, and equal partitions by their content.
     """
     total, turn = 0, Turn()
     for sign, records in _differing(before, after):
@@ -91,12 +92,15 @@ def _topics(old: Mapping[Uuid, TopicImage], new: Mapping[Uuid, TopicImage]) -> I
 
 
 def _topic(topic_id: Uuid, before: TopicImage | None, after: TopicImage | None) -> Iterator[_Differing]:
-    for sign, topic in ((-1, before), (1, after)):
-        if topic is not None:
-            yield sign, (rec.TopicRecord(topic.name, topic_id),)
+    if before is not None and after is not None and before.name == after.name:
+        yield _EQUAL
+    else:
+        for sign, topic in ((-1, before), (1, after)):
+            if topic is not None:
+                yield sign, (rec.TopicRecord(topic.name, topic_id),)
     old, new = ({} if topic is None else topic.partitions for topic in (before, after))
     if old is not new:
-        yield from _between(old, new, partial(_partition, topic_id))
+        yield from _between(old, new, partial(_partition, topic_id), by_content=True)
 
 
 def _partition(topic_id: Uuid, number: int, partition: Any) -> Iterable[rec.MetadataRecord]:
@@ -115,12 +119,20 @@ def _in_order(record: _Registration) -> _Registration:
     return replace(record, **arrays)
 
 
-def _between(before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Records) -> Iterator[_Differing]:
-    """The entries that differ. Equal values that are two objects are yielded twice, with both signs, and cancel out."""
+def _between(
+    before: Mapping[Any, Any], after: Mapping[Any, Any], records: _Records, *, by_content: bool = False
+) -> Iterator[_Differing]:
+    """The entries that differ. Equal values that are two objects are yielded twice, with both signs, and cancel out.
+
+    :param by_content: equal values have equal records, so they need not be yielded. Quotas do not: 0.0 == -0.0.
+    """
     for looks in _some(after.items()):
         for key, item in looks:
             old = before.get(key)
             if old is item:
+                continue
+            if by_content and old == item:
+                yield _EQUAL
                 continue
             if old is not None:
                 yield -1, records(key, old)

@@ -1,9 +1,9 @@
-"""Writes the snapshot of an image, one batch in each turn of the event loop."""
+"""Writes the snapshot of an image, a part in each turn of the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from migrator.clock import wall_ms
@@ -13,24 +13,26 @@ from migrator.log.snapshots import SnapshotWriter
 from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_set import NO_MEMBERSHIP, Membership
 from migrator.records.codec import encoder
-from migrator.turns import Turn, give_back
+from migrator.turns import Turn, in_turns
 
 
 async def write_snapshot(
     directory: Path,
     image: MetadataImage,
     membership_at: Callable[[int], Membership] = lambda _end_offset: NO_MEMBERSHIP,
+    *,
+    share: float = 1.0,
 ) -> EpochOffset:
     """Write the snapshot of an image to ``__cluster_metadata-0``; it is durable when this returns.
 
     :param membership_at: see `MetadataLog.membership_at`; it is called with the snapshot's end offset.
+    :param share: see `in_turns`.
     :raises StorageError: the disk refuses.
     :raises InvariantViolation: the image holds something for which its metadata.version has no record.
     """
-    provenance, level = image.provenance, image.features.metadata_version
+    provenance = image.provenance
     snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
     loop, now_ms = asyncio.get_running_loop(), wall_ms()
-    encode, turn = encoder(level), Turn()
     with SnapshotWriter(
         directory,
         snapshot_id,
@@ -38,14 +40,20 @@ async def write_snapshot(
         now_ms=now_ms,
         membership=membership_at(snapshot_id.offset),
     ) as writer:
-        values: list[bytes] = []
-        for record in snapshot_steps(image):
-            if record is not None:
-                values.append(encode(record))
-            if record is None or turn.is_over(size=len(values[-1])):
-                writer.append(values, now_ms=now_ms)
-                values.clear()
-                await give_back()
-        writer.append(values, now_ms=now_ms)
+        async for values in in_turns(_parts(image), share):
+            writer.append(values, now_ms=now_ms)
         await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
     return snapshot_id
+
+
+def _parts(image: MetadataImage) -> Iterator[list[bytes]]:
+    """The encoded records, one turn's work at a time."""
+    encode, turn = encoder(image.features.metadata_version), Turn()
+    values: list[bytes] = []
+    for record in snapshot_steps(image):
+        if record is not None:
+            values.append(encode(record))
+        if record is None or turn.is_over(size=len(values[-1])):
+            yield values
+            values = []
+    yield values

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from migrator.clock import wall_ms
 from migrator.errors import ExitCode, OperatorError
@@ -24,11 +24,9 @@ from migrator.node.quorum.storage import NodeStorage
 from migrator.observe.status import ImagesStatus
 from migrator.raft.transport import TransportError
 from migrator.rpc.quorum_service import ImageDigest
-from migrator.turns import Turn
+from migrator.turns import Turn, in_turns
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 JOURNAL_KIND = "images"
 DUTY = 0.05
@@ -103,7 +101,7 @@ class ImageProof:
     async def _digest(self, image: MetadataImage) -> None:
         offset = self._offset
         before, total = self._known
-        async for part in paced(digest_steps(before, image)):
+        async for part in in_turns(digest_steps(before, image), DUTY):
             total += part
         self._known = (image, total % MODULUS)
         if offset == self._offset:
@@ -117,18 +115,18 @@ class ImageProof:
         image, replayed = self._metadata.published, [EMPTY_IMAGE]
         if image.provenance.offset < 0:
             return
-        async for step in paced(self._replayed(image.provenance.offset + 1)):
+        async for step in in_turns(self._replayed(image.provenance.offset + 1), DUTY):
             if step is not None:
                 replayed = [step]
         del step
         if replayed[0].provenance == image.provenance:
             difference = 0
-            async for part in paced(digest_steps(image, *replayed)):
+            async for part in in_turns(digest_steps(image, *replayed), DUTY):
                 difference += part
             if difference % MODULUS:
                 raise wrong_image(self._node_id, image.provenance.offset + 1, str(self._storage.directory))
             log.debug("The image at offset %d is what the log says", image.provenance.offset + 1)
-        async for _ in paced(release(replayed)):
+        async for _ in in_turns(release(replayed), DUTY):
             pass
 
     def _replayed(self, end: int) -> Iterator[MetadataImage | None]:
@@ -171,16 +169,6 @@ def wrong_image(node_id: int, offset: int, directory: str) -> OperatorError:
         "wrong, too: move the newest .checkpoint file out of the directory, and start the controller again",
         exit_code=ExitCode.TRY_AGAIN,
     )
-
-
-async def paced(steps: Iterator[T]) -> AsyncIterator[T]:
-    """Take steps of work with pauses, so that they use no more than `DUTY` of the time."""
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    for step in steps:
-        yield step
-        await asyncio.sleep((clock() - began) * (1 / DUTY - 1))
-        began = clock()
 
 
 class Leading(Protocol):

@@ -1,7 +1,8 @@
 """Makes snapshots of the published image, by bytes and by time as in Kafka, and removes old ones.
 
-The image is immutable, so a snapshot need not be quick: it is encoded over many turns of the event loop, and fsynced in
-a thread.
+The image is immutable, so a snapshot need not be quick: it is made and read back over many turns of the event loop,
+with pauses, and fsynced in a thread. All controllers make theirs at about the same record, often in the middle of a
+lot of work, for example a broker's shutdown. Kafka's ``SnapshotGenerator`` has a thread for it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
 CLEAN_SECONDS = 60.0
+SHARE = 0.1
+"""The largest share of the time that a snapshot may take. One of 2,000,000 partitions needs half a minute."""
 
 
 class Snapshotter:
@@ -79,14 +82,13 @@ class Snapshotter:
         latest = self._storage.log.store.latest()
         if image is None or image.provenance.offset < 0:
             return
+        self._appended_bytes, self._last_ms = 0, wall_ms()  # what comes from now on is not in the snapshot
         if latest is not None and latest.offset > image.provenance.offset:
-            self._appended_bytes, self._last_ms = 0, wall_ms()
             return
         try:
             await self.write(image)
         except StorageError as error:
             log.warning("The snapshot could not be written, so the log is kept: %s", error)
-        self._appended_bytes, self._last_ms = 0, wall_ms()
 
     async def write(self, image: MetadataImage) -> EpochOffset:
         """Write a snapshot of a published image, and read it back before it is used.
@@ -94,7 +96,7 @@ class Snapshotter:
         :raises StorageError: the disk failed; then there is no new snapshot, and the log is unchanged.
         :raises InvariantViolation: the snapshot gives another image, or none; then it is deleted.
         """
-        snapshot_id = await write_snapshot(self._storage.directory, image, self._storage.log.membership_at)
+        snapshot_id = await write_snapshot(self._storage.directory, image, self._storage.log.membership_at, share=SHARE)
         try:
             await self._read_back(snapshot_id, image)
         except (CorruptRecordsError, InvariantViolation):
@@ -107,17 +109,17 @@ class Snapshotter:
     async def _read_back(self, snapshot_id: EpochOffset, image: MetadataImage) -> None:
         read, difference = list[MetadataImage](), 0
         batches = self._storage.snapshot(snapshot_id)
-        async for step in in_turns(replay_snapshot(snapshot_id.offset, snapshot_id.epoch, batches)):
+        async for step in in_turns(replay_snapshot(snapshot_id.offset, snapshot_id.epoch, batches), SHARE):
             if step is not None:
                 read = [step]
         del step
-        async for part in in_turns(digest_steps(image, *read)):
+        async for part in in_turns(digest_steps(image, *read), SHARE):
             difference += part
         if difference % MODULUS:
             raise InvariantViolation(
                 f"the snapshot at offset {snapshot_id.offset} does not hold the image that it is of"
             )
-        async for _ in in_turns(release(read)):
+        async for _ in in_turns(release(read), SHARE):
             pass
 
     async def _clean(self) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.image import digest as module
 from migrator.image.digest import MODULUS, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
@@ -102,14 +104,19 @@ def test_the_name_of_a_copy_makes_no_other_metadata() -> None:
     assert digest(image_of([replace(named, reopened=reopened.reopening)])) == digest(image_of([named]))
 
 
-def test_no_step_grows_with_the_cluster_and_what_is_shared_is_not_hashed() -> None:
+def test_no_step_grows_with_the_cluster_and_what_is_shared_or_equal_is_not_hashed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     topics = [rec.TopicRecord(f"t{number}", small_uuid(number)) for number in range(5 * TURN_RECORDS)]
     wide = [
         rec.PartitionRecord(number, small_uuid(0), (1,), (1,), (), (), 1, 0, 0, 0) for number in range(5 * TURN_RECORDS)
     ]
     image = image_of([*topics, *wide])
     assert len(list(digest_steps(EMPTY_IMAGE, image))) > 10
+    monkeypatch.setattr(module, "_encode", lambda record: pytest.fail(f"{record} was hashed"))
     assert sum(digest_steps(image, image)) == 0
+    steps = list(digest_steps(image, image_of([*topics, *wide])))
+    assert (sum(steps), len(steps) > 10) == (0, True)
 
 
 def test_controllers_of_two_releases_have_the_same_digest_of_the_same_metadata() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from migrator import turns
 from migrator.clock import wall_ms
 from migrator.image.model import MetadataImage, PartitionRegistration
 from migrator.image.replay import replay_snapshot
+from migrator.image.snapshot import snapshot_steps
+from migrator.log import image_snapshot
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import SnapshotStore, SnapshotWriter, iter_snapshot
@@ -27,10 +29,13 @@ from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import DelegationTokenRecord, FeatureLevelRecord, TopicRecord
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED
 from migrator.turns import TURN_BYTES
+from tests.hostile.clock import VirtualLoop
 from tests.image.support.strategies import image_of, small_uuid
 from tests.log.support.golden import DYNAMIC
 from tests.node.support.cluster import Cluster, running, until
 from tests.node.test_core import write
+
+STEP_SECONDS = 0.01
 
 
 async def write_snapshots(leader: NodeCore, many: int) -> list[EpochOffset]:
@@ -126,6 +131,41 @@ async def test_a_snapshot_of_large_records_takes_turns_of_few_bytes(
     assert max(turns) < most
     steps = replay_snapshot(snapshot_id.offset, 1, iter_snapshot(SnapshotStore(tmp_path).path(snapshot_id)))
     assert len(list(steps)) > sum(turns) // most, "it is read in as many turns"
+
+
+def test_a_snapshot_leaves_most_of_the_time_to_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All controllers make theirs at the same record, which may be one of a broker's shutdown."""
+    loop, seconds = VirtualLoop(), Counter[str]()
+
+    def working(name: str, steps: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def step(*args: Any) -> Iterator[Any]:
+            for each in steps(*args):
+                loop.now += STEP_SECONDS
+                seconds[name] += 1
+                yield each
+
+        return step
+
+    monkeypatch.setattr(image_snapshot, "snapshot_steps", working("written", snapshot_steps))
+    for name in ("replay_snapshot", "digest_steps", "release"):
+        monkeypatch.setattr(node_snapshotter, name, working(name, getattr(node_snapshotter, name)))
+    monkeypatch.setattr(turns, "TURN_RECORDS", 10)
+    image = image_of([TopicRecord(f"topic-{number}", small_uuid(number)) for number in range(1, 101)])
+
+    async def written() -> float:
+        async with running(tmp_path, 1) as cluster:
+            leader = await cluster.leader()
+            began = loop.now
+            await leader.snapshotter.write(image)
+            return loop.now - began
+
+    try:
+        taken = loop.run_until_complete(written())
+    finally:
+        loop.close()
+    assert len(seconds) == 4
+    assert min(seconds.values()) > 1, "each takes several turns"
+    assert seconds.total() * STEP_SECONDS <= 1.01 * node_snapshotter.SHARE * taken
 
 
 async def test_the_image_that_was_read_back_is_freed_over_many_turns(

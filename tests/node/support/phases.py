@@ -23,7 +23,7 @@ from migrator.image import digest
 from migrator.image.model import Acl, ImageDelta, MetadataImage
 from migrator.image.security import acl_record
 from migrator.migration.broker_rpcs.requests import Terms, Told, plan_full, plan_takeover
-from migrator.node import image_proof
+from migrator.node import image_proof, snapshotter
 from migrator.node.access.authorization import Authorization
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.metadata import MetadataRuntime
@@ -98,7 +98,8 @@ async def register(node: NodeCore, broker_id: int) -> None:
 
 async def live(topics: int, directory: Path) -> AsyncIterator[str]:
     """Name each phase when it is over; first, without a name, when the cluster is full."""
-    image_proof.DUTY, reads.TURN_READS, digest.LOOKS_A_RECORD = 1.0, 5, 1
+    image_proof.DUTY = snapshotter.SHARE = 1.0
+    reads.TURN_READS, digest.LOOKS_A_RECORD = 5, 1
     cluster = Cluster(directory, 3, **PROPERTIES)
     cluster.format()
     for node_id in (1, 2):
