@@ -1,5 +1,5 @@
 """What a rollout that runs shows beside its lines: on a terminal, one block for the gate that it waits at, drawn anew
-at each look; and at once, what was typed elsewhere."""
+at each look; and at once, each command of this rollout that was typed elsewhere on this host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ REFUSED_FILE: Final = "refused"
 """In the state directory: the command that was typed last, and refused because another one runs."""
 UNHEARING: Final = ("unlock", "remove-znodes")
 """Commands that exclude others, too, but take no order to stop."""
-UNREADABLE: Final = {ABORT_FILE: "'migrator rollout abort'", REFUSED_FILE: "a command, which is refused"}
+REFUSED: Final = "; it is refused while this command runs"
+UNREADABLE: Final = {ABORT_FILE: "'migrator rollout abort'", REFUSED_FILE: f"a command{REFUSED}"}
 WATCH_SECONDS = 1.0
 WORDS_MAX = 400
 
@@ -69,16 +70,16 @@ def panel(waiting: Waiting) -> Panel:
     return Panel(table, title=Text(waiting.step), title_align="left")
 
 
-def give_order(state: Path, name: str, what: str) -> None:
-    """Tell the command that runs what was typed here.
+def give_order(state: Path, name: str, command: str, outcome: str = "") -> None:
+    """Tell the command that runs which command was typed here.
 
-    :param name: of the file.
-    :param what: the command, and what becomes of it.
+    :param name: of the file that carries the message.
+    :param outcome: the end of the sentence; "" for an order that is obeyed.
     """
     path = state / name
     path.touch(PRIVATE_FILE)
     with suppress(OSError):  # on a full disk, the order counts without its words
-        path.write_text(f"'migrator rollout {what}', by {order_of('')['by']}")
+        path.write_text(f"'migrator rollout {command}', by {order_of('')['by']}{outcome}")
 
 
 def refuse_second(state: Path) -> None:
@@ -89,7 +90,7 @@ def refuse_second(state: Path) -> None:
     if running is not None:
         typed_here = click.get_current_context().info_name or ""
         with suppress(OSError):  # another user's directory, or a full disk
-            give_order(state, REFUSED_FILE, f"{typed_here}, which is refused while this command runs")
+            give_order(state, REFUSED_FILE, typed_here, REFUSED)
         how = "press Ctrl-C where it runs" if running in UNHEARING else "let it stop with 'migrator rollout abort'"
         raise OperatorError(
             "another command of this rollout runs on this host" + (f": {running}" if running else ""),
@@ -108,7 +109,7 @@ def running_in(state: Path) -> str | None:
 
 @asynccontextmanager
 async def hears_orders(state: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
-    """Tell at once what was typed elsewhere. What is ordered here, by a signal, has no words."""
+    """Tell at once which command was typed elsewhere on this host. An order by a signal leaves no words."""
     task = asyncio.create_task(_watch(state, tell))
     try:
         yield

@@ -114,11 +114,10 @@ def test_what_fails_before_anything_was_changed_keeps_no_lock(desk: Desk, step: 
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [(ABORT_FILE, "abort"), (REFUSED_FILE, "rollback, which is refused while this command runs")],
+    ("name", "command", "outcome"), [(ABORT_FILE, "abort", ""), (REFUSED_FILE, "rollback", rollout_watch.REFUSED)]
 )
 def test_the_command_that_runs_says_what_was_typed_elsewhere(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, name: str, command: str, outcome: str
 ) -> None:
     """That a refused command leaves these words is in `test_exit_codes`."""
     told = asyncio.Event()
@@ -131,7 +130,7 @@ def test_the_command_that_runs_says_what_was_typed_elsewhere(
 
     async def types() -> None:
         if not told.is_set():
-            give_order(desk.state, name, words)
+            give_order(desk.state, name, command, outcome)
             await told.wait()
 
     desk.printed("apply --until DualWrite")
@@ -139,7 +138,8 @@ def test_the_command_that_runs_says_what_was_typed_elsewhere(
     monkeypatch.setattr(rollout_watch, "WATCH_SECONDS", 0.0)
     desk.cluster.stopped = types
     desk.printed("resume --until kraft")
-    assert [line for line in said if line.startswith(f"was typed elsewhere: 'migrator rollout {words}', by ")]
+    begin = f"was typed elsewhere: 'migrator rollout {command}', by "
+    assert [line for line in said if line.startswith(begin) and line.endswith(outcome)]
     back = [mode for mode in desk.cluster.modes().values() if mode is BrokerMode.MIGRATING]
     assert bool(back) is (name == ABORT_FILE)
 
