@@ -122,7 +122,7 @@ class MembersSurvey:
     async def _change(self, look: QuorumLook, api_key: int, key: ReplicaKey, **fields: Any) -> str:
         leader = int(look.described.leader_id)
         if leader not in look.addresses:
-            return f"nobody says where controller {leader}, the leader, listens"
+            return f"the address of controller {leader}, the leader, is unknown"
         request = build(
             request_type(api_key, 0),
             cluster_id=await self._eyes.cluster_id(),

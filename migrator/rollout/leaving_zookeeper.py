@@ -170,11 +170,11 @@ def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:
     if not seen.zookeeper_answers:
         yield "ZooKeeper does not answer", "See that it runs, and that 'access' of the inventory names it"
     if not state:
-        yield "nobody says how far the migration is", "See that the controllers run, and can be reached"
+        yield "the state of the migration is unknown", "See that the controllers run, and can be reached"
     if not seen.is_finished:
         yield f"the migration is in state {state}, not finished", "Finish it first; see 'migrator status'"
     if seen.brokers is None:
-        yield "nobody says in which mode the brokers are", "See that the controllers and ZooKeeper can be reached"
+        yield "the mode of the brokers is unknown", "See that the controllers and ZooKeeper can be reached"
     left = [str(broker.broker_id) for broker in (seen.brokers or {}).values() if broker.mode is not BrokerMode.KRAFT]
     if left:
         yield (

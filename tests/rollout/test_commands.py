@@ -391,7 +391,7 @@ def test_a_lock_of_a_lost_host_is_broken_only_by_the_command_for_it(desk: Desk) 
 
 
 def test_znodes_are_removed_only_when_nobody_needs_them(desk: Desk) -> None:
-    assert "nobody says how far the migration is" in desk.refused("remove-znodes --cluster model")
+    assert "the state of the migration is unknown" in desk.refused("remove-znodes --cluster model")
     desk.printed("apply --until kraft")
     assert "is in state DualWrite, not finished" in desk.refused("remove-znodes --cluster model")
     desk.printed("apply --yes")

@@ -101,7 +101,7 @@ async def _seen(cluster: Cluster, report: DrillReport, wanted: set[int], what: s
 
     await until(cluster, report, what, there, seconds=WAIT_SECONDS)
     if last is None:
-        raise OperatorError("nobody says who votes", where=str(cluster.directory))
+        raise OperatorError("no controller says which controllers are voters", where=str(cluster.directory))
     return last
 
 

@@ -227,7 +227,7 @@ class JobActs:
     async def _command(self, step: Step, job: Job, node: Node, seen: Observation) -> dict[str, int]:
         if job is Job.FORMAT and not seen.cluster_id:
             raise JobFailedError(
-                "nobody says the cluster's id",
+                "the cluster's id is unknown",
                 where=node.name,
                 remedy="ZooKeeper has it in /cluster/id: see that 'access' of the inventory reaches ZooKeeper",
             )

@@ -31,7 +31,7 @@ def write_behind_idle(gate: Gate, seen: Observation) -> Found:
         return
     elif lag < 0:
         remedy = REACH_CONTROLLERS if seen.migration is None else SEE_WRITER
-        yield Shut("ZooKeeper", unknown("nobody says how far it is behind the log", seen), remedy)
+        yield Shut("ZooKeeper", unknown("how far it is behind the log is unknown", seen), remedy)
     elif lag:
         yield Shut("ZooKeeper", f"is {number_of(lag, 'record')} behind the log", SEE_STATUS)
 
@@ -60,7 +60,7 @@ def both_written(gate: Gate, seen: Observation) -> Found:
     changes, nothing is written, and the session alone must do."""
     migration = seen.migration
     if migration is None or not migration.state:
-        yield Shut("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
+        yield Shut("migration", unknown("its state is unknown", seen), REACH_CONTROLLERS)
         return
     if seen.is_finished:
         return

@@ -74,10 +74,10 @@ def judge(gate: Gate, seen: Observation) -> tuple[Shut, ...]:
 def _partitions_healthy(gate: Gate, seen: Observation) -> Found:
     partitions = seen.partitions
     if partitions is None:
-        yield Shut("partitions", unknown("nobody says how they are", seen), REACH_BROKERS)
+        yield Shut("partitions", unknown("their state is unknown", seen), REACH_BROKERS)
         return
     if seen.brokers is None:
-        yield Shut("brokers", unknown("nobody says which are registered", seen), _reach(seen))
+        yield Shut("brokers", unknown("which of them are registered is unknown", seen), _reach(seen))
     for broker in (seen.brokers or {}).values():  # a broker that died stays registered for a while
         if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(gate):
             yield Shut(f"broker {broker.broker_id}", NOT_SERVING, SEE_BROKER)
@@ -108,7 +108,7 @@ def _may_stop(gate: Gate, seen: Observation) -> Found:
             what = f"its broker.rack is {broker.rack}, and the inventory says {node.rack}"
             yield Shut(node.name, what, "Correct the rack in the inventory, then 'migrator rollout resume'")
     if partitions is None or (len(gate.nodes) > 1 and not partitions.placed):
-        yield Shut("partitions", unknown("nobody says where their replicas are", seen), REACH_BROKERS)
+        yield Shut("partitions", unknown("which brokers have their replicas is unknown", seen), REACH_BROKERS)
         return
     for goes_offline, what in ((True, "would go offline"), (False, "would fall below min.insync.replicas")):
         found = [each for each, offline in harmed(partitions, _ids(gate)) if offline is goes_offline]
@@ -200,14 +200,14 @@ def _behind(voter: ControllerSeen) -> Found:
     elif voter.lag_records > 0:
         yield Shut(who, f"is {number_of(voter.lag_records, 'record')} behind", SEE_CONTROLLER)
     elif voter.lag_records < 0:
-        yield Shut(who, "nobody says how far it is behind", SEE_STATUS)
+        yield Shut(who, "how far it is behind the leader is unknown", SEE_STATUS)
 
 
 def _voters_settled(_: Gate, seen: Observation) -> Found:
     """Kafka's controllers carry no reassignment out, so it would stay half done."""
     target = None if seen.quorum is None else seen.quorum.target
     if target is None:
-        yield Shut("voters", unknown("nobody says whether they are being reassigned", seen), REACH_CONTROLLERS)
+        yield Shut("voters", unknown("whether they are being reassigned is unknown", seen), REACH_CONTROLLERS)
     elif target:
         yield Shut("voters", f"a reassignment to {target} is under way", CANCEL_REASSIGNMENT)
 
@@ -215,7 +215,7 @@ def _voters_settled(_: Gate, seen: Observation) -> Found:
 def _broker_gone(gate: Gate, seen: Observation) -> Found:
     who = _who(gate)
     if seen.brokers is None:
-        yield Shut(who, unknown("nobody says whether it is registered", seen), _reach(seen))
+        yield Shut(who, unknown("whether it is registered is unknown", seen), _reach(seen))
         return
     broker = seen.brokers.get(_node_id(gate))
     if broker is not None and broker.mode is not None:
@@ -228,7 +228,7 @@ def _broker_gone(gate: Gate, seen: Observation) -> Found:
 
 def _broker_back(gate: Gate, seen: Observation) -> Found:
     if seen.brokers is None:
-        yield Shut(_who(gate), unknown("nobody says whether it is back", seen), _reach(seen))
+        yield Shut(_who(gate), unknown("whether it has restarted is unknown", seen), _reach(seen))
         return
     broker = seen.brokers.get(_node_id(gate)) or BrokerSeen(_node_id(gate), None)
     waiting = list(_in_mode(_who(gate), broker, gate.mode))
@@ -321,7 +321,7 @@ def _controller_back(gate: Gate, seen: Observation) -> Found:
 
 def _brokers_in_mode(gate: Gate, seen: Observation) -> Found:
     if not seen.brokers:
-        yield Shut("brokers", unknown("nobody says which there are", seen), _reach(seen))
+        yield Shut("brokers", unknown("which brokers there are is unknown", seen), _reach(seen))
         return
     if gate.nodes and seen.is_finished:
         return
@@ -334,7 +334,7 @@ def _brokers_in_mode(gate: Gate, seen: Observation) -> Found:
 def _none_in_kraft(gate: Gate, seen: Observation) -> Found:
     """A ZooKeeper controller cannot lead a broker in KRaft mode; `migrator rollback` refuses a log that has one."""
     if seen.brokers is None:
-        yield Shut("brokers", unknown("nobody says which are in KRaft mode", seen), _reach(seen))
+        yield Shut("brokers", unknown("which of them are in KRaft mode is unknown", seen), _reach(seen))
         return
     names = {node.node_id: node.name for node in gate.nodes}
     for broker_id, broker in sorted(seen.brokers.items()):
@@ -355,7 +355,7 @@ def _migration_state(gate: Gate, seen: Observation) -> Found:
     migration = seen.migration
     state = "" if migration is None else migration.state
     if migration is None or state not in ORDER:
-        yield Shut("migration", unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
+        yield Shut("migration", unknown("its state is unknown", seen), REACH_CONTROLLERS)
     elif ORDER.index(state) < ORDER.index(gate.state):
         what = f"is in {state}, not yet in {gate.state}"
         why = f": {named(migration.problems)}" if migration.problems else ""
@@ -371,7 +371,7 @@ def _not_finished(_: Gate, seen: Observation) -> Found:
 
 def _finishing(_: Gate, seen: Observation) -> Found:
     if not seen.is_finished and (seen.migration is None or not seen.migration.finishing):
-        what = unknown("nobody says that it asks the others whether their migration is off", seen)
+        what = unknown("does not say that it asks the other controllers whether their migration is off", seen)
         yield Shut("the leader", what, SEE_STATUS)
 
 
@@ -392,7 +392,7 @@ def _zookeeper_controller(_: Gate, seen: Observation) -> Found:
 def _brokers_seen(_: Gate, seen: Observation) -> Found:
     """While a broker is the ZooKeeper controller, no broker is in KRaft mode, even if brokers cannot be seen."""
     if seen.brokers is None and seen.controller_broker is None:
-        yield Shut("brokers", unknown("nobody says which are registered", seen), _reach(seen))
+        yield Shut("brokers", unknown("which of them are registered is unknown", seen), _reach(seen))
 
 
 def _voter_seen(gate: Gate, seen: Observation) -> Found:

@@ -33,7 +33,7 @@ def refuse_without_zookeeper(seen: Observation) -> None:
     """
     if not seen.is_finished:
         raise OperatorError(
-            "zookeeper.connect is not set, and nobody says that the migration has ended. Without ZooKeeper a rollout "
+            "zookeeper.connect is not set, and the migration is not known to have ended. Without ZooKeeper a rollout "
             "has no lock, and does not see the brokers",
             where="access",
             remedy="Copy zookeeper.connect from a broker's property file",
