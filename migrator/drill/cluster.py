@@ -223,7 +223,9 @@ def leader_among(statuses: Iterable[Status]) -> Status | None:
 class Cluster(ABC):
     """ZooKeeper and the controllers of a drill, in one directory; a subclass has the brokers. `close` ends all of it.
 
-    The steps of a drill are the same for every sort of broker; the methods below have the differences.
+    The steps of a drill are the same for every sort of broker; the methods below have the differences. The methods that
+    do nothing here are for Kafka's brokers only: light brokers have no property files, hold no records, replay no log,
+    and do no work when they are elected.
     """
 
     brokers_own: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
@@ -327,19 +329,18 @@ class Cluster(ABC):
         :raises OperatorError: a part does not start.
         """
 
-    @abstractmethod
-    async def prepare(self, report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:
+    async def prepare(self, report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:  # noqa: ARG002
         """Run preflight and rehearsal. Returns the output of `migrator rehearse`; nothing without a rehearsal.
 
         :param hand_over: whether Kafka's controllers take over from these at the end of the migration.
         """
+        return {}
 
     @abstractmethod
     async def start_quorum(self, report: DrillReport) -> None:
         """Format the controllers, and start them."""
 
-    @abstractmethod
-    async def migrate_first_brokers(self, report: DrillReport) -> None:
+    async def migrate_first_brokers(self, report: DrillReport) -> None:  # noqa: B027
         """All brokers but the last one run in migration mode when it returns."""
 
     @abstractmethod
@@ -362,8 +363,7 @@ class Cluster(ABC):
     def violations(self, image: MetadataImage) -> Mapping[str, Sequence[str]]:
         """The violations that each broker or client has seen, given the present metadata."""
 
-    @abstractmethod
-    async def soak(self, report: DrillReport) -> None:
+    async def soak(self, report: DrillReport) -> None:  # noqa: B027
         """Dual-write for a while, and compare both sides, if a rollout does that for these brokers."""
 
     @abstractmethod
@@ -382,24 +382,20 @@ class Cluster(ABC):
         :returns: seconds without a controller, if measured.
         """
 
-    @abstractmethod
-    def remember_quorum(self) -> None:
+    def remember_quorum(self) -> None:  # noqa: B027
         """After the way back, put the controllers' directories back, if they were moved."""
 
     @abstractmethod
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
         """After the end, a broker that starts in migration mode is refused. It is in KRaft mode when this returns."""
 
-    @abstractmethod
-    async def hand_over(self, report: DrillReport) -> None:
+    async def hand_over(self, report: DrillReport) -> None:  # noqa: B027
         """After the end of the migration: let other controllers take over, if these brokers obey them."""
 
-    @abstractmethod
-    async def use_zookeeper_controller(self, report: DrillReport) -> None:
+    async def use_zookeeper_controller(self, report: DrillReport) -> None:  # noqa: B027
         """After the way back: let the ZooKeeper controller do work, if these brokers have a real one."""
 
-    @abstractmethod
-    async def audit_records(self, report: DrillReport) -> None:
+    async def audit_records(self, report: DrillReport) -> None:  # noqa: B027
         """At the very end: count what clients wrote and read, if these brokers hold records."""
 
     async def close(self) -> None:

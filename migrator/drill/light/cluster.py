@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -113,10 +112,6 @@ class LightCluster(Cluster):
             report.wait_for(f"light broker {broker.options.broker_id} starts")
             await broker.start()
 
-    async def prepare(self, _report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:  # noqa: ARG002
-        """Nothing: light brokers have no property files, and do not answer as Kafka's do (see `Cluster`)."""
-        return {}
-
     async def start_quorum(self, report: DrillReport) -> None:
         """Format the controllers, and start them (see `Cluster`)."""
         for controller in self.controllers:
@@ -124,9 +119,6 @@ class LightCluster(Cluster):
             await asyncio.to_thread(controller.format)
         for controller in self.controllers:
             await asyncio.to_thread(controller.start)
-
-    async def migrate_first_brokers(self, _report: DrillReport) -> None:
-        """They do from their start."""
 
     async def migrate_last_broker(self, _report: DrillReport) -> None:
         """The last one runs in migration mode, too; what it waits for is the end of the copy (see `Cluster`)."""
@@ -151,9 +143,6 @@ class LightCluster(Cluster):
     def violations(self, _image: MetadataImage) -> Mapping[str, Sequence[str]]:
         """The violations that each broker or client has seen (see `Cluster`)."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
-
-    async def soak(self, _report: DrillReport) -> None:
-        """Nothing: no rollout waits here (see `Cluster`)."""
 
     async def roll_to_kraft(self, _report: DrillReport) -> None:
         """One broker after the other restarts in KRaft mode (see `Cluster`)."""
@@ -208,9 +197,6 @@ class LightCluster(Cluster):
         await until(self, report, "the leader dual-writes again", partial(dual_writing, self), seconds=WAIT_SECONDS)
         await self._roll(LightBrokerMode.MIGRATING)
 
-    def remember_quorum(self) -> None:
-        """Nothing: the directories stay where they are (see `Cluster`)."""
-
     def _run_rollback(self) -> None:
         image = max((each.image() for each in self.controllers), key=lambda image: image.provenance.offset)
         with ZooKeeperSession(self.security.session(self.zookeeper_hosts)) as session:
@@ -240,15 +226,6 @@ class LightCluster(Cluster):
         await _restart(broker, LightBrokerMode.KRAFT)
         async with asyncio.timeout(WAIT_SECONDS):
             await broker.running.wait()
-
-    async def hand_over(self, _report: DrillReport) -> None:
-        """Nothing: stock controllers expect brokers that replay the metadata log (see `Cluster`)."""
-
-    async def use_zookeeper_controller(self, _report: DrillReport) -> None:
-        """Nothing: a light broker that is elected does no work (see `Cluster`)."""
-
-    async def audit_records(self, _report: DrillReport) -> None:
-        """Nothing: light brokers hold no records (see `Cluster`)."""
 
     async def close(self) -> None:
         """End everything that runs; safe at any time, and more than once (see `Cluster`)."""
