@@ -21,15 +21,28 @@ OWN_LOG_TAG: Final = 10_026
 """The tag of `OwnLog`. Kafka numbers its own tags from 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
-    """``pre_vote``: the request asks whether the vote would be given. No vote is given or persisted."""
-
+class _InRequest:
+    __slots__ = ()
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = VERSION
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = KEY
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+class _InResponse:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionData(_InRequest):
+    """``pre_vote``: the request asks whether the vote would be given. No vote is given or persisted."""
+
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
     candidate_epoch: i32 = field(metadata={"kafka_type": "int32"})
     candidate_id: BrokerId = field(metadata={"kafka_type": "int32"})
@@ -41,56 +54,37 @@ class PartitionData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicData:
+class TopicData(_InRequest):
     """The metadata topic."""
 
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = VERSION
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = KEY
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
     partitions: tuple[PartitionData, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteRequest:
+class VoteRequest(_InRequest):
     """From a candidate to a voter."""
 
     __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = VERSION
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = KEY
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     cluster_id: str | None = field(metadata={"kafka_type": "string"}, default=None)
     voter_id: BrokerId = field(metadata={"kafka_type": "int32"}, default=BrokerId(-1))
     topics: tuple[TopicData, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnLog:
+class OwnLog(_InResponse):
     """What a controller of this program tells of its own log, in a tagged field that Kafka does not have. Kafka skips
     unknown tags (KIP-482). ``epoch`` is -1 when the field is absent."""
 
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = VERSION
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = KEY
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     epoch: i32 = field(metadata={"kafka_type": "int32"}, default=i32(-1))
     end_offset: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
     must_fetch_first: bool = field(metadata={"kafka_type": "bool"}, default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsePartitionData:
+class ResponsePartitionData(_InResponse):
     """As version 1, with the additional tagged field."""
 
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = VERSION
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = KEY
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     leader_id: BrokerId = field(metadata={"kafka_type": "int32"})
@@ -100,27 +94,18 @@ class ResponsePartitionData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseTopicData:
+class ResponseTopicData(_InResponse):
     """The metadata topic."""
 
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = VERSION
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = KEY
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
     partitions: tuple[ResponsePartitionData, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteResponse:
+class VoteResponse(_InResponse):
     """As version 1, with `ResponsePartitionData`."""
 
     __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = VERSION
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = KEY
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     topics: tuple[ResponseTopicData, ...]
     node_endpoints: tuple[v1.NodeEndpoint, ...] = field(metadata={"tag": 0}, default=())
