@@ -33,47 +33,31 @@ OWN_KEYS: tuple[Key, ...] = (
         "migrator.grpc.listener",
         "string",
         "",
-        "",
-        "host:port of this node's gRPC server (quorum and operator service). Empty: the quorum speaks the "
+        doc="host:port of this node's gRPC server (quorum and operator service). Empty: the quorum speaks the "
         "Kafka protocol only.",
     ),
     Key(
         "migrator.grpc.voters",
         "list",
         "",
-        "",
-        "id@host:port of each voter's gRPC server. Empty: the quorum speaks the Kafka protocol on the "
+        doc="id@host:port of each voter's gRPC server. Empty: the quorum speaks the Kafka protocol on the "
         "controller listener, as it does to a voter that does not answer over gRPC.",
     ),
     Key(
         "migrator.grpc.tls.certificate.file",
         "string",
         "",
-        "",
-        "PEM certificate chain of this node. migrator.grpc.listener needs the three files and "
+        doc="PEM certificate chain of this node. migrator.grpc.listener needs the three files and "
         "migrator.grpc.voter.principals: gRPC speaks mutual TLS on every address, 127.0.0.1 included. The files are "
         "read again when they change.",
     ),
-    Key(
-        "migrator.grpc.tls.key.file",
-        "string",
-        "",
-        "",
-        "PEM private key of this node, without a password.",
-    ),
-    Key(
-        "migrator.grpc.tls.ca.file",
-        "string",
-        "",
-        "",
-        "PEM certificates that peers and operators must be signed by.",
-    ),
+    Key("migrator.grpc.tls.key.file", "string", "", doc="PEM private key of this node, without a password."),
+    Key("migrator.grpc.tls.ca.file", "string", "", doc="PEM certificates that peers and operators must be signed by."),
     Key(
         "migrator.grpc.voter.principals",
         "string",
         "",
-        "",
-        "The certificate of each voter on gRPC: id@User:SUBJECT, separated by semicolons, for example "
+        doc="The certificate of each voter on gRPC: id@User:SUBJECT, separated by semicolons, for example "
         "3001@User:CN=controller-1,O=bank;3002@User:CN=controller-2,O=bank. SUBJECT is the whole subject of the "
         "certificate, its last part first (openssl x509 -noout -subject -nameopt RFC2253); "
         "ssl.principal.mapping.rules do not apply. A certificate that is not named here does not vote, fetch or lead. "
@@ -83,8 +67,7 @@ OWN_KEYS: tuple[Key, ...] = (
         "migrator.grpc.operator.principals",
         "string",
         "",
-        "",
-        "Whose certificates may give orders over gRPC (pause, resume, force, verdicts) and read the status: "
+        doc="Whose certificates may give orders over gRPC (pause, resume, force, verdicts) and read the status: "
         "User:SUBJECT, separated by semicolons. Certificates of voters may read the status only. Empty: orders are "
         "given through the socket in the metadata directory only.",
     ),
@@ -92,49 +75,37 @@ OWN_KEYS: tuple[Key, ...] = (
         "migrator.quorum.require.bootstrap",
         "boolean",
         "false",
-        "",
-        "true: a controller whose metadata directory was empty when it started neither votes nor stands for election "
-        "before it has fetched all that is committed from a leader, however often it is restarted, so that voters with "
-        "wiped disks cannot elect an empty log. It votes at once when every other voter says that its directory is "
-        "empty, too: all voters of a new quorum have to run. To start one with fewer, start a majority once with "
-        "'migrator controller --bootstrap'.",
+        doc="true: a controller whose metadata directory was empty when it started neither votes nor stands for "
+        "election before it has fetched all that is committed from a leader, however often it is restarted, so that "
+        "voters with wiped disks cannot elect an empty log. It votes at once when every other voter says that its "
+        "directory is empty, too: all voters of a new quorum have to run. To start one with fewer, start a majority "
+        "once with 'migrator controller --bootstrap'.",
     ),
-    Key(
-        "migrator.metrics.listener",
-        "string",
-        "",
-        "",
-        "host:port of the Prometheus endpoint. Empty: none.",
-    ),
+    Key("migrator.metrics.listener", "string", "", doc="host:port of the Prometheus endpoint. Empty: none."),
     Key(
         "migrator.metrics.tls.certificate.file",
         "string",
         "",
-        "",
-        "PEM certificate chain of the Prometheus endpoint; turns TLS on there. It is read again when it changes.",
+        doc="PEM certificate chain of the Prometheus endpoint; turns TLS on there. It is read again when it changes.",
     ),
     Key(
         "migrator.metrics.tls.key.file",
         "string",
         "",
-        "",
-        "PEM private key of the Prometheus endpoint, not encrypted.",
+        doc="PEM private key of the Prometheus endpoint, not encrypted.",
     ),
     Key(
         "migrator.metrics.tls.ca.file",
         "string",
         "",
-        "",
-        "PEM certificates of the CAs whose clients may scrape. Empty: no certificate is asked for.",
+        doc="PEM certificates of the CAs whose clients may scrape. Empty: no certificate is asked for.",
     ),
     Key(
         "migrator.metrics.basic.auth.file",
         "string",
         "",
-        "",
-        "File of the users who may scrape: user:password, one per line. Other users of the machine must not be able to "
-        "read the file. Empty: no password is "
-        "asked for.",
+        doc="File of the users who may scrape: user:password, one per line. Other users of the machine must not be "
+        "able to read the file. Empty: no password is asked for.",
     ),
     Key(
         "migrator.write.behind.max.records",
@@ -171,17 +142,15 @@ OWN_KEYS: tuple[Key, ...] = (
         "migrator.zookeeper.jaas.file",
         "string",
         "",
-        "",
-        "The JAAS file that logs us in to ZooKeeper with SASL: the very file that stock brokers and controllers get by "
-        "-Djava.security.auth.login.config. DigestLoginModule means DIGEST-MD5; Krb5LoginModule means GSSAPI and needs "
-        "the Python package gssapi. The file is read again at each connect. Empty: no SASL.",
+        doc="The JAAS file that logs us in to ZooKeeper with SASL: the very file that stock brokers and controllers "
+        "get by -Djava.security.auth.login.config. DigestLoginModule means DIGEST-MD5; Krb5LoginModule means GSSAPI "
+        "and needs the Python package gssapi. The file is read again at each connect. Empty: no SASL.",
     ),
     Key(
         "migrator.zookeeper.jaas.section",
         "string",
         "Client",
-        "",
-        "The section of that file, as -Dzookeeper.sasl.clientconfig names it.",
+        doc="The section of that file, as -Dzookeeper.sasl.clientconfig names it.",
     ),
     Key(
         "migrator.zookeeper.jute.maxbuffer",
@@ -211,24 +180,16 @@ OWN_KEYS: tuple[Key, ...] = (
         "migrator.finish.require.verify",
         "boolean",
         "false",
-        "",
-        "Whether the migration finishes only after a verification found both sides equal.",
+        doc="Whether the migration finishes only after a verification found both sides equal.",
     ),
     Key(
         KEEP_WAY_BACK,
         "boolean",
         "true",
-        "",
-        "Whether the controllers refuse, after the end of the migration, what ZooKeeper mode does not have. "
+        doc="Whether the controllers refuse, after the end of the migration, what ZooKeeper mode does not have. "
         "migrator close-way-back ends this for the whole quorum.",
     ),
-    Key(
-        "migrator.copy.batch.records",
-        "int",
-        "2000",
-        "[1,...,5000]",
-        "Records in one batch of the copy.",
-    ),
+    Key("migrator.copy.batch.records", "int", "2000", "[1,...,5000]", "Records in one batch of the copy."),
     Key(
         "migrator.journal.max.bytes",
         "int",
@@ -240,9 +201,8 @@ OWN_KEYS: tuple[Key, ...] = (
         "migrator.authorizer.log.file",
         "string",
         "",
-        "",
-        "File of the log of the authorizer. Empty: authorizer-log.jsonl in the metadata directory. Full files get a "
-        "number behind this name.",
+        doc="File of the log of the authorizer. Empty: authorizer-log.jsonl in the metadata directory. Full files get "
+        "a number behind this name.",
     ),
     Key(
         "migrator.authorizer.log.max.bytes",
@@ -260,13 +220,7 @@ OWN_KEYS: tuple[Key, ...] = (
         "DELETE, delegation tokens, and the first CLUSTER_ACTION of each connection. all: everything. Denied "
         "requests are logged in both cases.",
     ),
-    Key(
-        "migrator.log.format",
-        "string",
-        "text",
-        "[text, json]",
-        "Form of the process log on standard error.",
-    ),
+    Key("migrator.log.format", "string", "text", "[text, json]", "Form of the process log on standard error."),
 )
 
 INTERNAL_KAFKA_KEYS: tuple[Key, ...] = (
