@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from migrator.config.keys import IBP
 from migrator.config.settings import Settings
 from migrator.controller.activation import bootstrap_level
 from migrator.errors import OperatorError
 from migrator.log.bootstrap import read_bootstrap
-from migrator.preflight.protocol_versions import KEY, TYPE_IT, Said, ask_protocol_versions, version_of_brokers
+from migrator.preflight.protocol_versions import TYPE_IT, Said, ask_protocol_versions, version_of_brokers
 from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, parse_version, version_at
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
@@ -44,9 +45,9 @@ def version_for(
     try:
         said = _ask(settings)
     except OperatorError as error:
-        remedy = f"Without ZooKeeper, {TYPE_IT}: the {KEY} that all brokers have"
+        remedy = f"Without ZooKeeper, {TYPE_IT}: the {IBP} that all brokers have"
         raise OperatorError(
-            f"the brokers cannot be asked for their {KEY}: {error.what}",
+            f"the brokers cannot be asked for their {IBP}: {error.what}",
             where=error.where,
             remedy=". ".join(filter(None, (error.remedy, remedy))),
         ) from error
@@ -79,4 +80,4 @@ def _ask(settings: Settings) -> dict[int, Said]:
 
 
 def _of_brokers(said: dict[int, Said]) -> tuple[MetadataVersion, str]:
-    return version_of_brokers(said), f"the {KEY} of {len(said):,} broker{'s' * (len(said) > 1)}"
+    return version_of_brokers(said), f"the {IBP} of {len(said):,} broker{'s' * (len(said) > 1)}"

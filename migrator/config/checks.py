@@ -20,6 +20,8 @@ from migrator.config.types import entries_of, trimmed
 from migrator.errors import OperatorError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""The authorizer of KRaft mode, and that of ZooKeeper mode."""
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 Problem = tuple[str, str, str]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from migrator.config.keys import PROTOCOLS
+from migrator.config.endpoints import PROTOCOL_NAMES
+from migrator.config.keys import BETWEEN, CONTROLLERS, PROTOCOLS
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.observe.printable import number_of
@@ -19,8 +20,7 @@ from migrator.values import value
 BROKERS_MAX, CONTROLLERS_MAX = 30, 7
 BROKER_BYTES, CONTROLLER_BYTES, OTHERS_BYTES = 550 << 20, 160 << 20, 2 << 30
 """The peak memory in bytes of one node; and of ZooKeeper, clients and Spark together."""
-PROTOCOL_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-BETWEEN, BETWEEN_PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
+BETWEEN_PROTOCOL = "security.inter.broker.protocol"
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 OWN_MECHANISM = "SCRAM-SHA-512"
 
@@ -102,7 +102,7 @@ def shape_of(inventory: Inventory, access: Mapping[str, str], source: str) -> Sh
             )
     settings = inventory.brokers.settings
     protocols = _protocols(access.get(PROTOCOLS) or settings.get(PROTOCOLS) or DEFAULT_PROTOCOLS)
-    names = split_list(access.get("controller.listener.names", "") or settings.get("controller.listener.names", ""))
+    names = split_list(access.get(CONTROLLERS, "") or settings.get(CONTROLLERS, ""))
     of_controllers = {name.strip().upper() for name in names}
     for_controllers = _listener(names[0] if names else "CONTROLLER", protocols, inventory.brokers.controller_protocol)
     between = _listener(access.get(BETWEEN) or access.get(BETWEEN_PROTOCOL) or "PLAINTEXT", protocols)

@@ -15,7 +15,7 @@ from migrator.config.endpoints import parse_voters
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.open_doors import open_doors
 from migrator.config.process_rights import ROOT, changed_by_others, read_by_others
-from migrator.config.providers import PLACEHOLDER, refuse_unknown_providers, resolve_placeholders
+from migrator.config.providers import PLACEHOLDER, PROVIDERS_KEY, refuse_unknown_providers, resolve_placeholders
 from migrator.config.reading import log_directories
 from migrator.config.sensitive import PASSWORD, is_sensitive, kind_of
 from migrator.config.settings import Settings
@@ -35,7 +35,6 @@ from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.zookeeper.session import options_from
 
 T = TypeVar("T")
-_PROVIDERS = "config.providers"
 _DIRECTORIES = {"metadata.log.dir", "log.dir", "log.dirs"}
 
 
@@ -129,7 +128,7 @@ class FileGatherer:
     def _resolved(self, path: Path, raw: dict[str, str]) -> PropertyFile:
         """The file with its placeholders resolved one by one. One that cannot be resolved is left out, and kept as a
         fault."""
-        providers = {key: text for key, text in raw.items() if key.startswith(_PROVIDERS)}
+        providers = {key: text for key, text in raw.items() if key.startswith(PROVIDERS_KEY)}
         values: dict[str, str] = {}
         hidden: dict[str, Trouble] = {}
         for key in (key for key in raw if key not in providers):
@@ -146,7 +145,7 @@ class FileGatherer:
             try:
                 resolve_placeholders(providers, str(path))
             except OperatorError as error:
-                hidden[_PROVIDERS] = _trouble(error, str(path))
+                hidden[PROVIDERS_KEY] = _trouble(error, str(path))
         return PropertyFile(str(path), values, hidden)
 
     def _directory(self, settings: Settings) -> DirectoryFacts:
@@ -183,8 +182,8 @@ def _unresolved(path: Path, raw: Mapping[str, str], *, check_providers: bool) ->
 
     :param check_providers: whether this program will have to resolve them.
     """
-    names = entries_of(raw.get(_PROVIDERS, ""))
-    values = {key: text for key, text in raw.items() if not key.startswith(_PROVIDERS)}
+    names = entries_of(raw.get(PROVIDERS_KEY, ""))
+    values = {key: text for key, text in raw.items() if not key.startswith(PROVIDERS_KEY)}
     parts = {key: [it[0] for it in PLACEHOLDER.finditer(text) if it[1] in names] for key, text in values.items()}
     found = {key: ", ".join(some) for key, some in parts.items() if some}
     values = {key: text for key, text in values.items() if key not in found}
@@ -193,7 +192,7 @@ def _unresolved(path: Path, raw: Mapping[str, str], *, check_providers: bool) ->
             refuse_unknown_providers(raw, str(path))
     except OperatorError as error:
         hidden = {key: Trouble(f"{path}: {key}", error.what, error.remedy) for key in found}
-        return PropertyFile(str(path), values, hidden or {_PROVIDERS: _trouble(error, str(path))})
+        return PropertyFile(str(path), values, hidden or {PROVIDERS_KEY: _trouble(error, str(path))})
     hidden = {
         key: Trouble(f"{path}: {key}", f"it is {some}: not examined here", "Look at it where it is")
         for key, some in found.items()

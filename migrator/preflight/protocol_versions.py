@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from migrator.config.keys import IBP
 from migrator.config.settings import Settings
 from migrator.controller.activation import check_first_level
 from migrator.errors import OperatorError, PeerError
@@ -24,7 +25,6 @@ from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
 
-KEY = "inter.broker.protocol.version"
 TYPE_IT = "give -r VERSION"
 KINDS_MAX = 10
 """The most different answers that a message has, each with its brokers."""
@@ -63,12 +63,12 @@ def ask_protocol_versions(settings: Settings, session: ZooKeeperSession) -> dict
 
 
 async def _ask(broker_id: int, connection: KafkaConnection) -> str:
-    found = (await describe_configs(connection, BROKER, [str(broker_id)], [KEY])).get(str(broker_id), {})
+    found = (await describe_configs(connection, BROKER, [str(broker_id)], [IBP])).get(str(broker_id), {})
     if isinstance(found, Refused):
         raise PeerError(f"it answers DescribeConfigs with {found.error}")
-    if KEY not in found:
-        raise PeerError(f"it does not say its {KEY}")
-    return found[KEY]
+    if IBP not in found:
+        raise PeerError(f"it does not say its {IBP}")
+    return found[IBP]
 
 
 def version_of_brokers(said: Mapping[int, Said], type_it: str = TYPE_IT) -> MetadataVersion:
@@ -79,35 +79,35 @@ def version_of_brokers(said: Mapping[int, Said], type_it: str = TYPE_IT) -> Meta
     """
     if not said:
         raise OperatorError(
-            f"no broker is registered, so none can be asked for its {KEY}",
+            f"no broker is registered, so none can be asked for its {IBP}",
             where=paths.BROKER_IDS,
-            remedy=f"Start the brokers, or {type_it}: the release that {KEY} of the brokers names",
+            remedy=f"Start the brokers, or {type_it}: the release that {IBP} of the brokers names",
         )
     unknown = [broker_id for broker_id, it in said.items() if it.fault]
     if unknown:
         raise OperatorError(
             f"{number_ranges('broker', unknown)} did not say it: {answers_text(said)}",
-            where=KEY,
+            where=IBP,
             remedy=f"Start these brokers, or let this node ask them; or {type_it}: the value that all brokers have",
         )
     versions = {_parsed(it.text) for it in said.values()}
     if len(versions) > 1:
         raise OperatorError(
             f"the brokers differ: {answers_text(said)}",
-            where=KEY,
+            where=IBP,
             remedy=f"Set the same on all brokers, and restart them; or {type_it}: the value that they will have",
         )
     version = versions.pop()
     if version is None or version.level > LATEST_SUPPORTED:
         raise OperatorError(
             f"a migration cannot begin with it: {answers_text(said)}",
-            where=KEY,
+            where=IBP,
             remedy=f"Bring the brokers to a release from 3.6 to {version_at(LATEST_SUPPORTED).release} first; or "
             f"{type_it}: the value that they will have",
         )
     check_first_level(
         version.level,
-        where=f"{KEY} of the brokers ({answers_text(said)})",
+        where=f"{IBP} of the brokers ({answers_text(said)})",
         remedy=f"Upgrade the brokers first, and set it to 3.6 or later; or {type_it}: the value that they will have",
     )
     return version

@@ -18,11 +18,12 @@ from kio.schema.errors import ErrorCode
 
 from migrator.cli.format import command
 from migrator.cli.rehearse import command as rehearse
+from migrator.config.keys import IBP
 from migrator.controller.activation import bootstrap_level
 from migrator.errors import OperatorError
 from migrator.log.bootstrap import read_bootstrap
 from migrator.parts.processes import free_port
-from migrator.preflight.protocol_versions import KEY, KINDS_MAX, Said, version_of_brokers
+from migrator.preflight.protocol_versions import KINDS_MAX, Said, version_of_brokers
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, VERSIONS, MinLevel, parse_version, version_at
 from migrator.wire.requests import RequestContext
@@ -46,9 +47,9 @@ class Broker:
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         (resource,) = body.resources
-        assert (resource.resource_name, tuple(resource.configuration_keys)) == (self.name, (KEY,))
+        assert (resource.resource_name, tuple(resource.configuration_keys)) == (self.name, (IBP,))
         refused = isinstance(self.says, ErrorCode)
-        configs = () if refused or self.says is None else ({"name": KEY, "value": self.says},)
+        configs = () if refused or self.says is None else ({"name": IBP, "value": self.says},)
         result = {
             "error_code": self.says if refused else ErrorCode.none,
             "resource_type": resource.resource_type,
@@ -126,7 +127,7 @@ def test_the_version_is_the_brokers(cluster: Cluster, says: tuple[str, ...], nam
     assert done.exit_code == 0, done.exception
     assert cluster.level() == parse_version(name).level
     brokers = "2 brokers" if len(says) == 2 else "1 broker"
-    assert f"The metadata.version is {name}, the {KEY} of {brokers}\n" in done.output
+    assert f"The metadata.version is {name}, the {IBP} of {brokers}\n" in done.output
     assert f"Formatted {cluster.metadata} for node 3001 with metadata.version {name}\n" in done.output
 
 
@@ -142,10 +143,10 @@ def test_voters_in_the_log_need_brokers_of_3_9(
     dynamic = {"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "localhost:9093"}
     error = cluster.format(*first, *typed, **dynamic).exception
     assert isinstance(error, OperatorError)
-    assert error.where == ("--release-version" if typed else f"the {KEY} of 1 broker")
+    assert error.where == ("--release-version" if typed else f"the {IBP} of 1 broker")
     assert error.what == "voters in the log (kraft.version 1) need metadata.version 3.9-IV0, not 3.8-IV0"
     assert error.remedy == (
-        f"Set {KEY}=3.9 on all brokers first, and restart them; or name the voters in controller.quorum.voters"
+        f"Set {IBP}=3.9 on all brokers first, and restart them; or name the voters in controller.quorum.voters"
     )
     assert not cluster.metadata.exists()
     off = {"zookeeper_metadata_migration_enable": "false"}
@@ -158,7 +159,7 @@ def test_brokers_that_differ_are_told_apart(cluster: Cluster) -> None:
     for broker_id, says in enumerate(("3.8", "3.6-IV2", "3.8-IV0"), 1):
         cluster.add(broker_id, says)
     text = cluster.refused()
-    assert text.startswith(f"{KEY}: the brokers differ: broker 1: 3.8; broker 2: 3.6-IV2; broker 3: 3.8-IV0")
+    assert text.startswith(f"{IBP}: the brokers differ: broker 1: 3.8; broker 2: 3.6-IV2; broker 3: 3.8-IV0")
     assert cluster.format("-r", "3.8").exit_code == 0
     assert cluster.level() == parse_version("3.8").level
 
@@ -171,9 +172,9 @@ def test_a_broker_that_does_not_say_it_is_named_with_its_reason(cluster: Cluster
     cluster.register(5, free_port(), listener="OTHER")
     cluster.put(6, b"{")
     text = cluster.refused()
-    assert text.startswith(f"{KEY}: brokers 2-6 did not say it: broker 1: 3.8; broker 2: no connection to 127.0.0.1:")
+    assert text.startswith(f"{IBP}: brokers 2-6 did not say it: broker 1: 3.8; broker 2: no connection to 127.0.0.1:")
     assert "broker 3: it answers DescribeConfigs with cluster_authorization_failed" in text
-    assert f"broker 4: it does not say its {KEY}" in text
+    assert f"broker 4: it does not say its {IBP}" in text
     assert "broker 5: it has no listener PLAINTEXT" in text
     assert f"broker 6: {paths.broker(6)}: " in text
 
@@ -189,7 +190,7 @@ def test_brokers_that_cannot_migrate_are_refused(cluster: Cluster, says: str) ->
 def test_no_broker_and_no_zookeeper_are_said(cluster: Cluster) -> None:
     assert f"{paths.BROKER_IDS}: no broker is registered" in cluster.refused()
     away = f"127.0.0.1:{free_port()}"
-    assert f"the brokers cannot be asked for their {KEY}" in cluster.refused("-t", CLUSTER, zookeeper=away)
+    assert f"the brokers cannot be asked for their {IBP}" in cluster.refused("-t", CLUSTER, zookeeper=away)
 
 
 def test_who_knows_the_version_asks_nobody(cluster: Cluster) -> None:
@@ -238,7 +239,7 @@ def test_a_rehearsal_takes_what_a_format_would_take(cluster: Cluster, migration:
     assert found["metadata_version_from"] == f"that of the formatted directory {cluster.metadata}"
     shutil.rmtree(cluster.metadata)
     found = cluster.rehearse()
-    assert (found["metadata_version"], found["metadata_version_from"]) == ("3.7-IV4", f"the {KEY} of 2 brokers")
+    assert (found["metadata_version"], found["metadata_version_from"]) == ("3.7-IV4", f"the {IBP} of 2 brokers")
     found = cluster.rehearse("-r", "3.8")
     assert (found["metadata_version"], found["metadata_version_from"]) == ("3.8-IV0", "--release-version")
 
@@ -250,7 +251,7 @@ def test_a_rehearsal_goes_on_where_a_format_would_be_refused(cluster: Cluster) -
     found = cluster.rehearse()
     assert found["metadata_version"] == version_at(LATEST_SUPPORTED).name
     assert found["metadata_version_from"] == (
-        f"the newest that this program has, because the brokers give none: {KEY}: the brokers differ: "
+        f"the newest that this program has, because the brokers give none: {IBP}: the brokers differ: "
         "broker 1: 3.8; broker 2: 3.7"
     )
 
@@ -273,6 +274,6 @@ def test_the_version_is_one_that_every_broker_said(said: dict[int, Said]) -> Non
 
 
 def test_an_answer_without_end_is_told_in_part() -> None:
-    with pytest.raises(OperatorError, match=f"{KEY}: a migration cannot begin with it: broker 1: 9999") as refused:
+    with pytest.raises(OperatorError, match=f"{IBP}: a migration cannot begin with it: broker 1: 9999") as refused:
         version_of_brokers({1: Said("9" * 1_000_000)})
     assert len(str(refused.value)) < 1000

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from kazoo.client import KazooClient
 
 from migrator.cli.format import command
+from migrator.config.keys import IBP
 from migrator.controller.activation import bootstrap_level
 from migrator.drill.cluster import CLUSTER_ID, controller_properties, migration_properties
 from migrator.errors import OperatorError
@@ -17,7 +18,6 @@ from migrator.log.bootstrap import read_bootstrap
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockNode, start_together
 from migrator.parts.processes import free_port
-from migrator.preflight.protocol_versions import KEY
 from migrator.records.versions import parse_version
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -45,7 +45,7 @@ def test_the_version_is_that_of_real_brokers(
             "broker.id": str(broker_id),
             "zookeeper.connect": zookeeper.hosts,
             "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
-        } | ({KEY: version} if version else {})
+        } | ({IBP: version} if version else {})
         name = f"broker-{broker_id}"
         brokers.append(StockNode(KafkaRelease(release).fetch(), name, tmp_path / name, properties, Jvm(heap="384m")))
     start_together(brokers)
@@ -60,7 +60,7 @@ def test_the_version_is_that_of_real_brokers(
             assert not metadata.exists()
             return
         assert done.exit_code == 0, done.exception
-        assert f"The metadata.version is {expected}, the {KEY} of {len(brokers)} broker" in done.output
+        assert f"The metadata.version is {expected}, the {IBP} of {len(brokers)} broker" in done.output
         assert bootstrap_level(read_bootstrap(metadata) or ()) == parse_version(expected).level
     finally:
         for broker in brokers:

@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 import grpc
 
-from migrator.config.checks import STANDARD_AUTHORIZER
+from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
+from migrator.config.kafkas_broker import MECHANISM
 from migrator.config.load import typed_settings
 from migrator.drill.security.users import BROKER, CONTROLLER, OPERATOR, PERMISSIONS, USERS
 from migrator.image.model import ScramCredential
@@ -41,8 +42,6 @@ LIFE = dt.timedelta(days=365)
 """The validity of certificates, long enough to cause no warning of their end."""
 WITH_NOTHING, OF_ANOTHER_AUTHORITY = "without a certificate", "with a certificate of another authority"
 """Strangers."""
-ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
-_MECHANISM_KEY = "sasl.mechanism.controller.protocol"
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     SCRAM_256: "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -244,7 +243,7 @@ class Secured(InClear):
     def at_controllers(self, user: str) -> ListenerSecurity:
         """The security of connections to the controllers, for the owner of a certificate (see `InClear`)."""
         keys = self._common(user) | self._door_keys(user)
-        mechanism = keys.get(_MECHANISM_KEY)
+        mechanism = keys.get(MECHANISM)
         return listener_security(keys, "CONTROLLER", self._door.protocol, client_mechanism=mechanism)
 
     def of_light_broker(self, broker: int) -> ListenerSecurity:
@@ -335,7 +334,7 @@ class Secured(InClear):
         keys = self._login_keys("CONTROLLER", "PLAIN", user) | self._login_keys("CONTROLLER", mechanism, user)
         enabled = ",".join(dict.fromkeys(("PLAIN", mechanism)))
         keys["listener.name.controller.sasl.enabled.mechanisms"] = enabled
-        return keys | {_MECHANISM_KEY: mechanism if by_scram else "PLAIN"}
+        return keys | {MECHANISM: mechanism if by_scram else "PLAIN"}
 
     def _login_keys(self, listener: str, mechanism: str, user: str, password: str | None = None) -> dict[str, str]:
         """Properties of a listener with SASL: its only mechanism, and the login of ``user``, if any, at the same

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType
 
-from migrator.config.checks import STANDARD_AUTHORIZER
+from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
+from migrator.config.kafkas_broker import MECHANISM
 from migrator.drill.security.protection import (
-    ACL_AUTHORIZER,
     SCRAM_512,
     BrokerPorts,
     ControllerDoor,
@@ -112,7 +112,7 @@ class Shaped(Secured):
                 mechanism = PLAIN if name == shape.for_controllers.name else SCRAM_512
                 keys |= self._login_keys(name, mechanism, "" if name == _only(shape) else user)
         if shape.for_controllers.protocol.startswith(SASL):
-            keys["sasl.mechanism.controller.protocol"] = PLAIN
+            keys[MECHANISM] = PLAIN
         if shape.between_brokers.protocol.startswith(SASL):
             keys["sasl.mechanism.inter.broker.protocol"] = SCRAM_512
         names = [*USERS, *(f"CN={user}" for user in USERS), "ANONYMOUS"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
-from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
+from migrator.config.checks import ACL_AUTHORIZER, DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
 from migrator.config.key_uses import concerns_this_program_only
 from migrator.config.keys import AUTHORIZER
+from migrator.config.open_doors import ANONYMOUS
 from migrator.config.reading import super_users_of
 from migrator.config.super_users import KEY as SUPER_USERS
 from migrator.config.super_users import unmatchable_entries_of
@@ -19,12 +20,11 @@ from migrator.preflight.checks.controllers import JAVA_CLASS_KEYS
 from migrator.preflight.evidence import BrokerFile, ControllerFile, Evidence, PropertyFile, ZooKeeperFacts
 from migrator.zookeeper.znodes import paths
 
-ACL_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+ACL_AUTHORIZERS = (ACL_AUTHORIZER, "kafka.security.auth.SimpleAclAuthorizer")
 POLICIES = ("create.topic.policy.class.name", "alter.config.policy.class.name")
 BUILDER = "principal.builder.class"
 SECRET = "password.encoder.secret"  # noqa: S105 - a key
 TOKEN_SECRET = "delegation.token.secret.key"  # noqa: S105 - a key
-ANONYMOUS = "User:ANONYMOUS"
 _WORLD = "world:anyone ALL"
 STOCK_WAY = "let Kafka's own controllers migrate the cluster (docs/stock-controllers.md)"
 """The way of a cluster that needs what only Java has; the page says which case has which way."""

@@ -7,8 +7,9 @@ metadata.version (``KafkaServer``). The leader refuses a broker with another one
 
 from __future__ import annotations
 
+from migrator.config.keys import IBP
 from migrator.errors import OperatorError
-from migrator.preflight.protocol_versions import KEY, Said, answers_text, version_of_brokers
+from migrator.preflight.protocol_versions import Said, answers_text, version_of_brokers
 from migrator.records.versions import parse_version
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.ports import BrokerMode, Observation
@@ -16,7 +17,7 @@ from migrator.rollout.ports import BrokerMode, Observation
 WHERE = "controllers.release_version"
 TYPE_IT = f"set {WHERE} in the inventory"
 OF_QUORUM = (
-    f"Set {KEY}={{}} on all brokers, and restart them. If nothing was copied yet, you may instead stop the controllers "
+    f"Set {IBP}={{}} on all brokers, and restart them. If nothing was copied yet, you may instead stop the controllers "
     f"and move their directories away: they are then formatted with what the brokers have"
 )
 
@@ -44,8 +45,8 @@ def _said(seen: Observation) -> dict[int, Said]:
     found = {}
     for number, broker in (seen.brokers or {}).items():
         if broker.mode in (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):
-            text = (broker.settings or {}).get(KEY)
-            found[number] = Said(text) if text else Said(fault=f"it does not say its {KEY}")
+            text = (broker.settings or {}).get(IBP)
+            found[number] = Said(text) if text else Said(fault=f"it does not say its {IBP}")
     return found
 
 
@@ -54,7 +55,7 @@ def _refuse_others(seen: Observation, level: str, who: str, remedy: str) -> None
     if others:
         raise OperatorError(
             f"brokers could not register with metadata.version {level}, which {who} has: {answers_text(others)}",
-            where=KEY,
+            where=IBP,
             remedy=remedy,
         )
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import overload
 
-from migrator.config.checks import STANDARD_AUTHORIZER
+from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.config.kafkas_broker import refused_broker
 from migrator.config.keys import (
@@ -49,7 +49,6 @@ SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 SESSION_TIMEOUTS = (SESSION_TIMEOUT, "broker.session.timeout.ms")
 SESSION_DEFAULTS = (SESSION_TIMEOUT_MS, _) = (18_000, 9_000)
 """Kafka's session time-outs in milliseconds: with ZooKeeper, and with a quorum."""
-ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 ONLY_WITH_ZOOKEEPER = (IBP, CONTROL_PLANE)
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
 OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))

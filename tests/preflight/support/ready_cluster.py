@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
 from migrator.clock import wall_ms
+from migrator.config.keys import IBP as PROTOCOL_VERSION
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, controller_properties, migration_properties
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.log.formatting import FormatPlan, format_directories
@@ -25,7 +26,6 @@ from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.lost_states import Partition, Reported
 from migrator.preflight.phases import START, MigrationPhase
-from migrator.preflight.protocol_versions import KEY as PROTOCOL_VERSION
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at
