@@ -26,7 +26,7 @@ from migrator.migration.abandoned_claim import (
     examine,
     read_left_overs,
 )
-from migrator.migration.rollback import apply, check_way_back, log_unfit, look, roll_back
+from migrator.migration.rollback import check_way_back, log_unfit, look, old_orders, release, roll_back
 from migrator.migration.seen_logs import VOTERS_KEY, SeenLog, newest_of
 from migrator.parts.processes import port_is_open, probe
 from migrator.verify.kraft.files import last_of_log, membership_of, read_image
@@ -94,8 +94,9 @@ def command(
 ) -> None:
     """Return a cluster to its ZooKeeper brokers. Stop every controller first.
 
-    The command corrects partition states and the controller epoch, so that no partition goes offline. Then it deletes
-    the quorum's claim and /migration. Before the command, restart brokers that are in KRaft mode in ZooKeeper mode,
+    The command corrects partition states and the controller epoch, so that no partition goes offline. It shows and
+    removes old orders to delete topics, move replicas and elect leaders. Then it deletes the quorum's claim and
+    /migration. Before the command, restart brokers that are in KRaft mode in ZooKeeper mode,
     with the migration on. After it, restart all brokers without the settings of the migration. Exit codes: 0 done, 2
     refused.
     """
@@ -141,9 +142,13 @@ def _roll_back(settings: Settings, others: tuple[Path, ...], *, accept_loss: boo
         view = look(session, image, crc_at=crc_at, accept_loss=accept_loss)
         for accepted in log_unfit(view, image, crc_at):
             say(f"accepted with --accept-loss: {accepted}")
+        orders = old_orders(session, view, image)
+        for order in orders.told:
+            say(f"the command will remove this order, which a ZooKeeper controller would carry out: {order}")
         if ask_first:
             ask(_WARNING.format(hosts=settings.zookeeper_connect), "Go on?", abort=True)
-        done = roll_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)
+        passwords = password_encoder(settings)
+        done = roll_back(session, image, passwords, crc_at=crc_at, accept_loss=accept_loss, shown=orders)
         say(f"partition states whose version was raised to the partition epoch: {done.raised_states}")
         _finish(session, done.raised_epoch)
 
@@ -170,7 +175,7 @@ def _end_claim(settings: Settings, given_id: str | None, gone: Collection[str], 
             confirm_cluster_id(cluster_id, given_id, whose=f"the cluster at {session.options.hosts}")
         else:
             say("no KRaft claim and no /migration is left")
-        apply(session, found.ops)
+        release(session, found.view, found.raised_epoch, found.orders)
         _finish(session, found.raised_epoch)
 
 

@@ -9,11 +9,13 @@ registered in ZooKeeper.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
+from migrator.migration.old_orders import NO_ORDERS, OldOrders, read_old_orders
 from migrator.migration.rollback import check_way_back, end_ops, epoch_to_raise, state_epochs
 from migrator.migration.translate.source import names_below
 from migrator.observe.durations import duration
@@ -38,12 +40,14 @@ _LOST = "If all logs of that quorum are lost for good, add --accept-loss"
 @value
 class LeftOvers:
     """``registered``: brokers that run in ZooKeeper mode. ``replicas``: brokers that the topics name.
-    ``highest_epoch``: the highest controller epoch in the partition states, 0 when there is none."""
+    ``highest_epoch``: the highest controller epoch in the partition states, 0 when there is none. ``orders``: what a
+    ZooKeeper controller would carry out, though the quorum had taken over before."""
 
     view: ClaimView
     registered: frozenset[int]
     replicas: frozenset[int]
     highest_epoch: int
+    orders: OldOrders = NO_ORDERS
 
     @property
     def has_claim(self) -> bool:
@@ -89,7 +93,9 @@ def read_left_overs(session: ZooKeeperSession) -> LeftOvers:
         for broker in brokers
     }
     registered = frozenset(map(int, names_below(reader, paths.BROKER_IDS)))
-    return LeftOvers(view, registered, frozenset(replicas), max(state_epochs(reader), default=0))
+    found = LeftOvers(view, registered, frozenset(replicas), max(state_epochs(reader), default=0))
+    copied = view.migration is not None and view.migration.copied
+    return replace(found, orders=read_old_orders(reader)) if found.has_claim and copied else found
 
 
 def check_own_log(image: MetadataImage, where: str) -> None:
@@ -204,6 +210,8 @@ def described(found: LeftOvers, hosts: str) -> Iterator[str]:
         yield f"{paths.MIGRATION}: controller {mark.kraft_controller_id}, {until}"
     else:
         yield f"{paths.MIGRATION}: {'without content' if found.has_mark else 'missing'}"
+    for order in found.orders.told:
+        yield f"{order}; it will be removed"
     registered = number_ranges("broker", found.registered) if found.registered else "nobody"
     yield f"{paths.BROKER_IDS} of {hosts}: {registered}"
     if found.unseen:

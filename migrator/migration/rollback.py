@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
+from migrator.migration.old_orders import NO_ORDERS, OldOrders, read_old_orders
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.source import names_below
@@ -39,11 +40,13 @@ _OTHER_LOG = (
 @value
 class RolledBack:
     """``raised_states``: partition states whose version was behind the partition epoch that brokers know.
-    ``raised_epoch``: the value to which ``/controller_epoch`` was raised. ``released``: a KRaft claim was deleted."""
+    ``raised_epoch``: the value to which ``/controller_epoch`` was raised. ``released``: a KRaft claim was deleted.
+    ``old_orders``: which orders for a ZooKeeper controller were removed."""
 
     raised_states: int = 0
     raised_epoch: int | None = None
     released: bool = False
+    old_orders: tuple[str, ...] = ()
 
 
 def roll_back(
@@ -53,17 +56,21 @@ def roll_back(
     *,
     crc_at: CrcAt = holds_nothing,
     accept_loss: bool = False,
+    shown: OldOrders | None = None,
 ) -> RolledBack:
     """Delete the quorum's claim, so that brokers elect a controller. Can be repeated.
 
     :param image: the metadata at the end of the quorum's log.
     :param crc_at: checksums of that log; the default cannot detect another quorum's log.
     :param accept_loss: no newer log exists, so ZooKeeper stays as it is wherever it differs.
+    :param shown: the `old_orders` that the operator was shown; None for those that are there now.
     :raises OperatorError: the migration is finished; brokers are in KRaft mode; the log is not of the quorum that holds
         the claim, or not its newest; or ZooKeeper lacks changes that are in the log. After an error nothing is written.
+        Or ZooKeeper was changed meanwhile: then the claim is still there.
     """
     reader = BulkReader(session)
     view = look(session, image, crc_at=crc_at, accept_loss=accept_loss)
+    orders = old_orders(session, view, image) if shown is None else shown
     states, epoch = 0, None
     claim = view.controller
     if claim is not None and claim.is_kraft:
@@ -72,8 +79,28 @@ def roll_back(
             guard = Check(paths.CONTROLLER_EPOCH, view.epoch_version)
             states = _raise_versions(session, target, guard, accept_loss=accept_loss)
         epoch = epoch_to_raise(view, max(state_epochs(reader), default=0))
-    apply(session, end_ops(view, epoch))
-    return RolledBack(states, epoch, released=claim is not None and claim.is_kraft)
+    release(session, view, epoch, orders)
+    return RolledBack(states, epoch, released=claim is not None and claim.is_kraft, old_orders=orders.told)
+
+
+def old_orders(session: ZooKeeperSession, view: ClaimView, image: MetadataImage) -> OldOrders:
+    """The orders for a ZooKeeper controller that go before the claim does. Before the copy they are the cluster's own,
+    and so they are where a broker is the controller: then there are none."""
+    rules = view.controller is not None and view.controller.is_kraft
+    copied = image.features.zk_migration_state is ZkMigrationState.MIGRATION
+    return read_old_orders(BulkReader(session)) if rules and copied else NO_ORDERS
+
+
+def release(session: ZooKeeperSession, view: ClaimView, epoch: int | None, orders: OldOrders) -> None:
+    """Remove the old orders, then the claim and ``/migration`` (`end_ops`).
+
+    :raises OperatorError: as `apply`; also when an order has changed, or was added, since it was read.
+    """
+    guard: list[Op] = [] if view.epoch is None else [Check(paths.CONTROLLER_EPOCH, view.epoch_version)]
+    for part in split_ops(orders.removals, reserved_bytes=sum(map(op_bytes, guard))):
+        apply(session, [*guard, *part])
+    ops = end_ops(view, epoch)
+    apply(session, [*ops, *orders.last] if ops else [])
 
 
 def look(
@@ -177,7 +204,7 @@ def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, 
             remedy="Start the controllers again, a majority is enough, wait until nothing waits to be written to "
             "ZooKeeper, and stop them with SIGTERM",
         )
-    ops = [op for write in writes for op in write.ops]
+    ops = [op for write in writes for op in write.ops if not _is_marker(op)]
     for part in split_ops(ops, reserved_bytes=op_bytes(guard)):
         apply(session, [guard, *part])
     return len({op.path for op in ops})
@@ -187,9 +214,16 @@ def _is_state(op: Op) -> TypeGuard[SetData]:
     return isinstance(op, SetData) and op.path.endswith("/state")
 
 
+def _is_marker(op: Op) -> bool:
+    """Whether an operation removes an order to delete a topic, which `release` does."""
+    return isinstance(op, Delete) and op.path.startswith(f"{paths.DELETE_TOPICS}/")
+
+
 def _only_versions(write: EntityWrite, held: Mapping[str, bytes | None]) -> bool:
     """Whether a write only repeats the content of the partition states in ZooKeeper."""
-    return all(_is_state(op) and op.path in held and _same_state(op, held[op.path]) for op in write.ops)
+    return all(
+        _is_marker(op) or (_is_state(op) and op.path in held and _same_state(op, held[op.path])) for op in write.ops
+    )
 
 
 def _same_state(op: SetData, data: bytes | None) -> bool:
@@ -253,5 +287,5 @@ def apply(session: ZooKeeperSession, ops: list[Op]) -> None:
         raise OperatorError(
             f"ZooKeeper changed meanwhile: {outcome}",
             where=session.options.hosts,
-            remedy="Make sure that no controller of the quorum runs, and try again",
+            remedy="Make sure that no controller of the quorum runs, nor a tool that writes to ZooKeeper, and try again",
         )

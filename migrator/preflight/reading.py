@@ -39,7 +39,6 @@ from migrator.zookeeper.znodes.topics import decode_topic
 FAULTS_MAX = 100
 """The most znodes that do not decode and are named; the others are counted."""
 PROGRESS_SECONDS = 2.0
-REASSIGN, PREFERRED = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 SEQUENCE = "/brokers/seqid"
 CHILD_BYTES = 4
 """Bytes of a name in a list of children, beside the name itself."""
@@ -228,7 +227,7 @@ class ZooKeeperReading:
             topics=topics,
             stray_partitions=self._stray.sample(),
             deletions=sample_of(self._source.names(paths.DELETE_TOPICS)),
-            orders=tuple(path for path in (REASSIGN, PREFERRED) if self._is_there(path, bool)),
+            orders=tuple(path for path in paths.OLD_ORDERS if self._is_there(path, bool)),
             unexpected=sample_of(self._unexpected()),
             orphan_configs=sample_of(self._orphans(listed)),
             spellings=look_at_spellings(self._source, listed["broker configs"], listed["client configs"]),

@@ -130,6 +130,18 @@ def test_after_stock_the_controller_epoch_is_raised_above_every_state(left: Left
     assert not left.client.exists(paths.MIGRATION)
 
 
+def test_old_orders_of_topics_and_replicas_are_shown_and_go(left: LeftBehind) -> None:
+    left.client.create(paths.MIGRATION, encode_migration(COPIED))
+    left.client.create(paths.delete_topic("orders"), b"", makepath=True)
+    left.client.create(paths.REASSIGN_PARTITIONS, b'{"version":1}')
+    left.elect()
+    result = left.rollback("--accept-loss")
+    assert result.exit_code == 0, result.output
+    assert "deletion of the topics orders; it will be removed" in result.output
+    assert left.client.get_children(paths.ADMIN) == ["delete_topics"]
+    assert left.client.get_children(paths.DELETE_TOPICS) == []
+
+
 def test_a_forgotten_migration_goes_while_a_broker_is_the_controller(left: LeftBehind) -> None:
     left.client.delete(paths.CONTROLLER)
     left.client.create(paths.CONTROLLER, encode_controller(ControllerClaim(2, 0)), ephemeral=True)

@@ -15,7 +15,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
 from migrator.log.lookup import header_at
 from migrator.log.metadata_log import MetadataLog
-from migrator.migration.rollback import RolledBack, _raise_versions, log_unfit, look, roll_back
+from migrator.migration.rollback import RolledBack, _raise_versions, log_unfit, look, old_orders, roll_back
 from migrator.migration.translate.reconcile import reconcile
 from migrator.records.metadata import MigrationReopening, ZkMigrationState
 from migrator.zookeeper.bulk import BulkReader
@@ -211,3 +211,35 @@ def test_partition_states_are_raised_by_nobody_once_there_is_another_controller(
         _raise_versions(session, target(image_at()), stale)
     assert every_znode(zookeeper_client) == before
     assert _raise_versions(session, target(image_at()), Check(paths.CONTROLLER_EPOCH, looked_at)) == 1
+
+
+def test_old_orders_go_with_the_claim_and_a_new_one_keeps_it(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """A ZooKeeper controller would delete a topic that was created anew since."""
+    zookeeper_client.create(paths.delete_topic("orders"), b"", makepath=True)
+    zookeeper_client.create(paths.REASSIGN_PARTITIONS, b'{"version":1}')
+    shown = old_orders(session, look(session, image_at()), image_at())
+    assert [line.partition(":")[0] for line in shown.told] == [paths.DELETE_TOPICS, paths.REASSIGN_PARTITIONS]
+    for path in (paths.delete_topic("late"), paths.PREFERRED_ELECTION):
+        zookeeper_client.create(path, b"")
+        with pytest.raises(OperatorError, match="changed meanwhile"):
+            roll_back(session, image_at(), PASSWORDS, shown=replace(shown, removals=()))
+        assert zookeeper_client.exists(paths.CONTROLLER)
+        zookeeper_client.delete(path)
+    assert roll_back(session, image_at(), PASSWORDS) == RolledBack(released=True, old_orders=shown.told)
+    assert zookeeper_client.get_children(paths.ADMIN) == ["delete_topics"]
+    assert zookeeper_client.get_children(paths.DELETE_TOPICS) == []
+
+
+@pytest.mark.parametrize(("holder", "state"), [(1, ZkMigrationState.MIGRATION), (None, ZkMigrationState.PRE_MIGRATION)])
+def test_orders_of_the_cluster_itself_stay(
+    session: ZooKeeperSession, zookeeper_client: KazooClient, holder: int | None, state: ZkMigrationState
+) -> None:
+    """A broker is the controller; or the quorum has claimed the cluster and has not copied it."""
+    if holder is not None:
+        zookeeper_client.set(paths.CONTROLLER, encode_controller(ControllerClaim(holder, 0)))
+    zookeeper_client.set(paths.MIGRATION, encode_migration(replace(COPIED, kraft_metadata_offset=-1)))
+    zookeeper_client.create(paths.delete_topic("orders"), b"", makepath=True)
+    roll_back(session, image_at(state=state), PASSWORDS)
+    assert zookeeper_client.get_children(paths.DELETE_TOPICS) == ["orders"]

@@ -39,7 +39,7 @@ def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> Wanted:
     """
     parents = [
         *("/", paths.TOPICS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS),
-        *(paths.IP_CONFIGS, paths.CONFIG_CHANGES, paths.DELETE_TOPICS, paths.TOKENS),
+        *(paths.IP_CONFIGS, paths.CONFIG_CHANGES, paths.ADMIN, paths.DELETE_TOPICS, paths.TOKENS),
         *(path for path in paths.SECURITY_PATHS if path not in (paths.TOKENS, paths.TOKEN_CHANGES)),
     ]
     nodes = [paths.CONTROLLER_EPOCH, paths.MIGRATION, paths.PRODUCER_IDS]
@@ -47,7 +47,7 @@ def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> Wanted:
     for found in spread.values():
         nodes += found
     nodes += [f"{topic}/partitions/0/state" for topic in spread["topics"]]
-    removable = [paths.CONTROLLER, *(found[0] for found in spread.values() if found)]
+    removable = [paths.CONTROLLER, paths.DELETE_TOPICS, *(found[0] for found in spread.values() if found)]
     return Wanted(_there(reader, parents), _there(reader, nodes), _there(reader, removable))
 
 
