@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.gates import tell_gates
 from migrator.cli.terminal import ask, say
+from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.observe.status import Gate, Goal, Status
 from migrator.rpc.operator_client import OperatorClient
+from migrator.zookeeper.empty import make_cluster
+from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 _CONSEQUENCES = (
     "The order makes this quorum take ZooKeeper back, and write everything to ZooKeeper that has changed since the "
@@ -21,13 +26,23 @@ _UNSEEN = (
     "This command cannot see the property files of the brokers, nor groups of the type 'consumer', whose consumers "
     "stop when brokers run in ZooKeeper mode. docs/way-back.md says what to look at before a broker is restarted."
 )
+_FILLING = (
+    "The command will write /cluster/id and /controller_epoch of cluster {cluster} to {hosts}, which must be empty and "
+    "the ZooKeeper that zookeeper.connect of every broker names."
+)
 
 
 @click.command("reopen")
 @controller_options
 @click.option("--reason", required=True, help="Why you reopen the migration. The journal and the log keep the reason.")
-@click.option("--yes-cluster-id", metavar="ID", help="The cluster's id: answers both questions.")
-def command(at: ControllerAt, reason: str, yes_cluster_id: str | None) -> None:
+@click.option("--yes-cluster-id", metavar="ID", help="The cluster's id: answers all questions.")
+@click.option(
+    "--into-empty-zookeeper",
+    "into_empty",
+    is_flag=True,
+    help="ZooKeeper is empty: write /cluster/id and /controller_epoch there first. Needs -c.",
+)
+def command(at: ControllerAt, reason: str, yes_cluster_id: str | None, *, into_empty: bool) -> None:
     """Let a finished migration go on: ZooKeeper is written again, up to dual-writing.
 
     Only when every controller runs this program with the migration on. The command lists what prevents it, and asks
@@ -39,6 +54,8 @@ def command(at: ControllerAt, reason: str, yes_cluster_id: str | None) -> None:
     async def look(client: OperatorClient) -> tuple[tuple[Gate, ...], Status]:
         return await client.gates(Goal.REOPEN), await client.status()
 
+    if into_empty:
+        _fill(at.config, at.ask(lambda client: client.status()).cluster_id, yes_cluster_id)
     gates, status = at.ask(look)
     if not tell_gates(gates):
         raise OperatorError(
@@ -54,3 +71,21 @@ def command(at: ControllerAt, reason: str, yes_cluster_id: str | None) -> None:
         "the migration is reopened; follow it with 'migrator status --watch' until it says dual-writing. Restart no "
         "broker in migration mode before. docs/way-back.md has the steps"
     )
+
+
+def _fill(config: Path | None, cluster_id: str, given_id: str | None) -> None:
+    """Write what makes an empty ZooKeeper that of the cluster.
+
+    :raises OperatorError: no property file is named, the id is not that of the cluster, or ZooKeeper is not empty.
+    """
+    if config is None:
+        raise OperatorError(
+            "only the property file of a controller names ZooKeeper", where="--into-empty-zookeeper", remedy="Give -c"
+        )
+    settings = load_settings(config)[0]
+    if given_id is None:
+        ask(_FILLING.format(hosts=settings.zookeeper_connect, cluster=cluster_id), "Go on?", abort=True)
+    confirm_cluster_id(cluster_id, given_id or cluster_id, whose="the cluster of this quorum")
+    with ZooKeeperSession(options_from(settings)) as session:
+        written = make_cluster(session, cluster_id)
+    say(f"/cluster/id and /controller_epoch {'were written' if written else 'are there already'}")

@@ -107,8 +107,8 @@ def _zookeeper(facts: ReopenFacts) -> Gate:
         "zookeeper",
         _of_zookeeper(facts),
         "ZooKeeper is of this cluster, and nobody uses it" + (note if unproved else ""),
-        "Stop every broker that was started in ZooKeeper mode. In a ZooKeeper that has lost its content, /cluster/id "
-        "and /controller_epoch have to be there",
+        "Stop every broker that was started in ZooKeeper mode. If ZooKeeper has lost its content, 'migrator reopen "
+        "--into-empty-zookeeper' writes /cluster/id and /controller_epoch first",
     )
 
 

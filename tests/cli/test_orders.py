@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
 
 from migrator.cli import verify as command
 from migrator.cli import verify_run
@@ -17,6 +18,8 @@ from migrator.errors import ExitCode
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Goal, JournalEvent, Orderer, VoterStatus
 from migrator.verify import job
+from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
+from tests.conftest import ZooKeeperSpace
 from tests.cli.support.commands import Commands
 from tests.rpc.support.identities import OPERATOR, command_config
 from tests.rpc.support.operator_node import WRITTEN, PlayedNode, property_file, served
@@ -152,6 +155,31 @@ async def test_reopen_shows_what_stands_against_it_and_asks_twice(tmp_path: Path
     assert accepted[0] == ExitCode.OK
     assert "take ZooKeeper back" in " ".join(accepted[1].split())
     assert node.orders == [("reopen", "CHG-1")]
+
+
+async def test_an_empty_zookeeper_gets_the_cluster_before_the_gates_are_looked_at(
+    tmp_path: Path, run: Run, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    node = PlayedNode(State.FINISHED)
+    config = property_file(tmp_path)
+    config.write_text(f"{config.read_text()}zookeeper.connect={zookeeper.hosts}/new\n")
+    reopen = ("reopen", "--into-empty-zookeeper", "--reason", "CHG-1")
+    async with served(node, tmp_path) as server:
+        nowhere = await run(*reopen, *at(server))
+        declined = await run(*reopen, "-c", str(config), answer="n\n")
+        wrong = await run(*reopen, "-c", str(config), "--yes-cluster-id", "other")
+        assert zookeeper_client.get_children("/") == []
+        written = [await run(*reopen, "-c", str(config), "--yes-cluster-id", "cluster") for _ in range(2)]
+        zookeeper_client.delete("/new/controller_epoch")
+        other = await run(*reopen, "-c", str(config), "--yes-cluster-id", "cluster")
+    assert "Give -c" in nowhere[1]
+    assert declined[0] == ExitCode.DIFFERENT
+    assert "has the id cluster, not other" in wrong[1]
+    assert "/controller_epoch were written" in written[0][1]
+    assert "/controller_epoch are there already" in written[1][1]
+    assert "NO  brokers" in written[0][1]
+    assert "is not empty: it has /cluster" in other[1]
+    assert decode_cluster_id("", zookeeper_client.get("/new/cluster/id")[0]) == "cluster"
 
 
 async def test_the_way_back_is_closed_after_two_questions_and_only_after_the_end(tmp_path: Path, run: Run) -> None:
