@@ -88,7 +88,6 @@ TABLE = {
         Row("truncation_goes_too_far", "KAFKA-7897", 1),
         Row("follower_waits_for_its_leader_for_ever", "KAFKA-15489", 0),
         Row("voters_change_before_the_last_change_is_committed", "Raft's membership bug (Ongaro, July 2015)"),
-        Row("fetch_is_answered_by_whoever_led_before", "MongoDB's stale reads (Jepsen, 2015)"),
         Row("answer_of_the_leader_leaves_the_evidence", "what this program had"),
         Row("refused_port_alone_is_evidence", "what this program had", 2),
     ),

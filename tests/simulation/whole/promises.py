@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.log.segment import Segment
-from migrator.raft.states import Candidate, Prospective, RoleState, Unattached
+from migrator.raft.states import Candidate, Leader, Prospective, RoleState, Unattached
 from migrator.raft.voter_set import Membership
 from tests.simulation.whole.breach import check
 
@@ -46,6 +46,7 @@ class Promises:
     def check_disks(self, leader: Controller, shadows: dict[int, Shadow], high_watermark: int) -> None:
         """What a leader counts as committed may be lacking on the disks of a minority of the voters."""
         world, core = leader.world, shadows[leader.node_id].core
+        _check_epoch(leader.name, shadows[leader.node_id])
         membership = core.quorum._core._quorum.membership
         is_known = self._memberships.get(leader.node_id) is membership
         self._memberships[leader.node_id] = membership
@@ -69,6 +70,15 @@ class Promises:
             not late or count - len(late) > count // 2,
             f"{leader.name} commits up to {high_watermark}, on the disks of {late} ends the log",
         )
+
+
+def _check_epoch(name: str, shadow: Shadow) -> None:
+    """A leader commits records of older epochs only together with one of its own epoch (Raft 5.4.2)."""
+    state, epoch = shadow.raft.state, shadow.raft.epoch
+    if isinstance(state, Leader) and state.high_watermark is not None:
+        found = shadow.core.storage.log.epoch_at(state.high_watermark - 1)
+        what = f"{name} leads in epoch {epoch} and commits up to a record of epoch {found}"
+        check("a_leader_commits_with_a_record_of_its_own_epoch", found in {epoch, None}, what)
 
 
 def durable_end(controller: Controller, shadow: Shadow) -> int:
