@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import grpc
@@ -121,41 +122,32 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
             yield event_to_proto(event)
 
     async def Pause(self, request: Any, context: Any) -> Any:  # noqa: N802
-        try:
+        async with _refusals(context):
             await self._source.pause(request.reason, CALLER.get().orderer)
-        except OperatorError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.PauseResponse()
 
     async def Resume(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        try:
+        async with _refusals(context):
             await self._source.resume(CALLER.get().orderer)
-        except OperatorError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.ResumeResponse()
 
     async def Force(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
             kind, without = force_from_proto(request.kind), tuple(request.without)
-            await self._source.force(kind, request.reason, CALLER.get().orderer, without, tuple(request.overrides))
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except OperatorError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        async with _refusals(context):
+            await self._source.force(kind, request.reason, CALLER.get().orderer, without, tuple(request.overrides))
         return operator_pb2.ForceResponse()
 
     async def Reopen(self, request: Any, context: Any) -> Any:  # noqa: N802
-        try:
+        async with _refusals(context):
             await self._source.reopen(request.reason, CALLER.get().orderer)
-        except OperatorError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.ReopenResponse()
 
     async def CloseWayBack(self, request: Any, context: Any) -> Any:  # noqa: N802
-        try:
+        async with _refusals(context):
             await self._source.close_way_back(request.reason, CALLER.get().orderer)
-        except OperatorError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.CloseWayBackResponse()
 
     async def Gates(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -163,21 +155,28 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
             goal = goal_from_proto(request.goal)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        return operator_pb2.GatesResponse(gates=[gate_to_proto(gate) for gate in await self._source.gates(goal)])
+        async with _refusals(context):
+            gates = await self._source.gates(goal)
+        return operator_pb2.GatesResponse(gates=[gate_to_proto(gate) for gate in gates])
 
     async def ReportVerdict(self, request: Any, context: Any) -> Any:  # noqa: N802
-        try:
+        async with _refusals(context):
             answer = await self._source.report_verdict(verdict_from_proto(request), CALLER.get().orderer)
-        except OperatorError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return answer_to_proto(answer)
 
     async def RolloutLock(self, request: Any, context: Any) -> Any:  # noqa: N802
-        try:
+        async with _refusals(context):
             if request.move:
                 answer = await self._source.move_lock(request.before, request.after, CALLER.get().orderer)
             else:
                 answer = await self._source.read_lock()
-        except OperatorError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.RolloutLockAnswer(held=answer.held, moved=answer.moved)
+
+
+@asynccontextmanager
+async def _refusals(context: Any) -> AsyncIterator[None]:
+    """Tell the caller why its order is refused, and end the call."""
+    try:
+        yield
+    except OperatorError as error:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))

@@ -141,6 +141,8 @@ class Node(HeldLock):
         return VerdictAnswer(counts=report.equal, sentence="noted")
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
+        if goal is Goal.REOPEN:
+            raise OperatorError("this controller does not lead the migration", remedy="Ask controller 3001")
         return GATES if goal is Goal.FINISH else ()
 
 
@@ -160,6 +162,9 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
             assert [event.sequence async for event in client.journal(4, follow=True)] == [99]
             assert await client.gates(Goal.FINISH) == GATES
             assert await client.gates(Goal.ROLLBACK) == ()
+            with pytest.raises(OperatorError, match="this controller does not lead the migration") as refused:
+                await client.gates(Goal.REOPEN)
+            assert "Unexpected" not in str(refused.value), "gRPC says so of an error that nobody has caught"
             await client.pause("maintenance")
             assert node.paused == "maintenance"
             await client.resume()
