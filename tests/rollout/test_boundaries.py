@@ -1,7 +1,7 @@
 """A rollout that is killed at any boundary and resumed ends as one that was not killed, with not one restart more.
 
 The boundaries: before and after each line of the journal, and before and after each effect on a node. Behind every
-second one, the last line of the journal is torn.
+second one, the last line of the journal is torn. `make test` tries one boundary in five, `make test-all` each.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
@@ -43,8 +44,11 @@ def with_canary(operator: Operator) -> Ending:
     return ending
 
 
-def killed_everywhere(clean: Operator, way: Way, tmp_path: Path) -> int:
-    """Goes on from each boundary of one run as another process, and compares; says at how many boundaries."""
+def killed_everywhere(clean: Operator, way: Way, tmp_path: Path, every: int = 1) -> int:
+    """Goes on from each boundary of one run as another process, and compares; says how many boundaries there are.
+
+    :param every: 5 for one boundary in five.
+    """
     left = boundaries_of(clean, way, tmp_path)
 
     def ends_as_clean(where: str, operator: Operator) -> None:
@@ -54,33 +58,39 @@ def killed_everywhere(clean: Operator, way: Way, tmp_path: Path) -> int:
         assert operator.lock.owner is None, where
 
     worlds = Worlds(way, ends_as_clean)
-    for number, (where, operator) in enumerate(left):
-        worlds.goes_on(where, operator, whole=number == 0 or is_step_end(left[number - 1][0]))
+    for number in range(0, len(left), every):
+        before = left[max(0, number - every) : number]
+        worlds.goes_on(*left[number], whole=not before or any(is_step_end(where) for where, _ in before))
     return len(left)
 
 
-BEFORE_KRAFT = (Phase.START, Phase.MIGRATE, Phase.COPY)
 MORE = pytest.mark.lane("test-all")
-STOPS = pytest.mark.parametrize(
-    "stops", [pytest.param(True, id="stop and start", marks=MORE), pytest.param(False, id="restart in one command")]
-)
+STOPS = {True: "stop and start", False: "restart in one command"}
 
 
-@STOPS
-@pytest.mark.parametrize("way", [forward, pytest.param(with_canary, marks=MORE)])
-def test_killed_at_every_boundary(tmp_path: Path, way: Way, *, stops: bool) -> None:
+def cases(*each: object) -> list[ParameterSet]:
+    """One boundary in five of the first of ``each`` in `make test`, all boundaries of all in `make test-all`."""
+    many = [
+        pytest.param(one, stops, 1, id=f"{getattr(one, '__name__', one)}, {name}", marks=MORE)
+        for one in each
+        for stops, name in STOPS.items()
+    ]
+    return [pytest.param(each[0], False, 5, id="one boundary in five"), *many]
+
+
+@pytest.mark.parametrize(("way", "stops", "every"), cases(forward, with_canary))
+def test_killed_at_every_boundary(tmp_path: Path, way: Way, every: int, *, stops: bool) -> None:
     (tmp_path / "clean").mkdir()
     clean = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "clean")
-    assert killed_everywhere(clean, way, tmp_path) > 300
+    assert killed_everywhere(clean, way, tmp_path, every) > 300
 
 
-@STOPS
-@pytest.mark.parametrize("reached", [*(pytest.param(phase, marks=MORE) for phase in BEFORE_KRAFT), Phase.KRAFT])
-def test_killed_at_every_boundary_of_the_way_back(tmp_path: Path, reached: Phase, *, stops: bool) -> None:
+@pytest.mark.parametrize(("reached", "stops", "every"), cases(Phase.KRAFT, Phase.START, Phase.MIGRATE, Phase.COPY))
+def test_killed_at_every_boundary_of_the_way_back(tmp_path: Path, reached: Phase, every: int, *, stops: bool) -> None:
     (tmp_path / "clean").mkdir()
     clean = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "clean")
     assert clean.apply(StopAt(reached)) is Ending.REACHED
-    assert killed_everywhere(clean, back, tmp_path) > 50
+    assert killed_everywhere(clean, back, tmp_path, every) > 50
 
 
 @MORE

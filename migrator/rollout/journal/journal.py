@@ -26,6 +26,7 @@ FORMAT: Final = 4
 LINE_MAX: Final = 1 << 20
 """The most bytes of an incomplete first line; a file with more is no journal."""
 Detail = str | int | bool | None
+_ACTS: Final = tuple(Act)
 
 
 class Event(StrEnum):
@@ -188,6 +189,6 @@ def _entry(line: bytes) -> Entry | None:
     made = details.get("format", 1) if event == Event.OPENED else 1
     if not isinstance(made, int) or made > FORMAT:
         raise ValueError(f"its format is {made}, and this release knows {FORMAT}")
-    if act and act not in list(Act):
+    if act and act not in _ACTS:
         raise ValueError(f"an act {act}")
     return Entry(number, time_ms, Event(event), step, act, details)

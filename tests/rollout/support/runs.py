@@ -103,7 +103,8 @@ class Operator:
         return other
 
     def parts(self) -> RolloutParts:
-        left_out = progress_of(read_journal(self.state)).left_out
+        progress = self.journal.progress if self.journal else progress_of(read_journal(self.state))
+        left_out = progress.left_out
         self.cluster.left_out = {*(left_out.keys() - {*self.back}), *self.gone}
         return RolloutParts(
             (self.inventory or self.cluster.inventory).without((*(left_out.keys() - {*self.back}), *self.gone)),
