@@ -100,12 +100,14 @@ class ImageProof:
 
     async def _digest(self, image: MetadataImage) -> None:
         offset = self._offset
-        before, total = self._known
-        async for part in in_turns(digest_steps(before, image), DUTY):
+        known, total = [self._known[0]], self._known[1]
+        async for part in in_turns(digest_steps(*known, image), DUTY):
             total += part
         self._known = (image, total % MODULUS)
         if offset == self._offset:
             self._answer = ImageDigest(image.provenance.offset + 1, total % MODULUS)
+        async for _ in in_turns(release(known, image), DUTY):
+            pass
 
     async def replay(self) -> None:
         """Compare the published image with a replay of the log; there is no result when the log is truncated meanwhile.

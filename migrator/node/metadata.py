@@ -16,6 +16,7 @@ from migrator.errors import MigratorError, require
 from migrator.image.changes import compare_images
 from migrator.image.loader import ImageLoader, Leap, Step
 from migrator.image.model import Changes, ImageDelta, MetadataImage
+from migrator.image.release import release
 from migrator.image.replay import append_records, replay_snapshot
 from migrator.node.loading import Loading
 from migrator.observe.loop_health import TurnGauge, Work, freeze_live_objects
@@ -154,8 +155,8 @@ class MetadataRuntime:
         self._drainer: asyncio.Task[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        self._stable = OffsetWaiters()
-        self._committed = OffsetWaiters()
+        self._stable, self._committed = OffsetWaiters(), OffsetWaiters()
+        self._replaced: list[MetadataImage] = []  # by snapshots; to be freed
         self._mark: tuple[int, Callable[[MetadataImage], None]] | None = None
         self.subscribers: list[Subscriber] = []
         self.on_known: Callable[[], None] = lambda: None
@@ -391,6 +392,7 @@ class MetadataRuntime:
 
     def _make_known(self) -> Iterator[None]:
         yield from self._on_replace(self.image)
+        yield from release(self._replaced, self.image)
         self._is_followed = True
         if self._load_end:
             self._loading.ended(self.image.topics.counts.all)
@@ -490,6 +492,7 @@ class MetadataRuntime:
                 self._work = None
                 self._reset(image)
                 self._tell(ImageDelta(before, image, changes))
+                self._replaced.append(before)
 
     def _counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:

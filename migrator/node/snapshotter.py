@@ -89,6 +89,10 @@ class Snapshotter:
             await self.write(image)
         except StorageError as error:
             log.warning("The snapshot could not be written, so the log is kept: %s", error)
+        images = [image]
+        del image
+        async for _ in in_turns(release(images, self._metadata.published), SHARE):
+            pass
 
     async def write(self, image: MetadataImage) -> EpochOffset:
         """Write a snapshot of a published image, and read it back before it is used.
