@@ -8,7 +8,7 @@ import click
 
 from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.controller_at import ControllerAt, controller_options
-from migrator.cli.gates import tell_gates
+from migrator.cli.gates import broker_files_option, gates_of_files, tell_gates
 from migrator.cli.terminal import ask, say
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
@@ -23,8 +23,8 @@ _CONSEQUENCES = (
     "migrator.reconcile.max.deletes entities that the log does not hold. From then on ZooKeeper follows every change."
 )
 _UNSEEN = (
-    "This command cannot see the property files of the brokers, nor groups of the type 'consumer', whose consumers "
-    "stop when brokers run in ZooKeeper mode. docs/way-back.md says what to look at before a broker is restarted."
+    "This command sees property files of brokers only with --brokers, and cannot see groups of the type 'consumer', "
+    "whose consumers stop when brokers run in ZooKeeper mode. docs/way-back.md says what to look at before a broker is restarted."
 )
 _FILLING = (
     "The command will write /cluster/id and /controller_epoch of cluster {cluster} to {hosts}, which must be empty and "
@@ -42,7 +42,10 @@ _FILLING = (
     is_flag=True,
     help="ZooKeeper is empty: write /cluster/id and /controller_epoch there first. Needs -c.",
 )
-def command(at: ControllerAt, reason: str, yes_cluster_id: str | None, *, into_empty: bool) -> None:
+@broker_files_option
+def command(
+    at: ControllerAt, reason: str, yes_cluster_id: str | None, brokers: tuple[Path, ...], *, into_empty: bool
+) -> None:
     """Let a finished migration go on: ZooKeeper is written again, up to dual-writing.
 
     Only when every controller runs this program with the migration on. The command lists what prevents it, and asks
@@ -57,6 +60,8 @@ def command(at: ControllerAt, reason: str, yes_cluster_id: str | None, *, into_e
     if into_empty:
         _fill(at.config, at.ask(lambda client: client.status()).cluster_id, yes_cluster_id)
     gates, status = at.ask(look)
+    if brokers:
+        gates += gates_of_files(at, brokers)
     if not tell_gates(gates):
         raise OperatorError(
             "the migration was not reopened",

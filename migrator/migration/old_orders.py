@@ -1,9 +1,9 @@
 """Orders for a ZooKeeper controller that lie in ZooKeeper, and that this quorum did not give or has not carried out.
 
 A ZooKeeper controller carries out what it finds when it is elected: it deletes topics (``/admin/delete_topics``), moves
-replicas (``/admin/reassign_partitions``) and elects preferred leaders (``/admin/preferred_replica_election``). While a
-quorum controls the cluster, nobody looks there, so such an order is old, or of a tool that knows ZooKeeper only. Source:
-Kafka's ``KafkaController.onControllerFailover``.
+replicas (``/admin/reassign_partitions``) and elects preferred leaders (``/admin/preferred_replica_election``). While
+a quorum controls the cluster, nobody looks there, so such an order is old, or of a tool that knows ZooKeeper only.
+Source: Kafka's ``KafkaController.onControllerFailover``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SHOWN_CHARS = 200
 
 @value
 class OldOrders:
-    """``removals``: deletes the orders to delete topics, each at the version that was read. ``last``: the operations for
-    the release of the claim, which delete the others; they fail when an order was changed or added since. ``told``: what
-    is removed, a line for each kind."""
+    """``removals``: deletes the orders to delete topics, each at the version that was read. ``last``: the operations
+    for the release of the claim, which delete the others; they fail when an order was changed or added since.
+    ``told``: what is removed, a line for each kind."""
 
     removals: tuple[Op, ...] = ()
     last: tuple[Op, ...] = ()

@@ -82,10 +82,13 @@ class ReadPort(Protocol):
 
 
 class ZooKeeperPort(ReadPort, Protocol):
-    """One session that writes, too. `wake_brokers` blocks."""
+    """One session that writes, too. `wake_brokers` and `forbidden` block."""
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
         """Start one multi, on any thread. The outcome may be `Unknown`."""
+
+    def forbidden(self) -> tuple[str, ...]:
+        """What our identity may not do in ZooKeeper, in sentences. Changes nothing. Raises a `MigratorError`."""
 
     def wake_brokers(self) -> bool:
         """Make brokers elect: create /controller with broker id -1 and delete it. False when a broker has been

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from migrator.config.keys import FLAG, KEEP_WAY_BACK
 from migrator.controller.way_back import KRAFT_ONLY, NEWEST, closed, is_controller
 from migrator.image.model import MetadataImage
+from migrator.migration.broker_file_gates import RESERVED_BROKER_MAX_ID
 from migrator.migration.machine.guards import Ownership, Standing, ownership
 from migrator.migration.machine.states import PublicState
 from migrator.observe.names import number_ranges
@@ -20,9 +21,9 @@ from migrator.observe.status import Gate
 from migrator.records.metadata import ConfigResourceType
 from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED
 from migrator.values import value
+from migrator.zookeeper.ops import FORBIDDEN_REMEDY
 from migrator.zookeeper.znodes import paths
 
-RESERVED_BROKER_MAX_ID = 1000
 EXAMPLES = 5
 
 
@@ -31,7 +32,8 @@ class ReopenFacts:
     """What a leader knows. ``migrating``: by voter, whether its migration flag is on; None for no answer. ``stock``:
     the voters that are Kafka's own. ``outdated``: the voters of a release that does not know a reopened migration.
     ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper could not be read, for
-    ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse."""
+    ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse. ``forbidden``: what our identity may
+    not do there, in sentences."""
 
     image: MetadataImage
     public: PublicState
@@ -41,6 +43,7 @@ class ReopenFacts:
     running: frozenset[int] = frozenset()
     outdated: frozenset[int] = frozenset()
     too_large: frozenset[str] = frozenset()
+    forbidden: tuple[str, ...] = ()
     away: str = ""
 
 
@@ -55,6 +58,12 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
         ),
         _controllers(facts),
         _zookeeper(facts),
+        _gate(
+            "permissions",
+            _counted(list(facts.forbidden), "operations that ZooKeeper refuses"),
+            "our identity may create, change and delete what a migration does",
+            FORBIDDEN_REMEDY,
+        ),
         _kept(facts.image),
         _features(facts.image),
         *_contents(facts.image),
@@ -200,7 +209,6 @@ def _counted(names: list[str], what: str) -> Iterator[str]:
 def _brokers(image: MetadataImage) -> Gate:
     """The gates of the brokers, as far as the image shows them; the remedy says what the brokers' files need."""
     high = sorted(number for number in image.cluster.brokers if number > RESERVED_BROKER_MAX_ID)
-    note = f" ({number_ranges('broker', high)}: set broker.id.generation.enable=false)" if high else ""
     level = image.features.metadata_version
     ranges = {
         number: next((each for each in broker.features if each.name == FEATURE_NAME), None)
@@ -208,12 +216,15 @@ def _brokers(image: MetadataImage) -> Gate:
     }
     old = [number for number, known in ranges.items() if known is None or known.max_version < level]
     new = [number for number, known in ranges.items() if known is not None and known.min_version > MINIMUM_SUPPORTED]
+    ahead = [number for number, known in ranges.items() if known is not None and known.max_version > level]
+    notes = [f"{number_ranges('broker', high)}: set broker.id.generation.enable=false"] if high else []
+    notes += [f"{number_ranges('broker', ahead)}: the default of the release is another level"] if ahead else []
     found = [f"{number_ranges('broker', old)}: no release that has metadata.version {level}"] if old else []
     found += [f"{number_ranges('broker', new)}: of Kafka 4, which has no ZooKeeper mode"] if new else []
     return _gate(
         "brokers",
         found,
-        f"every broker knows the metadata.version; in ZooKeeper mode its file says so, too{note}",
+        "; ".join(["every broker knows the metadata.version; in ZooKeeper mode its file says so, too", *notes]),
         "Run a release of Kafka 3 that knows the metadata.version, and set inter.broker.protocol.version to the "
         "metadata.version of the cluster in the file of every broker",
     )

@@ -287,5 +287,5 @@ def apply(session: ZooKeeperSession, ops: list[Op]) -> None:
         raise OperatorError(
             f"ZooKeeper changed meanwhile: {outcome}",
             where=session.options.hosts,
-            remedy="Make sure that no controller of the quorum runs, nor a tool that writes to ZooKeeper, and try again",
+            remedy="Make sure that no controller of the quorum and no tool writes to ZooKeeper, and try again",
         )

@@ -1,7 +1,7 @@
 """Writes the two znodes that make an empty ZooKeeper that of a cluster: ``/cluster/id`` and ``/controller_epoch``.
 
-Only brokers in ZooKeeper mode create them otherwise (``KafkaServer``, ``KafkaZkClient``), and such a broker would become
-the controller of an empty cluster.
+Only brokers in ZooKeeper mode create them otherwise (``KafkaServer``, ``KafkaZkClient``), and such a broker would
+become the controller of an empty cluster.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def make_cluster(session: ZooKeeperSession, cluster_id: str) -> bool:
     found = list(BulkReader(session).read([*roots(), paths.CLUSTER_ID]))
     known = [znode for znode in found if znode is not None]
     last = found[-1]
-    if last is not None and decode_cluster_id(last.path, last.data) == cluster_id:
-        if any(znode.path == paths.CONTROLLER_EPOCH for znode in known):
-            return False
+    has_epoch = any(znode.path == paths.CONTROLLER_EPOCH for znode in known)
+    if last is not None and has_epoch and decode_cluster_id(last.path, last.data) == cluster_id:
+        return False
     if known:
         raise OperatorError(
             f"this ZooKeeper is not empty: it has {', '.join(znode.path for znode in known[:5])}",

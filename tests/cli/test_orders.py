@@ -19,8 +19,8 @@ from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Goal, JournalEvent, Orderer, VoterStatus
 from migrator.verify import job
 from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
-from tests.conftest import ZooKeeperSpace
 from tests.cli.support.commands import Commands
+from tests.conftest import ZooKeeperSpace
 from tests.rpc.support.identities import OPERATOR, command_config
 from tests.rpc.support.operator_node import WRITTEN, PlayedNode, property_file, served
 from tests.verify.support.sample_pages import DIFFERENT, EQUAL
@@ -148,6 +148,11 @@ async def test_reopen_shows_what_stands_against_it_and_asks_twice(tmp_path: Path
         )
         assert node.orders == []
         accepted = await run(*reopen, answer="y\ncluster\n")
+        kraft = tmp_path / "server.properties"
+        kraft.write_text("process.roles=broker\n")
+        files = [await run(*words, "--brokers", str(kraft)) for words in (reopen, ("gates", "reopen", *reopen[1:3]))]
+    assert [code for code, _ in files] == [ExitCode.REFUSED, ExitCode.DIFFERENT]
+    assert all("NO  files, mode: " in said and "it is of KRaft mode" in said for _, said in files)
     assert declined[0] == ExitCode.DIFFERENT
     for code, said in (mistaken, typed_wrong):
         assert code == ExitCode.REFUSED

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 
+from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.controller.given_up import QUORUM
 from migrator.controller.way_back import KEY
 from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, FeaturesImage, MetadataImage
+from migrator.migration.broker_file_gates import broker_file_gates
 from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.states import PublicState
 from migrator.migration.reopen_gates import ReopenFacts, reopen_gates
@@ -86,6 +88,7 @@ OBSTACLES: tuple[tuple[str, ReopenFacts, str], ...] = (
     ("controllers", replace(FINE, migrating={1: True, 2: True}, stock=frozenset({2})), "controller 2 .*Kafka's own"),
     ("controllers", replace(FINE, outdated=frozenset({2})), "controller 2: a release .* does not know"),
     ("sizes", replace(FINE, too_large=frozenset({"/brokers/topics/t"})), r"1 \(/brokers/topics/t\)"),
+    ("permissions", replace(FINE, forbidden=("/config: our identity x may not set it",)), r"refuses: 1 \(/config: our"),
     ("zookeeper", replace(FINE, standing=None, away="connection refused"), "cannot be read: connection refused"),
     ("zookeeper", seen(epoch=None), "/controller_epoch is missing"),
     ("zookeeper", seen(controller=ControllerClaim(7, 0)), "held by broker 7"),
@@ -145,7 +148,59 @@ def test_a_mark_that_nothing_proves_is_told_and_does_not_hold_up() -> None:
     assert "'migrator force reclaim' says so" in gate.what
 
 
-def test_high_ids_are_told_and_do_not_hold_up() -> None:
-    (gate,) = [gate for gate in reopen_gates(with_brokers(2001, newest=21)) if gate.name == "brokers"]
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        (with_brokers(2001, newest=21), "broker 2001: set broker.id.generation.enable=false"),
+        (with_brokers(4, newest=22), "broker 4: the default of the release is another level"),
+    ],
+)
+def test_what_the_files_of_brokers_need_is_told_and_does_not_hold_up(facts: ReopenFacts, told: str) -> None:
+    (gate,) = [gate for gate in reopen_gates(facts) if gate.name == "brokers"]
     assert gate.open
-    assert "broker 2001: set broker.id.generation.enable=false" in gate.what
+    assert told in gate.what
+
+
+FILE = {
+    "broker.id": "2001",
+    "broker.id.generation.enable": "false",
+    "inter.broker.protocol.version": "3.9",
+    "zookeeper.metadata.migration.enable": "true",
+    "zookeeper.connect": "zk:2181",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:a;User:b",
+    "delegation.token.secret.key": "one",
+}
+CONTROLLER = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:b;User:a",
+    "delegation.token.master.key": "one",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "words"),
+    [
+        ("", {}, ""),
+        ("", {"delegation.token.secret.key": "${file:/etc/kafka/secrets:token}"}, ""),
+        ("mode", {"process.roles": "broker"}, "KRaft mode"),
+        ("mode", {"zookeeper.metadata.migration.enable": ""}, "migration.enable is not true"),
+        ("mode", {"zookeeper.connect": ""}, "zookeeper.connect is not set"),
+        ("protocol version", {"inter.broker.protocol.version": "3.8"}, "is 3.8, and .* is 3.9-IV0"),
+        ("protocol version", {"inter.broker.protocol.version": ""}, "is not set, and"),
+        ("ids", {"broker.id.generation.enable": ""}, r"broker.id 2001 is above reserved.broker.max.id \(1000\)"),
+        ("authorizer", {"authorizer.class.name": STANDARD_AUTHORIZER}, "no access control list in ZooKeeper mode"),
+        ("authorizer", {"authorizer.class.name": ""}, "everybody could do everything"),
+        ("authorizer", {"super.users": "User:a"}, "differ from those of the controllers in User:b"),
+        ("secrets", {"delegation.token.secret.key": "other"}, "differs from that of the controllers"),
+        ("secrets", {"delegation.token.secret.key": ""}, "is on one side only"),
+    ],
+)
+def test_each_obstacle_in_a_file_of_a_broker_is_named(name: str, changed: dict[str, str], words: str) -> None:
+    gates = broker_file_gates({"server.properties": FILE, "b1": {**FILE, **changed}}, CONTROLLER, "3.9-IV0")
+    closed = [gate for gate in gates if not gate.open]
+    assert [gate.name for gate in closed] == ([f"files, {name}"] if name else [])
+    for gate in closed:
+        assert gate.remedy
+        assert re.search(f"b1: .*{words}", gate.what)
+        assert "other" not in gate.what

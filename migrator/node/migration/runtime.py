@@ -13,6 +13,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.broker_rpcs.messenger import BrokerMessenger
+from migrator.migration.copying.permissions import forbidden_to
 from migrator.migration.examination import read_present
 from migrator.migration.executor import MigrationExecutor, News, Options
 from migrator.migration.machine import effects as ef
@@ -156,6 +157,9 @@ class NodeZooKeeper:
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
         return self._writer.submit(ops)
+
+    def forbidden(self) -> tuple[str, ...]:
+        return tuple(f"{fault.where}: {fault.what}" for fault in forbidden_to(self._session, self.reader))
 
     def wake_brokers(self) -> bool:
         return self._claimer.wake_brokers()
@@ -372,6 +376,10 @@ class MigrationRuntime:
         :raises MigratorError: ZooKeeper cannot be read.
         """
         return frozenset((await asyncio.to_thread(read_present, self._cluster.zookeeper)).born)
+
+    async def forbidden(self) -> tuple[str, ...]:
+        """What our identity may not do in ZooKeeper (see `ZooKeeperPort.forbidden`). Only with the migration on."""
+        return await asyncio.to_thread(self._cluster.zookeeper.forbidden)
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:

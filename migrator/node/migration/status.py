@@ -209,10 +209,12 @@ class MigrationInsight:
     async def _reopen_facts(self) -> ReopenFacts:
         answers = await self._signals.ask()
         image, standing, running, away = self._core.metadata.published, None, frozenset[int](), ""
+        forbidden = tuple[str, ...]()
         too_large = frozenset(await asyncio.to_thread(self._gate.too_large, image))
         try:
             standing = await self._runtime.executor.standing()
             running = await self._runtime.in_zookeeper()
+            forbidden = await self._runtime.forbidden()
         except MigratorError as error:
             away = str(error)
         return ReopenFacts(
@@ -224,6 +226,7 @@ class MigrationInsight:
             running,
             outdated(answers),
             too_large,
+            forbidden,
             away,
         )
 

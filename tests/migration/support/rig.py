@@ -90,6 +90,9 @@ class FakeZooKeeper:
         future.set_result(outcome)
         return future
 
+    def forbidden(self) -> tuple[str, ...]:
+        return ()
+
     def wake_brokers(self) -> bool:
         return True
 
