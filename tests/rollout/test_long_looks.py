@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from migrator.rollout import meanwhile
-from migrator.rollout.engine import reviewed
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Observation
 from tests.rollout.test_commands import Desk, desk
@@ -46,7 +45,6 @@ def test_a_command_is_not_silent_before_its_first_step(
 ) -> None:
     """Hosts that answer slowly: many files are read, one after the other."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reviewed, "_SCRYPT", {"n": 2, "r": 8, "p": 1})
     if words == "apply":
         desk.printed("apply --yes")
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from migrator.rollout.engine.reviewed import KIND, VERSION, _digest
+from migrator.rollout.engine.reviewed import _SCRYPT, KIND, VERSION, _digest, _slow
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import LockHolder
 from tests.rollout.support.model_files import SECRET
@@ -27,6 +28,12 @@ def plan(desk: Desk, tmp_path: Path) -> Path:
     path = tmp_path / "plan.json"
     assert str(path) in desk.printed(f"plan --canary broker-2 --out {path}")
     return path
+
+
+def test_each_guess_of_a_file_takes_16_mib() -> None:
+    with pytest.raises(ValueError, match="memory limit exceeded"):
+        hashlib.scrypt(b"guess", salt=b"salt", dklen=32, maxmem=16 << 20, **_SCRYPT)
+    assert _slow("guess", "salt") == hashlib.scrypt(b"guess", salt=b"salt", dklen=32, **_SCRYPT).hex()
 
 
 def edit_file(desk: Desk, plan: Path) -> None:
