@@ -32,6 +32,7 @@ HEAVY = {
     "tests/deploy/test_alert_series.py": "Prometheus itself judges the alerts on hours of series",
     "tests/interop/test_log_handover.py": "the one stock controller that goes on with our log",
     "tests/interop/test_real_brokers_migration.py": "the one migration of real brokers",
+    "tests/migration/model/": "every order of things; the first test that asks for a search makes it",
     "tests/node/test_turns.py": "lines of every request of a large cluster are counted",
     "tests/parts/test_kafka.py": "the one stock controller that is formatted by Kafka's own tool",
     "tests/rehearse/test_command.py": "each command reads a whole cluster in a process of its own",

@@ -210,7 +210,7 @@ def verify_on(url: str, python: Path, files: Path, way: str) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
-@pytest.mark.parametrize("way", ["spark-submit", "program"])
+@pytest.mark.parametrize("way", [pytest.param("spark-submit", marks=pytest.mark.lane("test-long")), "program"])
 def test_a_cluster_whose_workers_lack_this_package(
     cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path, way: str
 ) -> None:
