@@ -8,7 +8,7 @@ behind each step goes all the way.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +70,15 @@ def world_of(operator: Operator) -> World:
     assert operator.journal is not None
     cluster = {name: found for name, found in vars(operator.cluster).items() if name not in HISTORY}
     return cluster, replace(operator.journal.progress, verified_ms=None), operator.lock.owner
+
+
+def one_of_each_kind(wheres: Sequence[str]) -> list[int]:
+    """The numbers of boundaries that differ in more than the step or the node; of each kind the one in the middle."""
+    kinds: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for number, where in enumerate(wheres):
+        side, what, _, *act = where.split(" ")
+        kinds[side, what, *act].append(number)
+    return sorted(numbers[len(numbers) // 2] for numbers in kinds.values())
 
 
 def boundaries_of(clean: Operator, way: Way, tmp_path: Path) -> list[tuple[str, Operator]]:
