@@ -71,15 +71,17 @@ class PartitionSet:
 
     def without(self, other: PartitionSet) -> PartitionSet:
         """A new set without the partitions of the other one."""
-        left = PartitionSet()
+        left, others = PartitionSet(), other._bits.get
         left._bits = {
-            topic_id: rest for topic_id, bits in self._bits.items() if (rest := bits & ~other._bits.get(topic_id, 0))
+            topic_id: rest
+            for topic_id, bits in self._bits.items()
+            if (had := others(topic_id, 0)) != bits and (rest := bits & ~had)
         }
         return left
 
     def __iter__(self) -> Iterator[TopicPartition]:
         """All partitions that are in the set at the start. The set may change during the iteration."""
-        for topic_id, bits in tuple(self._bits.items()):
+        for topic_id, bits in self._bits.copy().items():  # a tuple for each entry would be work for the collector
             rest = bits
             while rest:
                 lowest = rest & -rest
