@@ -24,7 +24,8 @@ _CONSEQUENCES = (
 )
 _UNSEEN = (
     "This command sees property files of brokers only with --brokers, and cannot see groups of the type 'consumer', "
-    "whose consumers stop when brokers run in ZooKeeper mode. docs/way-back.md says what to look at before a broker is restarted."
+    "whose consumers stop when brokers run in ZooKeeper mode. docs/way-back.md says what to look at before a broker is "
+    "restarted."
 )
 _FILLING = (
     "The command will write /cluster/id and /controller_epoch of cluster {cluster} to {hosts}, which must be empty and "
