@@ -136,6 +136,26 @@ def test_a_reopened_migration_goes_home(operator: Operator) -> None:
     assert operator.cluster.controller_broker is not None
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_log_of_each_broker_is_kept_outside_of_its_directories(operator: Operator, fails: bool) -> None:
+    """Kafka deletes it at the restart into migration mode. Where it cannot be copied, the way home goes on."""
+    is_complete(operator)
+    operator.reopens, directory = True, "/data/broker-2"
+    operator.cluster.files["broker-2", f"{directory}/__cluster_metadata-0/0.log"] = b"records"
+    operator.cluster.exit_codes["cp"] = int(fails)
+    copied = list[bool]()
+
+    def looks(where: str) -> None:
+        if where == "before stop broker-2":
+            copied.append(any(path.startswith(f"{directory}.cluster-metadata.") for _, path in operator.cluster.files))
+
+    operator.cluster.points.at = looks
+    assert operator.rollback() is Ending.COMPLETE
+    assert copied[0] is not fails
+    told = "was not copied" if fails else "broker-2: copied /data/broker-2/__cluster_metadata-0, which Kafka deletes"
+    assert any(told in line for line in operator.said)
+
+
 @pytest.mark.parametrize("stands", [is_complete, is_before_the_archive])
 def test_the_rollout_goes_home_from_the_end_when_it_is_told_to_reopen(
     operator: Operator, stands: Callable[[Operator], None]

@@ -16,7 +16,7 @@ from migrator.rollout.engine.processes import Processes
 from migrator.rollout.engine.step_gates import StepGates
 from migrator.rollout.files.archive import keep_changes
 from migrator.rollout.files.identities import refuse_new_identity
-from migrator.rollout.files.old_metadata_log import remove_old_log
+from migrator.rollout.files.old_metadata_log import keep_log, remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of
 from migrator.rollout.files.wanted import wanted_file
 from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
@@ -245,6 +245,8 @@ class StepActs:
         if step.rules.first_of_brokers:
             note = partial(self._run.note, Event.REMOVES, step.name, Act.EDIT)
             await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
+        if decision is ActDecision.DO and here is FileMode.BROKER_KRAFT and step.rules.to_zookeeper:
+            await keep_log(self._parts, node, parsed(node, ours), self._run.progress.rollout)
         if decision is ActDecision.DO:
             keep_changes(self._run.state, self._run.progress.rollout, step.name, target, old, new)
             kept = "" if old is None else backup(target, step.phase, self._run.progress.rollout)

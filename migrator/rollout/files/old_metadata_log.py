@@ -1,4 +1,5 @@
-"""Removes the copy of the metadata log that an earlier attempt left on a broker.
+"""Removes the copy of the metadata log that an earlier attempt left on a broker, and keeps the one that a broker on the
+way back would lose.
 
 A broker in migration mode continues with the log that it finds. The log of another quorum is wrong: if its epochs are
 higher, the broker never registers; if they are the same, old records may pass for new ones
@@ -44,8 +45,7 @@ async def remove_old_log(
         release does not delete it itself.
     :raises ExecutorError: there is a log, and the node cannot be asked further.
     """
-    directory = text_of(properties, "metadata.log.dir") or broker_directories(node, properties)[0]
-    path = str(PurePosixPath(directory) / DIRECTORY_NAME)
+    directory, path = _log_of(node, properties)
     try:
         is_there = await _is_there(parts, node, path)
     except ExecutorError as error:
@@ -67,6 +67,33 @@ async def remove_old_log(
             where=f"{node.name} on {node.host}: {path}",
             remedy="Remove that directory by hand; the broker may run meanwhile. Then 'migrator rollout resume'",
         )
+
+
+async def keep_log(parts: RolloutParts, node: Node, properties: Mapping[str, str], rollout: str) -> None:
+    """Copy the log beside the directory that it lies in, and so out of ``log.dirs``; called before a broker in KRaft
+    mode is restarted into migration mode, where Kafka deletes it. If all controllers were lost, it would be the last
+    copy of the metadata. A failure is told, and delays nothing: the controllers have the log."""
+    directory, path = _log_of(node, properties)
+    target = f"{directory}.cluster-metadata.{rollout}"
+    try:
+        if not await _is_there(parts, node, path):
+            return
+        output = await parts.executor.run(node, ["cp", "-a", "-T", "--", path, target], seconds=SECONDS)
+        failed = f"cp ended with exit code {output.exit_code}" if output.exit_code else ""
+    except ExecutorError as error:
+        failed = str(error)
+    parts.tell(
+        f"{node.name}: {path}, which Kafka deletes at the restart, was not copied to {target}: {failed}. Copy it by "
+        "hand if you want to keep it"
+        if failed
+        else f"{node.name}: copied {path}, which Kafka deletes at the restart, to {target}"
+    )
+
+
+def _log_of(node: Node, properties: Mapping[str, str]) -> tuple[str, str]:
+    """The directory with the metadata log of a broker, and the log; errors as `broker_directories`."""
+    directory = text_of(properties, "metadata.log.dir") or broker_directories(node, properties)[0]
+    return directory, str(PurePosixPath(directory) / DIRECTORY_NAME)
 
 
 async def _is_there(parts: RolloutParts, node: Node, path: str) -> bool:

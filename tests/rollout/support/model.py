@@ -206,7 +206,7 @@ class ModelCluster(ModelHosts):
         return None if process is None else f"{self.tells}{process.incarnation}"
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
-        name = "here" if words[-1] == "--here" else words[0 if words[0] in ("mv", "ls", "mkdir", "rm", "sh") else 1]
+        name = "here" if words[-1] == "--here" else words[words[0] not in ("cp", "mv", "ls", "mkdir", "rm", "sh")]
         self.fault(name, node)
         self.points.boundary(f"before {name} {node.name}")
         self.commands.append(tuple(check_value("words", word) for word in words))
@@ -371,9 +371,10 @@ class ModelCluster(ModelHosts):
                 del self.files[key]
         elif name == "preflight":
             self.examined = {key: text for key, text in self.files.items() if key[1] in words}
-        elif name == "mv":
-            if below(self.files, node.name, words[-1]):
-                return  # mv -n leaves it, and succeeds
+        elif name == "cp":
+            found = {key: self.files[key] for key in below(self.files, node.name, words[-2])}
+            self.files |= {(node.name, words[-1] + path[len(words[-2]) :]): it for (_, path), it in found.items()}
+        elif name == "mv" and not below(self.files, node.name, words[-1]):  # mv -n leaves it, and succeeds
             self._moved_aside(node, words[-2], words[-1])
 
     def _moved_aside(self, node: Node, directory: str, name: str) -> None:
