@@ -70,6 +70,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "migrator verify --zookeeper zk1:2181/kafka --metadata /var/lib/kafka/metadata",
         f"migrator verify --zookeeper zk1:2181/kafka {C} --page proof.html",
     ),
+    "ask": (
+        "migrator ask offline-in-roll --metadata /var/lib/kafka/metadata",
+        "migrator ask changed --metadata /var/lib/kafka/metadata --zookeeper zk1:2181/kafka --from 1200 --csv",
+        "migrator ask --sql 'SELECT kind, count(*) FROM kraft GROUP BY kind' --metadata /var/lib/kafka/metadata",
+    ),
     "rollout": (f"migrator rollout plan {INVENTORY}", f"migrator rollout apply {INVENTORY} --until DualWrite"),
     "rollout plan": (f"migrator rollout plan {INVENTORY}", f"migrator rollout plan {INVENTORY} --back"),
     "rollout apply": (
@@ -156,6 +161,7 @@ COMMANDS = {
     "rollback": "Return a cluster to its ZooKeeper brokers.",
     "rehearse": "Try the copy without writing to ZooKeeper, and forecast how long the migration takes.",
     "verify": "Compare ZooKeeper with the metadata log, and prove that both hold the same metadata.",
+    "ask": "Ask questions about the metadata of a cluster and its history, in SQL.",
     "rollout": "Migrate a cluster step by step from one inventory; stop anywhere, go on, or go back.",
     "handover": "Hand a finished quorum over to Apache Kafka's own controllers.",
     "quorum": "Show the voters of the quorum, and let others vote instead of them, while the quorum runs.",

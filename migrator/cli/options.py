@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from migrator.errors import OperatorError
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -56,3 +58,46 @@ def kafka_hashes_option(command: Command) -> Command:
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="SHA-256 of each jar of the release, for a release that this program does not know. See docs/rehearse.md.",
     )(command)  # fmt: skip
+
+
+def sources_options(command: Command) -> Command:
+    """Where both sides come from, and which Spark reads them: the options of `verify` and `ask`."""
+    for option in reversed(_SOURCES):
+        command = option(command)
+    return command
+
+
+def settings_of_spark(conf: tuple[str, ...]) -> dict[str, str]:
+    """What ``--conf`` sets.
+
+    :raises OperatorError: a text is not KEY=VALUE.
+    """
+    for pair in conf:
+        if "=" not in pair:
+            raise OperatorError(f"{pair!r} is not KEY=VALUE", where="--conf", remedy="Write for example a.b=c")
+    return dict(pair.split("=", 1) for pair in conf)
+
+
+_SOURCES: tuple[Callable[[Any], Any], ...] = (
+    click.option("--zookeeper", metavar="HOSTS", help="ZooKeeper, as in zookeeper.connect: host:port[,...][/chroot]."),
+    click.option(
+        "--zookeeper-files",
+        multiple=True,
+        metavar="DIR",
+        help="Read files instead: the dataDir of a ZooKeeper server, with snapshots and transaction logs. Repeat the "
+        "option for a separate dataLogDir.",
+    ),
+    click.option("--chroot", metavar="PATH", help="The chroot of Kafka in those files."),
+    click.option(
+        "--metadata",
+        "directory",
+        metavar="DIR|HOST:PORT",
+        help="Metadata directory of a controller, ours or stock Kafka's; or the listeners of running controllers, with "
+        "commas: then the log is fetched from them.",
+    ),
+    config_option(
+        "A controller's property file: ZooKeeper's address and security, password encoder, metadata directory."
+    ),
+    click.option("--master", help="Spark master. [default: that of spark-submit, else local[*]]"),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated."),
+)

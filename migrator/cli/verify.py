@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.options import Seconds, command_config_option, config_option
+from migrator.cli.options import Seconds, command_config_option, settings_of_spark, sources_options
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.rpc.find_controller import active_controller
@@ -18,25 +18,7 @@ from migrator.verify.verdict import VerifyRequest
 
 
 @click.command("verify")
-@click.option("--zookeeper", metavar="HOSTS", help="ZooKeeper, as in zookeeper.connect: host:port[,...][/chroot].")
-@click.option(
-    "--zookeeper-files",
-    multiple=True,
-    metavar="DIR",
-    help="Read files instead: the dataDir of a ZooKeeper server, with snapshots and transaction logs. Repeat the "
-    "option for a separate dataLogDir.",
-)
-@click.option("--chroot", metavar="PATH", help="The chroot of Kafka in those files.")
-@click.option(
-    "--metadata",
-    "directory",
-    metavar="DIR|HOST:PORT",
-    help="Metadata directory of a controller, ours or stock Kafka's; or the listeners of running controllers, with "
-    "commas: then the log is fetched from them.",
-)
-@config_option("A controller's property file: ZooKeeper's address and security, password encoder, metadata directory.")
-@click.option("--master", help="Spark master. [default: that of spark-submit, else local[*]]")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
+@sources_options
 @click.option(
     "--parquet",
     "archive",
@@ -131,16 +113,12 @@ def _request(given: Sources, master: str | None, conf: tuple[str, ...]) -> Verif
             raise OperatorError(what, where="--metadata", remedy="Give --metadata, or a property file with -c")
         settings, _ = load_settings(Path(given.config))
         directory = str(settings.metadata_directory)
-    for pair in conf:
-        if "=" not in pair:
-            raise OperatorError(f"{pair!r} is not KEY=VALUE", where="--conf", remedy="Write for example a.b=c")
-    settings_of_spark = dict(pair.split("=", 1) for pair in conf)
     return VerifyRequest(
         given.zookeeper,
         directory,
         given.config,
         master,
-        settings_of_spark,
+        settings_of_spark(conf),
         zookeeper_files=given.zookeeper_files,
         chroot=given.chroot,
         archive=given.archive,

@@ -25,7 +25,12 @@ WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding
 PINNED = re.compile(r"[\w./-]+@[0-9a-f]{40}")
 SECRET_MODE = 0o400
 UNIT = "kraft-migrator.service"
-NEED_EXTRAS = {"migrator.cli.drill", "migrator.cli.verify_output", "migrator.cli.verify_run"} | {
+NEED_EXTRAS = {
+    "migrator.cli.ask_run",
+    "migrator.cli.drill",
+    "migrator.cli.verify_output",
+    "migrator.cli.verify_run",
+} | {
     "migrator.observe.pages.template",
     "migrator.rollout.report.page",
 }

@@ -64,7 +64,7 @@ WAIT_FOR_A_LISTENER = {
     "handover": ("check", "-c", C),
 }
 ENDS_AT_ONCE = {"log", "man", "completion"}
-ELSEWHERE = {"controller", "drill", "rollout"}
+ELSEWHERE = {"ask", "controller", "drill", "rollout"}
 
 
 class Silence:

@@ -24,7 +24,7 @@ _PACKED = re.compile(r"packed-operator-error:([A-Za-z0-9_=-]+)")
 _DEFECT = re.compile(r"packed-defect:([A-Za-z0-9_=-]+)")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]+\.)*[A-Za-z_]+(?:Error|Violation|Exception): (.+)$", re.MULTILINE)
-_AGAIN = "Correct this problem and run verify again"
+_AGAIN = "Correct this problem and run the command again"
 
 
 class PackedError(MigratorError):

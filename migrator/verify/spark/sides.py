@@ -187,9 +187,7 @@ def loaded_sides(
         return
     register(spark)
     common = {"salt": secrets.token_hex(32), "shards": str(sources.shards)}
-    if sources.config is not None:
-        common["config"] = sources.config
-    zookeeper = spark.read.format(ZOOKEEPER).options(**common, **_zookeeper(sources)).load()
+    zookeeper = spark.read.format(ZOOKEEPER).options(**common, **zookeeper_options(sources)).load()
     with metadata_rows(spark, common | _kraft(sources), begin) as kraft:
         if sources.archive is None:
             yield zookeeper, kraft
@@ -203,11 +201,14 @@ def _archive(spark: SparkSession, sources: Sources, name: str) -> DataFrame:
     return spark.read.parquet(f"{sources.archive}/{name}")
 
 
-def _zookeeper(sources: Sources) -> dict[str, str]:
+def zookeeper_options(sources: Sources) -> dict[str, str]:
+    """The options of the source of ZooKeeper; empty if the sources do not name ZooKeeper."""
     if sources.zookeeper_files:
         files = {"path": os.pathsep.join(sources.zookeeper_files)}
-        return files if sources.chroot is None else files | {"chroot": sources.chroot}
-    return {"hosts": sources.zookeeper} if sources.zookeeper else {}
+        options = files if sources.chroot is None else files | {"chroot": sources.chroot}
+    else:
+        options = {"hosts": sources.zookeeper} if sources.zookeeper else {}
+    return options if sources.config is None else options | {"config": sources.config}
 
 
 def _kraft(sources: Sources) -> dict[str, str]:
@@ -215,4 +216,5 @@ def _kraft(sources: Sources) -> dict[str, str]:
         raise OperatorError(
             "no metadata is named", where="--metadata", remedy="Give --metadata, or a property file with -c"
         )
-    return {"controllers" if is_address(sources.metadata) else "directory": sources.metadata}
+    config = {} if sources.config is None else {"config": sources.config}
+    return {"controllers" if is_address(sources.metadata) else "directory": sources.metadata} | config

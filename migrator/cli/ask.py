@@ -1,0 +1,61 @@
+"""`migrator ask`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator.cli.options import settings_of_spark, sources_options
+from migrator.config.load import load_settings
+from migrator.errors import OperatorError
+from migrator.verify.kraft.files import end_of_log
+from migrator.verify.kraft.observed import is_address
+from migrator.verify.named import Sources
+from migrator.verify.questions import OF_ZOOKEEPER, QUESTIONS
+
+
+@click.command("ask")
+@click.argument("name", type=click.Choice(QUESTIONS), required=False)
+@click.option("--sql", metavar="SQL", help="A question of your own. The views: kraft, changes, history, partitions, "
+              "and zookeeper if it is named.")  # fmt: skip
+@sources_options
+@click.option("--from", "since", type=int, default=-1, metavar="OFFSET", help="Ask about what came after this offset.")
+@click.option("--to", "until", type=click.IntRange(min=0), metavar="OFFSET",
+              help="Read the log up to this offset.  [default: its end]")  # fmt: skip
+@click.option("--csv", "form", flag_value="csv", help="Print the answer as CSV.")
+@click.option("--json", "form", flag_value="json", help="Print each row as JSON, one a line.")
+@click.option("--parquet", metavar="DIR", help="Let Spark write the answer there, in Parquet; prints nothing.")
+def command(name: str | None, config: Path | None, **given: Any) -> None:
+    """Ask questions about the metadata of a cluster and its history, in SQL, in Spark.
+
+    offline-in-roll: the partitions that have no leader while a broker restarts. below-min-isr: the partitions that
+    had fewer replicas in sync than min.insync.replicas, and when. changed: what changed in the log, and which side
+    was first. foreign-writes: the values in ZooKeeper that the log never had. unbalanced-leaders: the brokers that
+    lead more or fewer partitions than they should. docs/ask.md shows answers. Nothing is written to either side. Exit
+    codes: 0 answered, with any number of rows; 2 could not tell.
+    """
+    if (name is None) == (given["sql"] is None):
+        what = "give either the name of a question or --sql"
+        raise OperatorError(what, where="ask", remedy=f"The names are {', '.join(QUESTIONS)}")
+    directory = given["directory"]
+    if directory is None and config is not None:
+        directory = str(load_settings(config)[0].metadata_directory)
+    if directory is None or is_address(directory):
+        what = "no metadata directory is named"
+        raise OperatorError(what, where="--metadata", remedy="Give --metadata DIR, or a property file with -c")
+    sources = Sources(
+        given["zookeeper"], given["zookeeper_files"], given["chroot"], directory,
+        None if config is None else str(config),
+    )  # fmt: skip
+    if name in OF_ZOOKEEPER and not (sources.zookeeper or sources.zookeeper_files or sources.config):
+        remedy = "Give --zookeeper, --zookeeper-files or a property file with -c"
+        raise OperatorError("this question needs ZooKeeper, and no ZooKeeper is named", where=name, remedy=remedy)
+    settings = settings_of_spark(given["conf"])
+    until = end_of_log(Path(directory)) - 1 if given["until"] is None else given["until"]
+    from migrator.cli import ask_run  # noqa: PLC0415 - Spark is optional, and costs seconds
+    from migrator.verify.spark.ask import Question  # noqa: PLC0415 - likewise
+
+    question = Question(name, given["sql"], given["since"], until)
+    ask_run.run(sources, question, (given["master"], settings), given["form"], given["parquet"])

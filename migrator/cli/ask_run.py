@@ -1,0 +1,80 @@
+"""The part of `migrator ask` that needs Spark, after the options have been checked."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+from pyspark.sql import DataFrame
+from rich.table import Table
+
+from migrator.cli.interrupted import terminated_as_interrupted
+from migrator.cli.progress import VerifyProgress
+from migrator.cli.terminal import console, say, say_json
+from migrator.parts.java import find_java
+from migrator.verify.named import Sources
+from migrator.verify.spark.ask import Question, answered
+from migrator.verify.spark.session import is_submitted, spark_session, starts_java
+
+ROWS_MAX = 200
+"""The most rows of a table on the terminal."""
+
+
+def run(
+    sources: Sources, question: Question, of_spark: tuple[str | None, Mapping[str, str]], form: str | None,
+    parquet: str | None,
+) -> None:  # fmt: skip
+    """Ask, and print the answer, or write it.
+
+    :param of_spark: the master and the settings.
+    :param form: ``csv`` or ``json``; None for a table.
+    :raises OperatorError: as `answered`; or there is no Java.
+    """
+    if starts_java(of_spark[0]):
+        find_java()
+    stderr = console(stderr=True, quiet=is_submitted())  # otherwise it mixes with the answer
+    with terminated_as_interrupted(), VerifyProgress(stderr) as progress:
+        progress.begin("starting Spark")
+        with spark_session(*of_spark) as spark:
+            progress.begin("reading the metadata")
+            with answered(spark, sources, question) as answer:
+                if parquet is not None:
+                    answer.write.parquet(parquet)
+                else:
+                    show(answer, form, progress.rest)
+
+
+def show(answer: DataFrame, form: str | None, begin: Callable[[], None] = lambda: None) -> None:
+    """Print the rows as CSV, as JSON, or as a table.
+
+    :param begin: called when the first row is there.
+    """
+    columns = answer.columns
+    found = answer.limit(ROWS_MAX + 1).collect() if form is None else answer.toLocalIterator()
+    each = (tuple(map(_shown, row)) for row in found)
+    rows: Iterator[tuple[Any, ...]] = chain(list(islice(each, 1)), each)
+    begin()
+    if form == "json":
+        for row in rows:
+            say_json(dict(zip(columns, row, strict=True)))
+    elif form == "csv":
+        for row in chain([tuple(columns)], rows):
+            line = io.StringIO()
+            csv.writer(line, lineterminator="").writerow(row)
+            say(line.getvalue())
+    else:
+        table = Table(*columns, box=None)
+        for row in islice(rows, ROWS_MAX):
+            table.add_row(*("" if cell is None else str(cell) for cell in row))
+        console().print(table)
+        if next(rows, None) is not None:
+            say(f"only the first {ROWS_MAX} rows: --csv prints all", err=True)
+
+
+def _shown(cell: Any) -> Any:
+    """Times in UTC."""
+    return cell.astimezone(dt.UTC).isoformat(timespec="milliseconds") if isinstance(cell, dt.datetime) else cell

@@ -1,0 +1,141 @@
+"""The questions of `migrator ask`: every command of docs/ask.md, with the output that stands there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from migrator.cli.ask import command
+from migrator.errors import OperatorError
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.log.segment import segment_name
+from migrator.records import metadata as m
+from migrator.records.batch import build_batch
+from migrator.records.codec import encode_all
+from migrator.records.uuid import Uuid, uuid_to_text
+from migrator.verify.questions import QUESTIONS
+from migrator.zookeeper.znodes import paths
+from tests.image.support.strategies import small_uuid
+from tests.verify.zookeeper.support.writer import Node, write_nodes
+
+pytestmark = pytest.mark.lane("test-all")
+PAGE = Path(__file__).parents[3] / "docs/ask.md"
+METADATA, DATA = "/var/lib/kafka/metadata", "/var/lib/zookeeper"
+TEN_O_CLOCK_MS, MINUTE_MS = 1_767_261_600_000, 60_000
+ORDERS, AUDIT = small_uuid(1), small_uuid(2)
+TOPIC = m.ConfigResourceType.TOPIC
+RINGS: dict[int, tuple[int, ...]] = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}
+
+
+def shrunk(*isr: int) -> m.PartitionChangeRecord:
+    return m.PartitionChangeRecord(0, ORDERS, isr=isr)
+
+
+STEPS: tuple[tuple[m.MetadataRecord, ...], ...] = (
+    (
+        m.FeatureLevelRecord("metadata.version", 21),
+        m.TopicRecord("orders", ORDERS),
+        *(m.PartitionRecord(one, ORDERS, ring, ring, (), (), ring[0], 0, 0, 0) for one, ring in RINGS.items()),
+        m.ConfigRecord(TOPIC, "orders", "min.insync.replicas", "2"),
+        m.TopicRecord("audit", AUDIT),
+        m.PartitionRecord(0, AUDIT, (2,), (2,), (), (), 2, 0, 0, 0),
+        m.ConfigRecord(TOPIC, "audit", "retention.ms", "86400000"),
+    ),
+    (shrunk(1, 2),),
+    (shrunk(1),),
+    (shrunk(1, 2, 3),),
+    (m.PartitionChangeRecord(1, ORDERS, leader=3),),
+    (m.ConfigRecord(TOPIC, "audit", "retention.ms", "3600000"),),
+)
+"""What one batch each says, a minute after the one before."""
+
+
+def write_log(directory: Path) -> None:
+    segment, offset = directory / DIRECTORY_NAME / segment_name(0), 0
+    segment.parent.mkdir(parents=True)
+    with segment.open("wb") as file:
+        for number, records in enumerate(STEPS):
+            time_ms = TEN_O_CLOCK_MS + number * MINUTE_MS
+            file.write(build_batch(encode_all(records, 21), timestamp_ms=time_ms, base_offset=offset, leader_epoch=1))
+            offset += len(records)
+
+
+def znodes() -> Iterator[Node]:
+    """What ZooKeeper holds: it does not have the new leader yet, and somebody has set a retention there."""
+    for root in (paths.TOPICS, paths.TOPIC_CONFIGS, paths.DELETE_TOPICS):
+        yield from ((path, None, 0) for path in (*paths.ancestors(root), root))
+    yield from topic("orders", ORDERS, RINGS, {"min.insync.replicas": "2"})
+    yield from topic("audit", AUDIT, {0: (2,)}, {"retention.ms": "1000"})
+
+
+def topic(name: str, topic_id: Uuid, rings: dict[int, tuple[int, ...]], config: dict[str, str]) -> Iterator[Node]:
+    assignment = {"version": 3, "topic_id": uuid_to_text(topic_id), "partitions": rings}
+    yield paths.topic(name), json.dumps(assignment).encode(), 0
+    yield paths.partitions(name), None, 0
+    for one, ring in rings.items():
+        state = {"controller_epoch": 7, "leader": ring[0], "version": 1, "leader_epoch": 0, "isr": ring}
+        yield paths.partition(name, one), None, 0
+        yield paths.partition_state(name, one), json.dumps(state).encode(), 3 if (name, one) == ("orders", 0) else 0
+    yield paths.topic_config(name), json.dumps({"version": 1, "config": config}).encode(), 0
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("both")
+    write_log(directory / "metadata")
+    write_nodes(directory / "data", znodes())
+    return directory
+
+
+def ask(both: Path, *words: str) -> Result:
+    found = [word.replace(METADATA, f"{both}/metadata").replace(DATA, f"{both}/data") for word in words]
+    return CliRunner(env={**os.environ, "COLUMNS": "140"}).invoke(command, found, standalone_mode=False)
+
+
+def page() -> list[tuple[str, str]]:
+    """The commands of the page, and what stands below them."""
+    return re.findall(r"^\$ migrator ask ((?:.*\\\n)*.*)\n((?:(?!^\$|^```).*\n)*)", PAGE.read_text(), re.MULTILINE)
+
+
+def test_the_page_has_every_question() -> None:
+    assert {words.split()[0] for words, _ in page()} >= {*QUESTIONS, "--sql"}
+
+
+@pytest.mark.parametrize(("words", "expected"), page(), ids=lambda text: text.split()[0] if text else "")
+def test_the_answer_is_that_of_the_page(spark: SparkSession, both: Path, words: str, expected: str) -> None:
+    answer = ask(both, *shlex.split(words))
+    assert answer.exception is None, answer.exception
+    said = "\n".join(line.rstrip() for line in answer.stdout.splitlines())
+    assert said == expected.rstrip("\n"), said
+
+
+def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Path) -> None:
+    ask(both, "offline-in-roll", "--metadata", METADATA, "--parquet", str(tmp_path / "answer"))
+    assert pq.read_table(tmp_path / "answer").column("topic").to_pylist() == ["audit"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sql", "SELECT * FROM zookeeper", "--metadata", METADATA), "Spark does not take this SQL: [TABLE_OR_VIEW"),
+        (("offline-in-roll", "--metadata", METADATA, "--to", "99"), "could not tell: offset 99 is asked for"),
+        (("foreign-writes", "--metadata", METADATA), "no ZooKeeper is named"),
+        (("offline-in-roll", "--metadata", METADATA + "s"), "there is no such directory"),
+        (("offline-in-roll",), "no metadata directory is named"),
+        (("--metadata", METADATA), "give either the name of a question or --sql"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_answered_is_refused(spark: SparkSession, both: Path, words: tuple[str, ...], said: str) -> None:
+    answer = ask(both, *words)
+    assert isinstance(answer.exception, OperatorError), answer.exception
+    assert said in str(answer.exception)
