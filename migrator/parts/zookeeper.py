@@ -19,6 +19,7 @@ from migrator.parts.processes import ChildProcess, free_port
 from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
 
 START_SECONDS = 180.0
+LOOPBACK = "127.0.0.1"
 ANSWER_SECONDS = 1.0
 """How long a server may take for a four letter word."""
 _NEEDED_JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java", "commons-io")
@@ -79,7 +80,7 @@ class EmbeddedZooKeeper:
     @property
     def hosts(self) -> str:
         """Connection string, ``host:port``."""
-        return f"127.0.0.1:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def version_directory(self) -> Path:
@@ -193,8 +194,8 @@ class EmbeddedZooKeeper:
 
     def _port_properties(self) -> dict[str, str]:
         if self.options.tls:
-            return self.options.tls.properties(self.port, "127.0.0.1")
-        return {"clientPort": str(self.port), "clientPortAddress": "127.0.0.1"}
+            return self.options.tls.properties(self.port, LOOPBACK)
+        return {"clientPort": str(self.port), "clientPortAddress": LOOPBACK}
 
     def _write_logins(self) -> dict[str, str]:
         """The JAAS file, and the system property that names it."""
@@ -213,27 +214,27 @@ class EmbeddedZooKeeper:
         self.stop()
 
 
-def four_letter_word(port: int, word: str, host: str = "127.0.0.1", *, context: ssl.SSLContext | None = None) -> str:
-    """Send a ZooKeeper server a four letter word; the answer is empty when none comes within a second.
+def four_letter_word(port: int, word: str, *, context: ssl.SSLContext | None = None) -> str:
+    """Send a ZooKeeper server of this machine a four letter word; the answer is empty when none comes within a second.
 
     :param context: for a port that speaks TLS.
     """
     try:
-        return answer_to_word(port, word, host, context=context)
+        return answer_to_word(port, word, context=context)
     except OSError:
         return ""
 
 
-def answer_to_word(port: int, word: str, host: str = "127.0.0.1", *, context: ssl.SSLContext | None = None) -> str:
+def answer_to_word(port: int, word: str, *, context: ssl.SSLContext | None = None) -> str:
     """As `four_letter_word`; empty only when the server ends the connection without an answer.
 
     :raises TimeoutError: the server is silent for a second.
     :raises OSError: there is no connection, or it breaks.
     """
     with ExitStack() as open_:
-        connection = open_.enter_context(socket.create_connection((host, port), timeout=ANSWER_SECONDS))
+        connection = open_.enter_context(socket.create_connection((LOOPBACK, port), timeout=ANSWER_SECONDS))
         if context is not None:
-            connection = open_.enter_context(context.wrap_socket(connection, server_hostname=host))
+            connection = open_.enter_context(context.wrap_socket(connection, server_hostname=LOOPBACK))
         connection.sendall(word.encode())
         chunks = []
         while chunk := connection.recv(65536):

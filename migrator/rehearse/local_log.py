@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
@@ -30,16 +29,12 @@ EPOCH = 1
 
 
 class LocalLog:
-    """A `TransactionLog`, and the image of what was appended.
-
-    :ivar append_seconds: time spent on decoding batches and applying them to the image.
-    """
+    """A `TransactionLog`, and the image of the records in it."""
 
     def __init__(self, log: MetadataLog, level: int) -> None:
         self._log = log
         self._level = level
         self._loader = ImageLoader()
-        self.append_seconds = 0.0
 
     @classmethod
     def create(cls, directory: Path, cluster_id: str, node_id: int, version: MetadataVersion) -> Self:
@@ -102,9 +97,7 @@ class LocalLog:
         return build_batch(values, timestamp_ms=wall_ms(), base_offset=self._log.end_offset(), leader_epoch=EPOCH)
 
     def _add(self, data: bytes) -> int:
-        begin = time.monotonic()
         end_offset = self._log.append(data)
         for batch in iter_batches(data):
             replay(self._loader, batch)
-        self.append_seconds += time.monotonic() - begin
         return end_offset - 1

@@ -41,7 +41,6 @@ class MetadataCache:
         self.topic_ids: dict[str, UUID] = {}
         self.brokers: Mapping[int, CachedBroker] = {}
         self.controller_id: int | None = None
-        self.is_kraft_controller = False
 
     def update(self, request: Any) -> set[tuple[str, UUID | None]]:
         """Apply a request that passed the epoch checks.
@@ -53,7 +52,6 @@ class MetadataCache:
         if request.is_k_raft_controller and request.type_ == FULL:
             self._drop_what_is_not_in(request)
         self.controller_id = request.controller_id if request.controller_id >= 0 else None
-        self.is_kraft_controller = request.is_k_raft_controller
         self.brokers = {
             broker.id_: CachedBroker(
                 frozenset((end.listener, end.host, end.port) for end in broker.endpoints), broker.rack

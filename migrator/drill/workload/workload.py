@@ -120,9 +120,6 @@ class Ledger:
             if fact not in self._in_doubt and (found := fact.in_image(image)) != expected:
                 yield f"{fact}: {expected!r} was acknowledged, the image has {found!r}"
 
-    def __len__(self) -> int:
-        return len(self._known)
-
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = (19, 7), (20, 6), (37, 3)
 CREATE_ACLS, DELETE_ACLS = (30, 3), (31, 3)

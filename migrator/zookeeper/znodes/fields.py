@@ -75,9 +75,9 @@ class Fields:
             raise self.fault(f"field {name!r} is not an integer from {low} to {high}")
         return value
 
-    def long(self, name: str, *, default: int | None = None) -> int:
+    def long(self, name: str) -> int:
         """:raises ZnodeError: as `integer`, for 64 bits."""
-        return self.integer(name, INT64_MIN, INT64_MAX, default=default)
+        return self.integer(name, INT64_MIN, INT64_MAX)
 
     def decimal(self, name: str, *, default: int | None = None) -> int:
         """A 64-bit integer that is stored as text.
