@@ -276,7 +276,7 @@ def _all_seen(controllers: Iterable[Controller], gone: Collection[str]) -> None:
         elif probe(port, host) is None:
             known = node if node.isdecimal() else at
             raise OperatorError(
-                f"the machine of {name} does not answer, so nobody can see here whether it runs",
+                f"the machine of {name} does not answer, so this command cannot see whether it runs",
                 where=at,
                 remedy=f"Run this command where that machine answers. If it is gone for good, add --gone {known}",
             )

@@ -168,7 +168,7 @@ def _listeners(settings: Settings) -> Iterator[Problem]:
     yield from _names_of_brokers(settings)
     for listener in settings.parsed_advertised_listeners if settings.advertised_listeners else ():
         if listener.host == "0.0.0.0":  # noqa: S104 (compared)
-            what = f"nobody can connect to 0.0.0.0, which the key says of listener {listener.name}"
+            what = f"no client can connect to 0.0.0.0, which the key says of listener {listener.name}"
             yield "advertised.listeners", what, "Write the address at which others reach this node"
     bound = {listener.name for listener in settings.parsed_listeners}
     if missing := [name for name in settings.controller_listeners[:1] if name not in bound]:

@@ -185,7 +185,7 @@ def _listeners(properties: Mapping[str, str]) -> Iterator[Problem]:
             "Advertise only listeners that the broker has",
         )
     elif everywhere := [name for name, (host, _) in told.items() if host == "0.0.0.0"]:  # noqa: S104 (compared)
-        what = f"nobody can connect to 0.0.0.0, the address of {everywhere[0]}"
+        what = f"no client can connect to 0.0.0.0, the address of {everywhere[0]}"
         yield "advertised.listeners", what, "Write the address at which others reach the broker"
 
 

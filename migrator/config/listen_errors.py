@@ -29,7 +29,7 @@ def cannot_listen(error: OSError, host: str, port: int, where: str) -> OperatorE
     :param where: the key, or the listener.
     """
     if isinstance(error, socket.gaierror):
-        why, remedy = "nobody knows this name", "Correct the name, or make it known to this machine (DNS, /etc/hosts)"
+        why, remedy = "the name is not known", "Correct the name, or make it known to this machine (DNS, /etc/hosts)"
     else:
         otherwise = (error.strerror or str(error), "Choose an address of this machine and a free port")
         why, remedy = _BY_NUMBER.get(error.errno or 0, otherwise)

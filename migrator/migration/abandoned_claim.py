@@ -147,7 +147,7 @@ def examine(found: LeftOvers, now_ms: int, *, gone: Collection[str] = (), accept
     if (mark is None or not mark.copied) and age_ms < YOUNG_SECONDS * 1000 and str(claim.broker_id) not in gone:
         raise OperatorError(
             f"controller {claim.broker_id} claimed the cluster {duration(max(age_ms, 0))} ago; a quorum that copies "
-            "writes nothing to /migration, so nobody can see here whether it runs",
+            "writes nothing to /migration, so this command cannot see whether it runs",
             where=paths.CONTROLLER,
             remedy=f"Stop every controller of that quorum. If controller {claim.broker_id} is stopped, or gone for "
             f"good, add {_gone([claim.broker_id])}",

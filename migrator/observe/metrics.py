@@ -261,7 +261,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "Lines of the log of the authorizer that found no room, since this controller was started",
         lambda r: r.authorizer_log_lost,
     ),
-    ("migrator_verify_last_verdict", "1 equal, 0 different, -1 nobody told this leader", lambda r: r.last_verdict),
+    ("migrator_verify_last_verdict", "1 equal, 0 different, -1 no verdict was told", lambda r: r.last_verdict),
 )
 """Name, help, and how it is read."""
 

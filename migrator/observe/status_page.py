@@ -201,7 +201,7 @@ def _paused(status: Status) -> str:
 def _behind(records: int, lag_ms: int, blocked_ms: int, *, is_away: bool) -> str:
     waited = f"; administrative writes have waited {duration(blocked_ms)} for ZooKeeper so far" if blocked_ms else ""
     if records == UNKNOWN_LAG:
-        return f"nobody knows yet how far ZooKeeper is behind the log{waited}"
+        return f"it is not known yet how far ZooKeeper is behind the log{waited}"
     if not records and is_away:
         return f"nothing waits to be written to ZooKeeper, which has a problem{waited}"
     if not records:

@@ -131,7 +131,7 @@ class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
         found: list[tuple[str, str, int]] = super()._expand_client_hosts()
         if not found:
-            self.client.trouble = f"{', '.join(host for host, _ in self.client.hosts)}: nobody knows this name"
+            self.client.trouble = f"{', '.join(host for host, _ in self.client.hosts)}: the name is not known"
         return found
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:

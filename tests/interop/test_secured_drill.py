@@ -46,7 +46,7 @@ def drilled(directory: Path, *options: str) -> dict[str, Any]:
 
 def phases(report: dict[str, Any]) -> tuple[str, ...]:
     """Where the doors were tried."""
-    begin = "Nobody gets in who may not: "
+    begin = "No intruder gets in: "
     return tuple(step["name"].removeprefix(begin) for step in report["steps"] if step["name"].startswith(begin))
 
 
@@ -67,7 +67,7 @@ def test_a_small_one_to_the_end(tmp_path: Path, kafka: str, transport: str) -> N
     report = drilled(tmp_path, "--kafka", kafka, "--transport", transport, *SMALL)
     assert report["totals"]["lost changes"] == report["totals"]["differences"] == 0
     assert phases(report) == TO_THE_END
-    assert all("attempts that were denied" in step["figures"] for step in steps(report, "Nobody"))
+    assert all("attempts that were denied" in step["figures"] for step in steps(report, "No intruder"))
     besieged = steps(report, "The quorum waits") + steps(report, "Copy") + steps(report, "Controllers restart")
     assert len(besieged) == 3
     assert all("attempts that were denied" in step["figures"] for step in besieged)

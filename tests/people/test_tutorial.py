@@ -24,7 +24,7 @@ PICTURES = ("drill.svg", "drill-rollback.svg")
 DRILL_SECONDS = 900.0
 STEP = re.compile(r"^ *✓ (.+) \(\d+\.\d s\)$")
 ONLY_WITH_OPTIONS = (
-    "Nobody gets in who may not", "No secret stands where", "A rollback without a reopening is refused", "The voters",
+    "No intruder gets in", "No secret stands where", "A rollback without a reopening is refused", "The voters",
     "As many other controllers start", "The first controllers leave", "Changes of every kind after the end",
     "ZooKeeper has every acknowledged change",
 )  # fmt: skip

@@ -234,7 +234,7 @@ def test_nobody_agrees_to_the_end_of_the_migration(desk: Desk) -> None:
         assert "the question has no answer" in desk.refused("apply")
         for answer in ("", "n\n"):
             if answer:
-                assert "nobody confirmed" in desk.printed("resume", answer=answer, exit_code=1)
+                assert "it was not confirmed" in desk.printed("resume", answer=answer, exit_code=1)
             said = desk.printed("status", exit_code=1)
             assert "forward: stopped" in said
             assert "do: 'migrator rollout resume' goes on" in said

@@ -52,7 +52,7 @@ def earlier(operator: Operator, rollout: str = "own") -> bytes | None:
 def test_a_directory_that_may_not_be_listed_is_not_one_without_a_backup(migrating: Operator) -> None:
     cluster = migrating.cluster
     cluster.exit_codes["ls"] = 1
-    with pytest.raises(ExecutorError, match="nobody can say whether another rollout has kept") as raised:
+    with pytest.raises(ExecutorError, match="it is unknown whether another rollout has kept") as raised:
         earlier(migrating)
     assert BROKER in raised.value.where
     assert "/etc/b2.properties.before-migrate.own" in raised.value.remedy

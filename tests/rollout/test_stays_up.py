@@ -285,7 +285,7 @@ def test_a_broker_whose_file_is_for_another_mode_is_not_started(tmp_path: Path) 
     mend(operator, BROKER)
     operator.cluster.files[key] = old
     restarts = operator.cluster.restarts.copy()
-    with pytest.raises(OperatorError, match="somebody else has changed the file"):
+    with pytest.raises(OperatorError, match="the file was changed since this rollout"):
         operator.resume()
     assert operator.cluster.restarts == restarts
     assert operator.resume() is Ending.COMPLETE

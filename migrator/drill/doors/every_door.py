@@ -51,7 +51,7 @@ async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
     security = cluster.security
     if not isinstance(security, Secured) or not cluster.options.secure:
         return
-    with report.step(f"Nobody gets in who may not: {phase}"):
+    with report.step(f"No intruder gets in: {phase}"):
         doors = cluster.doors()
         ours = [controller for controller in cluster.controllers if controller.runs]
         report.wait_for("the intruder and strangers are refused")
@@ -172,8 +172,8 @@ def _stranger(port: int, what: str, context: ssl.SSLContext | None) -> Attempts:
         return True
 
     if not _until(is_decided):
-        return Attempts(1, unproved=(f"ZooKeeper neither answers somebody {what} nor ends the connection",))
-    return Attempts(1, (f"ZooKeeper answers somebody {what}",)) if seen[-1] else DENIED
+        return Attempts(1, unproved=(f"ZooKeeper neither answers a stranger {what} nor ends the connection",))
+    return Attempts(1, (f"ZooKeeper answers a stranger {what}",)) if seen[-1] else DENIED
 
 
 def _forbidden(client: KazooClient, what: str, deed: _Deed) -> Attempts:

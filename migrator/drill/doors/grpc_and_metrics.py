@@ -68,10 +68,10 @@ async def try_metrics(controllers: Sequence[ControllerProcess], security: Secure
             continue
         for what, context in security.strangers_at_metrics().items():
             seen = await _scraped(address, context, secret, {_ALERT, *HTTPStatus})
-            found += _judged(f"{where}: somebody {what}", seen, _ALERT)
+            found += _judged(f"{where}: a stranger {what}", seen, _ALERT)
         for what, password in (("no password", None), ("a guess", "guess")):
             seen = await _scraped(address, known, password, frozenset(HTTPStatus))
-            found += _judged(f"{where}: somebody with {what}", seen, UNAUTHORIZED)
+            found += _judged(f"{where}: a stranger with {what}", seen, UNAUTHORIZED)
     return found
 
 

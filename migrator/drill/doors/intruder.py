@@ -230,9 +230,9 @@ async def come_in(
         try:
             refused = await _shut_out(address, stranger)
         except TransportError as error:
-            result += Attempts(1, unproved=(f"{where}: somebody {what} got no answer: {error}",))
+            result += Attempts(1, unproved=(f"{where}: a stranger {what} got no answer: {error}",))
         else:
-            result += DENIED if refused else Attempts(1, (f"{where}: somebody {what} was let in",))
+            result += DENIED if refused else Attempts(1, (f"{where}: a stranger {what} was let in",))
     return result
 
 

@@ -130,7 +130,7 @@ def faults(
     for number in in_doubt:
         if counts(number) not in ([0], [1]):
             yield f"of transaction {number} a part is there"
-    yield from (f"nobody sent {value}" for value in counted)
+    yield from (f"{value} was not sent" for value in counted)
 
 
 def undone(seen: Iterable[str], written: Iterable[int]) -> set[int]:

@@ -43,7 +43,7 @@ def old_java(evidence: Evidence) -> Iterator[Found]:
 def not_tried(evidence: Evidence) -> Iterator[Found]:
     for host in evidence.hosts:
         if host.untried:
-            what = f"the inventory words the command to {', '.join(host.untried)}, and nobody knows how to try it"
+            what = f"the inventory words the command to {', '.join(host.untried)}, which preflight cannot try"
             yield Found(host.where, what, hosts=(host.who,))
         if host.unseen:
             what = f"its disk was not looked at: {host.unseen}"

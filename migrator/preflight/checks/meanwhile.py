@@ -26,7 +26,7 @@ def one_fails_all_fail(evidence: Evidence) -> Iterator[Found]:
 def never_idle(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         if controller.file.number(IDLE) == 0:
-            what = "it is 0: on a quiet cluster nothing is written, and nobody sees how far ZooKeeper is"
+            what = "it is 0: on a quiet cluster nothing is written, and how far ZooKeeper is cannot be seen"
             yield Found(controller.file.at(IDLE), what, hosts=(controller.who,))
 
 

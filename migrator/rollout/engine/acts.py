@@ -353,7 +353,7 @@ class StepActs:
 
     def _changed(self, node: Node, now: str | None) -> FileChangedError:
         error = FileChangedError(
-            "somebody else has changed the file since this rollout looked at it; nothing was done",
+            "the file was changed since this rollout looked at it; nothing was done",
             where=f"{node.name} on {node.host}: {node.properties}",
             remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
         )

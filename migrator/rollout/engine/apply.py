@@ -183,7 +183,7 @@ OWN_WORDS = (
 KINDS: Mapping[type[OperatorError], str] = {
     UnreachableError: "the host was not reached, or the connection broke",
     ExecutorError: "a command on the node's host failed, or did not end in time",
-    LockedError: "somebody else has the lock",
+    LockedError: "another rollout has the lock",
 }
 OTHER_KIND = "the step failed"
 OTHER_REMEDY = "Read the reason in that file, and mend it; then 'migrator rollout resume' tries again"
@@ -198,7 +198,7 @@ class Ending(Enum):
     REACHED = "it is as far as was asked for"
     PAUSED = "it waits after this step, as was asked for"
     ABORTED = "it stopped after the step under way, or where it waited, as was asked for"
-    NOT_CONFIRMED = "it stopped before the end of the migration: nobody confirmed it"
+    NOT_CONFIRMED = "it stopped before the end of the migration: it was not confirmed"
 
 
 @value

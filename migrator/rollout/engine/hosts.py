@@ -114,7 +114,7 @@ async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
     except OperatorError as error:
         return replace(facts, faults=(*facts.faults, _trouble(error)))
     if not directory.startswith("/"):  # a placeholder, or relative to a directory that only the service knows
-        return replace(facts, unseen=f"nobody knows where {directory or 'its directory'} is")
+        return replace(facts, unseen=f"the path of {directory or 'its directory'} is unknown")
     words = ["sh", "-c", LOOK, "migrator", "java" if host.java else "", directory]
     try:
         output = await parts.executor.run(node, words, seconds=LOOK_SECONDS)

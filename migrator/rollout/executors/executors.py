@@ -181,13 +181,13 @@ class NodeExecutor:
             if incoming.is_whole():
                 return True
         what = "what was read of it has another digest than the file"
-        raise ExecutorError(what, where=_where(node, path), remedy="Somebody writes it, or the way there cuts it off")
+        raise ExecutorError(what, where=_where(node, path), remedy="Another program writes it, or it arrives cut off")
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
         ended = await self._send(node, "write", path, content, expected=expected or ABSENT, backup=backup)
         if ended.exit_code == OTHER_DIGEST:
             raise FileChangedError(
-                "somebody else has changed the file since this rollout looked at it; nothing was written",
+                "the file was changed since this rollout looked at it; nothing was written",
                 where=_where(node, path),
                 remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
             )

@@ -131,7 +131,7 @@ async def _pass_unseen(parts: RolloutParts, node: Node, path: str, error: Execut
         )
         return
     raise OldLogError(
-        f"nobody can say whether the metadata log of an earlier attempt is there: {error.what}. With one the "
+        f"it is unknown whether the metadata log of an earlier attempt is there: {error.what}. With one the "
         "broker may not register, and not every release deletes it. Nothing was done",
         where=f"{node.name} on {node.host}: {path}",
         remedy="Let the executor look there (docs/rollout-executors.md, sudo); if the property file has a variable in "

@@ -94,7 +94,7 @@ async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: st
     if listed.exit_code:
         way_out = f", or copy the file as it was to {kept}" if rollout and own is None else ""
         raise ExecutorError(
-            "nobody can say whether another rollout has kept this file as it was: ls of the directory ended with exit "
+            "it is unknown whether another rollout has kept this file as it was: ls of the directory ended with exit "
             f"code {listed.exit_code}",
             where=f"{node.name} on {node.host}: {path.parent}",
             remedy=f"Let the executor run ls there (docs/rollout-executors.md, sudo){way_out}. Then try again",

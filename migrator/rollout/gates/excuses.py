@@ -95,7 +95,7 @@ def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
     for node in gone:
         if node.role is Role.BROKER and seen.brokers is None:
             raise OperatorError(
-                f"nobody can say whether {node.name} is gone: {'; '.join(seen.unknown) or 'no look at the cluster'}",
+                f"it is unknown whether {node.name} is gone: {'; '.join(seen.unknown) or 'no look at the cluster'}",
                 where="--without-node",
                 remedy="Type the command again when ZooKeeper and the controllers answer",
             )

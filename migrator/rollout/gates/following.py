@@ -92,5 +92,5 @@ def _falls_behind(migration: MigrationSeen) -> Found:
 def no_foreign_writes(_: Gate, seen: Observation) -> Found:
     written = () if seen.migration is None else seen.migration.foreign_writes
     if written:
-        what = f"somebody else has written to it: {named(written)}"
+        what = f"other programs have written to it: {named(written)}"
         yield Shut("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")

@@ -82,7 +82,7 @@ class RolloutLock:
             entry, _ = await place.read()
             if entry is None:
                 raise LostLockError(
-                    "somebody has taken the lock away from this rollout; nothing more was begun",
+                    "the lock was taken away from this rollout; nothing more was begun",
                     where=place.where,
                     remedy="Find out who ('migrator rollout history'); then 'migrator rollout resume' takes it again",
                 )
@@ -168,7 +168,7 @@ class RolloutLock:
             holder = LockHolder(rollout, user(), socket.gethostname(), since, process, directory)
             mine = LockEntry(holder, self._token)
             await place.move(version, mine)
-        raise OperatorError("the lock could not be taken: somebody else writes it again and again", where=place.where)
+        raise OperatorError("the lock could not be taken: another program writes it again and again", where=place.where)
 
     async def _give_back(self, place: LockPlace, rollout: str) -> None:
         for _ in range(TRIES):
@@ -184,7 +184,7 @@ async def _break(place: LockPlace, rollout: str) -> None:
         return
     entry, _ = await place.read()
     if entry is not None:
-        raise OperatorError("somebody else has taken the lock meanwhile", where=place.where, remedy=BREAK_REMEDY)
+        raise OperatorError("another rollout has taken the lock meanwhile", where=place.where, remedy=BREAK_REMEDY)
 
 
 def held(holder: LockHolder) -> LockedError:

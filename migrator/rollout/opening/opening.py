@@ -119,7 +119,7 @@ def _refuse_other_files(nodes: Sequence[Node], texts: Mapping[str, str], reviewe
     for node in nodes:
         if digest(encoded(texts[node.name])) != reviewed.files[node.name]:
             raise OperatorError(
-                "somebody has changed the file since it was compared with the plan; nothing was done",
+                "the file was changed since it was compared with the plan; nothing was done",
                 where=f"{node.name} on {node.host}: {node.properties}",
                 remedy="Look at it. 'migrator rollout apply --plan FILE' compares again",
             )

@@ -107,7 +107,7 @@ class KeySet:
             first, longest = self._backoff_s
             wait = min(longest, first * 2 ** min(self._failures - 1, 30))
             self._next_at = self._clock() + wait
-            kept = "the previous keys stay in use" if self._loaded_at is not None else "nobody can log in with a token"
+            kept = "the previous keys stay in use" if self._loaded_at is not None else "no token is accepted"
             log.warning("The keys at %s cannot be fetched; %s: %s", self._where, kept, error)
         except Exception:  # the top of a thread: no caller would see the error
             self._next_at = self._clock() + self._backoff_s[1]

@@ -60,7 +60,7 @@ async def test_a_leader_that_does_not_know_the_lag_is_not_drained() -> None:
     missing = await drain(leader, lambda: lag_of(leader), nothing, 0)
     assert missing is not None
     assert missing.exit_code == ExitCode.NOT_DRAINED
-    assert "nobody knows yet how far ZooKeeper is behind" in str(missing)
+    assert "it is not known yet how far ZooKeeper is behind" in str(missing)
     assert leader.state.value in str(missing)
 
 
@@ -108,7 +108,7 @@ async def test_a_leader_that_is_deposed_while_it_waits_says_what_was_missing() -
     missing = await drain(leader, lag, lambda: debt.missing_when_deposed(other_leads=False, latest_epoch=EPOCH), 3_600)
     assert missing is not None
     assert missing.exit_code == ExitCode.NOT_DRAINED
-    assert "nobody knows yet how far ZooKeeper is behind" in str(missing)
+    assert "it is not known yet how far ZooKeeper is behind" in str(missing)
 
 
 async def test_the_wait_ends_with_the_leadership() -> None:

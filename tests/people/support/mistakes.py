@@ -239,7 +239,7 @@ ADDRESSES = (
     Mistake(
         "a name that nobody knows",
         lambda scene: starting(scene.formatted({"listeners": "CONTROLLER://no-such-host.invalid:9093"})),
-        "cannot listen on no-such-host.invalid:9093: nobody knows this name",
+        "cannot listen on no-such-host.invalid:9093: the name is not known",
         "Correct the name, or make it known to this machine (DNS, /etc/hosts)",
     ),
 )
@@ -255,7 +255,7 @@ ZOOKEEPER = (
     Mistake(
         "ZooKeeper's name is unknown",
         lambda scene: starting(scene.formatted({"zookeeper.connect": "no-such-host.invalid:2181"})),
-        "no server answers: no-such-host.invalid: nobody knows this name",
+        "no server answers: no-such-host.invalid: the name is not known",
         "this controller tries again all the time",
         Ends.RUNS_ON,
     ),
