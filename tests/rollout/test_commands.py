@@ -20,7 +20,6 @@ from migrator.config.sensitive import REDACTED
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout import site
-from migrator.rollout.engine import reviewed
 from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.leaving_zookeeper import keep
@@ -36,10 +35,6 @@ from tests.rollout.support.model_lock import ModelLock
 
 async def _nobody_is_told() -> None:
     pass
-
-
-QUICK_SCRYPT = {"n": 2, "r": 8, "p": 1}
-"""A reviewed plan has a digest of each file, which takes 0.05 s of a processor on purpose (`test_reviewed_plan`)."""
 
 
 class Cluster(ModelCluster):
@@ -103,7 +98,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
         yield RolloutParts(inventory, *hands, desk.zookeeper_connect), None
 
     monkeypatch.setattr(site, "open_world", world)
-    monkeypatch.setattr(reviewed, "_SCRYPT", QUICK_SCRYPT)
+    monkeypatch.setattr("migrator.rollout.engine.reviewed._SCRYPT", {"n": 2, "r": 8, "p": 1})  # else 0.05 s for a file
     yield desk
     kept = "".join(path.read_text() for path in desk.state.rglob("*") if path.is_file() and path.suffix == ".jsonl")
     words = " ".join(" ".join(command) for command in desk.cluster.commands)
