@@ -33,6 +33,7 @@ from tests.simulation.whole.world import Outcome, simulate
 @click.option("--seconds", default=runner.HUNT_SECONDS, show_default=True, help="Of a processor, for each hunt.")
 @click.option("--met", is_flag=True, help="Show which faults met which states, and crashes which files.")
 @click.option("--branches", is_flag=True, help="Show what the seeds reach of the code; needs coverage.py.")
+@click.option("--note", "notes", is_flag=True, help="With --branches: name them in docs/simulation.md, too.")
 @click.option("--jobs", default=0, help="Processes; one for each processor by default.")
 def main(
     seeds: int,
@@ -47,6 +48,7 @@ def main(
     seconds: float,
     met: bool,
     branches: bool,
+    notes: bool,
     jobs: int,
 ) -> None:
     """Simulate whole controllers on bad networks, disks and clocks."""
@@ -66,7 +68,7 @@ def main(
         sys.exit(_hunt([bug] if bug else sorted(BUGS), seconds, jobs))
     numbers = range(first, first + seeds)
     if branches:
-        click.echo(reached(numbers, overrides, jobs))
+        click.echo(reached(numbers, overrides, jobs, notes=notes))
         return
     sys.exit(_run(numbers, overrides, bug, jobs, met=met))
 

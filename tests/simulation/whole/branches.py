@@ -10,8 +10,10 @@ import json
 import multiprocessing
 import os
 import pkgutil
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,14 +28,22 @@ OUTSIDE = {
     "*/migrator/node/access/accounts.py": "logins of SASL, which no connection has",
     "*/migrator/log/dump.py": "a command that reads the log of a controller from outside",
     "*/migrator/log/initial_voters.py": "an option of the command that formats a disk",
+    "*/migrator/log/listing.py": "commands and the migration, which read a log from outside",
+    "*/migrator/log/lookup.py": "`rollback`, which reads the log of a controller that is stopped",
 }
 """What the simulation leaves out by design, and why."""
+PAGE = Path(__file__).parents[3] / "docs/simulation.md"
+BEGIN, END = "<!-- functions that no seed reaches -->", "<!-- end of the functions -->"
+"""What `PAGE` has between these lines is written by a command."""
 NO_CODE = [r"class .*\bProtocol\):"]
 T = TypeVar("T")
 
 
-def reached(seeds: Iterable[int], changes: Mapping[str, str], jobs: int = 0) -> str:
-    """A report. Each seed is a process of its own, as ever, and ``jobs`` of them run at once."""
+def reached(seeds: Iterable[int], changes: Mapping[str, str], jobs: int = 0, *, notes: bool = False) -> str:
+    """A report. Each seed is a process of its own, as ever, and ``jobs`` of them run at once.
+
+    :param notes: write the names of the functions that no seed reaches into `PAGE`, too.
+    """
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory) / "data"
         runner.in_child(lambda: _traced(data, _import_all))
@@ -42,11 +52,38 @@ def reached(seeds: Iterable[int], changes: Mapping[str, str], jobs: int = 0) -> 
         measured = _coverage(data)
         measured.combine()
         everything, inside = _found(measured, []), _found(measured, [*OUTSIDE])
+    unreached = _unreached(inside)
+    if notes:
+        _note(count, unreached)
     left_out = "\n".join(f"  {pattern.removeprefix('*/')}: {why}" for pattern, why in OUTSIDE.items())
     shares = (
         f"{count} seeds reach {_share(inside)} of statements and branches, {_share(everything)} with what is outside:"
     )
-    return f"{_lines(inside)}\n{shares}\n{left_out}"
+    files = "\n".join(f"{file['summary']['percent_covered']:6.1f} %  {name}" for name, file in inside["files"].items())
+    return f"{files}\nReached by no seed:\n{named(unreached)}\n{shares}\n{left_out}"
+
+
+def named(functions: Mapping[str, Sequence[str]]) -> str:
+    """A list in Markdown, with one file to an entry."""
+    entries = (f"* `{file}`: {', '.join(f'`{name}`' for name in names)}" for file, names in functions.items())
+    return "\n".join(textwrap.fill(it, 150, subsequent_indent="  ", break_on_hyphens=False) for it in entries)
+
+
+def noted(page: str) -> dict[str, list[str]]:
+    """The functions that the text of `PAGE` names, by file."""
+    part = page.partition(BEGIN)[2].partition(END)[0]
+    return {
+        file: re.findall(r"`([^`]+)`", names)
+        for file, names in re.findall(r"^\* `([^`]+)`: (.*(?:\n  .*)*)", part, re.MULTILINE)
+    }
+
+
+def _note(count: int, functions: Mapping[str, Sequence[str]]) -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    total = sum(map(len, functions.values()))
+    text = f"{total} functions are reached by none of {count} seeds:\n\n{named(functions)}"
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
 def _found(measured: Any, omit: list[str]) -> Mapping[str, Any]:
@@ -89,14 +126,14 @@ def _share(found: Mapping[str, Any]) -> str:
     return f"{found['totals']['percent_covered']:.1f} %"
 
 
-def _lines(found: Mapping[str, Any]) -> str:
-    """The files, and then the functions that are never called."""
-    files, unreached = [], []
-    for name, file in found["files"].items():
-        files.append(f"{file['summary']['percent_covered']:6.1f} %  {name}")
-        unreached += [
-            f"  {name}: {function}"
+def _unreached(found: Mapping[str, Any]) -> dict[str, list[str]]:
+    """By file, the functions of which no statement ran."""
+    functions = {
+        name: [
+            function
             for function, region in file["functions"].items()
             if function and region["summary"]["num_statements"] and not region["executed_lines"]
         ]
-    return "\n".join((*files, "Reached by nobody:", *unreached))
+        for name, file in found["files"].items()
+    }
+    return {name: found for name, found in functions.items() if found}

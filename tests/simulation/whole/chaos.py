@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DOWN_SECONDS = (0.05, 6.0)
 CUT_SECONDS = (0.1, 8.0)
 HANG_SECONDS = (0.1, 8.0)
+REFUSED_SECONDS = (0.05, 1.5)
 IN_A_STATE = 0.6
 """Of the faults: they wait for a state that is drawn."""
 STEADY = frozenset(("leader", "follower", "observer"))
@@ -76,6 +77,7 @@ class Chaos:
             (options.crash_rate, self._crash),
             (options.wipe_rate, self._wipe),
             (options.settings_rate, self.world.reconfigurations.change),
+            (options.reset_rate, self._reset),
         ]
         for rate, fault in faults:
             self._again(rate, partial(self._strike, fault))
@@ -89,6 +91,7 @@ class Chaos:
         self._again(options.aside_rate, lambda: self._waiting.update(snapshot=self._leave_aside))
         self._again(options.calm_rate, self.calm.begin)
         self._again(options.change_rate, self.world.operator.order)
+        self._again(options.look_rate, self.world.onlookers.look)
         self._again(options.recover_rate, self.world.recoveries.lose_majority)
         self._again(options.level_rate, self.world.upgrades.change_metadata_version)
         self._again(options.upgrade_rate, self.world.upgrades.take_voters_into_the_log)
@@ -164,6 +167,7 @@ class Chaos:
     def mend_machines(self) -> None:
         """Disks that are full, failing or slow; those that are lost stay so."""
         self.world.network.slow.clear()
+        self.world.network.refusing.clear()
         for controller in self.world.controllers.values():
             controller.disk.free = None
             self._mend(controller, controller.disk)
@@ -325,6 +329,15 @@ class Chaos:
                 network.mend_wire(wire)
 
         self.calm.later(self._random.uniform(*CUT_SECONDS), mend)
+
+    def _reset(self, controller: Controller) -> None:
+        """A firewall or a proxy in front of the machine starts again."""
+        network = self.world.network
+        self.world.count("lost connections of a machine")
+        network.reset_connections(controller.host)
+        if self._random.random() < 0.5:
+            network.refusing.add(controller.host)
+            self.world.after(self._random.uniform(*REFUSED_SECONDS), partial(network.refusing.discard, controller.host))
 
     def _slow(self, controller: Controller) -> None:
         self.world.count("slow machines")

@@ -43,6 +43,8 @@ class Network:
         self.mended_at = 0.0
         self.slow: dict[str, float] = {}
         """By what the delays to and from a host are multiplied."""
+        self.refusing: set[str] = set()
+        """Hosts whose listeners are not reached: something in front of them refuses each connection."""
         self._ports = FIRST_PORT
         self._ends: dict[str, list[End]] = {}
 
@@ -80,7 +82,7 @@ class Network:
             if host in self.machines_off:
                 return
             listening = self.listening.get((host, port))
-            if listening is None:
+            if listening is None or host in self.refusing:
                 self.carry(back, lambda: machine.tell(refuse))
                 return
             ours = End(self, machine, (machine.host, self.next_port()))
@@ -130,6 +132,12 @@ class Network:
             self._world.at(at, arrive)
 
     # The ends of machines.
+
+    def reset_connections(self, host: str) -> None:
+        """Break all connections of a host, as a firewall that has forgotten them."""
+        for end in [end for end in self._ends.get(host, ()) if not end.is_closed]:
+            end.peer.broken()
+            end.broken()
 
     def opened(self, end: End) -> None:
         self._ends.setdefault(end.machine.host, []).append(end)

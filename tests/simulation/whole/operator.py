@@ -33,18 +33,23 @@ class Operator:
     def __init__(self, world: World) -> None:
         self.world = world
         self._random = Random(f"operator {world.options.seed}")
-        self.is_busy = False
+        self._orders = 0
+        """That have no answer yet."""
         self.retarget = Retarget(world)
 
+    @property
+    def is_busy(self) -> bool:
+        return self._orders > 0
+
     def order(self) -> None:
-        """Add a voter or remove one; nothing while the last order has no answer."""
-        if self.is_busy:
+        """Add a voter or remove one; nothing while every operator waits for an answer."""
+        if self._orders >= self.world.options.operators:
             return
-        work = self.retarget.order() if self._random.random() < 0.4 else None
+        work = self.retarget.order() if not self.is_busy and self._random.random() < 0.4 else None
         if work is None and (request := self._next_order()) is not None:
             work = self._ask(request)
         if work is not None:
-            self.is_busy = True
+            self._orders += 1
             loop = self.world.client.machine.loop
             loop.from_outside(lambda: loop.create_task(self._done(work)))
 
@@ -53,7 +58,7 @@ class Operator:
             await work
         finally:
             await asyncio.sleep(0)
-            self.is_busy = False
+            self._orders -= 1
 
     async def _ask(self, request: Any) -> None:
         response = await self.world.client.ask_leader(request)

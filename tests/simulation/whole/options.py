@@ -56,6 +56,8 @@ class Options:
     """Cuts between the leader and all others."""
     aside_rate: float = 0.0
     """Cuts between all others and two: the leader, and the next one that gets a snapshot."""
+    reset_rate: float = 0.0
+    """Losses of all connections of a machine, which may also refuse new ones for a moment."""
     slow_rate: float = 0.0
     wipe_rate: float = 0.0
     """Disks that are lost, and formatted anew."""
@@ -71,6 +73,10 @@ class Options:
     """Times without new faults, in which a majority that can talk must elect a leader."""
     change_rate: float = 0.0
     """Orders of an operator to add, remove or move a voter."""
+    operators: int = 1
+    """How many such orders may wait for an answer at the same time."""
+    look_rate: float = 0.0
+    """Questions about the quorum, and orders that it refuses."""
     level_rate: float = 0.0
     """Orders of an operator to change metadata.version."""
     upgrade_rate: float = 0.0

@@ -67,13 +67,13 @@ def full_segment_is_not_fsynced_before_its_successor() -> Patches:
     return [(MetadataLog, "_segment_for", segment_for)]
 
 
-@bug(chaos_seconds=12, writes=20, crash_rate=0.5, power_rate=0.3, sync_ms_max=20)
+@bug(chaos_seconds=12, big_share=0.05, power_rate=1, sync_ms_max=20)
 def checksum_is_not_looked_at_at_the_start() -> Patches:
     """A torn batch counts as whole (etcd 14102; Alagappan et al., FAST 2018)."""
     return [(Batch, "check_crc", lambda _self: None)]
 
 
-@bug(segment_bytes=1_000, power_rate=1, kill_rate=1, big_share=0.3, sync_ms_max=20, chaos_seconds=12)
+@bug(segment_bytes=1_000, power_rate=1, kill_rate=1, big_share=0.05, sync_ms_max=20, chaos_seconds=12)
 def torn_end_is_not_cut() -> Patches:
     """The next boot finds damage in the middle, as the next segment was begun behind it. Big batches leave a torn end
     that the next batches do not cover."""

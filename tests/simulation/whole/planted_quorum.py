@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from migrator.node.quorum import runner
 from migrator.node.quorum.storage import NodeStorage
+from migrator.node.quorum.voter_changes import VoterChanges
 from migrator.raft import election, follower, membership, replication, votes
 from migrator.raft.departure import Departure
 from migrator.raft.peers import Peers
@@ -143,9 +146,10 @@ def follower_waits_for_its_leader_for_ever() -> Patches:
     return [(Quorum, "prolong", prolong), (Departure, "is_evident", property(lambda _self: False))]
 
 
-@bug(dynamic="yes", observers=2, change_rate=10, controllers=3, **ELECTIONS)
+@bug(dynamic="yes", observers=0, change_rate=20, operators=4, controllers=5, cut_rate=1, chaos_seconds=12)
 def voters_change_before_the_last_change_is_committed() -> Patches:
-    """Two majorities without a common voter (Raft's thesis, 4.1, and the mail of July 2015; atomix/copycat 23)."""
+    """Two majorities without a common voter (Raft's thesis, 4.1, and the mail of July 2015; atomix/copycat 23). The
+    controller's own guard, one request at a time, is away, too."""
     rules = {
         change: tuple(
             rule
@@ -154,10 +158,15 @@ def voters_change_before_the_last_change_is_committed() -> Patches:
         )
         for change, checks in membership.BEFORE.items()
     }
-    return [(membership, "BEFORE", rules)]
+
+    @asynccontextmanager
+    async def only_one(_self: VoterChanges) -> AsyncIterator[None]:
+        yield
+
+    return [(membership, "BEFORE", rules), (VoterChanges, "_only_one", only_one)]
 
 
-@bug(kill_rate=0.5, hang_rate=0.3, chaos_seconds=12)
+@bug(reset_rate=4, sync_ms_max=20, writes=20, chaos_seconds=12)
 def answer_of_the_leader_leaves_the_evidence() -> Patches:
     return [(Quorum, "leader_answers", lambda _self: None)]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from migrator.errors import OperatorError
 from migrator.observe.voters import VoterOrder, VotersAnswer
@@ -14,8 +14,10 @@ from tests.simulation.whole.controller import GRPC_PORT
 from tests.simulation.whole.grpc_wire import connect
 
 if TYPE_CHECKING:
+    from tests.simulation.whole.controller import Controller
     from tests.simulation.whole.world import World
 
+T = TypeVar("T")
 VOTERS_MIN = 2
 
 
@@ -44,21 +46,35 @@ class Retarget:
 
 
 async def give_order(world: World, random: Random, order: VoterOrder, target: str) -> tuple[int, VotersAnswer] | None:
-    """Ask one controller after the other until one says that it leads: its id and its answer; None when none takes the
-    order."""
+    """Give the leader an order about the voters: see `ask_leader`."""
+    return await ask_leader(world, random, lambda client: client.reassign(order, target), f"{order.value} {target}")
+
+
+async def ask_leader(
+    world: World, random: Random, ask: Callable[[OperatorClient], Awaitable[T]], what: str
+) -> tuple[int, T] | None:
+    """Ask one controller after the other until one says that it leads: its id and its answer; None when none answers.
+
+    :param what: is asked, for the trace.
+    """
     controllers = [one for one in world.controllers.values() if one.has_grpc]
     for controller in random.sample(controllers, len(controllers)):
-        principals = frozenset({certificates.principal(certificates.voter(controller.node_id))})
-        address = f"{controller.host}:{GRPC_PORT}"
+        address, principals = files_of(controller)
         try:
             async with OperatorClient.at(address, certificates.FILES, principals, connect) as client:
                 status = await client.status()
                 if status.quorum.leader_id != status.node_id:
                     continue
-                answer = await client.reassign(order, target)
+                answer = await ask(client)
         except OperatorError as error:
-            world.trace(f"operator: {order.value} {target}? {error}")
+            world.trace(f"operator: {what}? {error}")
             continue
-        world.trace(f"operator: {order.value} {target}. {answer}")
+        world.trace(f"operator: {what}. {answer}")
         return controller.node_id, answer
     return None
+
+
+def files_of(controller: Controller) -> tuple[str, frozenset[str]]:
+    """The address of its gRPC server, and whose certificate that server has."""
+    principal = certificates.principal(certificates.voter(controller.node_id))
+    return f"{controller.host}:{GRPC_PORT}", frozenset({principal})

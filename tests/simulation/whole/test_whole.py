@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -22,7 +24,7 @@ import pytest
 
 from migrator.node.registration import ControllerRegistrar
 from tests.lanes import TEST, TEST_ALL, TEST_LONG
-from tests.simulation.whole import cells, grpc_wire, runner
+from tests.simulation.whole import branches, cells, grpc_wire, runner
 from tests.simulation.whole.controller import GRPC_PORT
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
@@ -117,6 +119,16 @@ def test_the_table_holds_every_planted_bug() -> None:
     for bug in rows:
         with planted(bug):
             pass
+
+
+def test_the_page_names_functions_that_are_there() -> None:
+    """A command writes those names, and the code goes on."""
+    found = branches.noted(branches.PAGE.read_text())
+    assert found
+    for file, names in found.items():
+        module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+        for name in names:
+            assert name.rpartition(".")[2] in inspect.getsource(module), f"{file}: {name}"
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ class Watch:
             self.world.chaos.look(controller)
             self.promises.check_vote(controller, shadow)
             if raft.high_watermark != shadow.high_watermark:
-                has_failed = controller.is_ending and _was_refused(controller)  # amid a change of its log, perhaps
+                has_failed = controller.is_ending and core.storage.log._failure is not None  # amid a change of it
                 if not has_failed:
                     self._high_watermark(controller, shadow, raft.high_watermark)
         published = core.metadata.published

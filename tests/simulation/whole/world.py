@@ -25,6 +25,7 @@ from tests.simulation.whole.disk import SimulatedDisk
 from tests.simulation.whole.loop import SimulatedLoop
 from tests.simulation.whole.machine import ProcessGoneError, SimulatedMachine
 from tests.simulation.whole.network import Network
+from tests.simulation.whole.onlookers import Onlookers
 from tests.simulation.whole.operator import Operator
 from tests.simulation.whole.options import Options
 from tests.simulation.whole.reconfigure import Reconfigurations
@@ -83,6 +84,7 @@ class World:
         self.client = Client(self)
         self._running = [self.client.machine]
         self.operator = Operator(self)
+        self.onlookers = Onlookers(self)
         self.recoveries = Recoveries(self)
         self.upgrades = Upgrades(self)
         self.reconfigurations = Reconfigurations(self)
