@@ -101,7 +101,7 @@ class ImageProof:
     async def _digest(self, image: MetadataImage) -> None:
         offset = self._offset
         known, total = [self._known[0]], self._known[1]
-        async for part in in_turns(digest_steps(*known, image), DUTY):
+        async for part in in_turns(digest_steps(known[0], image), DUTY):
             total += part
         self._known = (image, total % MODULUS)
         if offset == self._offset:
