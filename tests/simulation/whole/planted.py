@@ -71,7 +71,7 @@ TABLE = {
         Row("snapshot_has_its_name_before_it_is_whole", "etcd 10219", 1),
         Row("more_of_the_log_is_dropped_than_a_snapshot_holds", "ZOOKEEPER-1797"),
         Row("log_behind_a_newer_snapshot_is_kept", "canonical/raft 199, RedisRaft 43"),
-        Row("epochs_are_not_cut_with_the_log", "KAFKA-10706", 2),
+        Row("epochs_are_not_cut_with_the_log", "KAFKA-10706", 9),
         Row("index_is_not_cut_with_the_log", "Kafka's index files that are found corrupted", 0),
     ),
     "consensus": (
