@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from migrator.config.checks import STANDARD_AUTHORIZER
+from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.config.keys import FLAG, IBP
 from migrator.config.providers import PLACEHOLDER
 from migrator.config.reading import super_users_of
@@ -54,7 +54,7 @@ def broker_file_gates(files: Mapping[str, Properties], controller: Properties, v
             "authorizer",
             lambda file: _authorizer(file, controller),
             "every file has an authorizer and super users as the controllers have them",
-            "Set authorizer.class.name=kafka.security.authorizer.AclAuthorizer, and super.users of the controllers",
+            f"Set {AUTHORIZER}={ACL_AUTHORIZER}, and super.users of the controllers",
         ),
         gate(
             "secrets",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 
-from migrator.config.checks import STANDARD_AUTHORIZER
+from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.controller.given_up import QUORUM
 from migrator.controller.way_back import KEY
 from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, FeaturesImage, MetadataImage
@@ -167,7 +167,7 @@ FILE = {
     "inter.broker.protocol.version": "3.9",
     "zookeeper.metadata.migration.enable": "true",
     "zookeeper.connect": "zk:2181",
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "authorizer.class.name": ACL_AUTHORIZER,
     "super.users": "User:a;User:b",
     "delegation.token.secret.key": "one",
 }
