@@ -37,6 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         operator = Operator(cluster, tmp_path_factory.mktemp("state"))
         if back:
             operator.apply(StopAt(Phase.KRAFT))
+            cluster.files[LOG] = b"of the quorum"
         assert (operator.rollback() if back else operator.apply()) is Ending.COMPLETE
         found |= {words[0] for words in cluster.commands}
     return found
