@@ -78,7 +78,7 @@ async def test_a_second_operator_is_told_who_where_and_since_when(tmp_path: Path
         assert await second.break_open("bbbb") == holder
         await first.check("aaaa")
         assert await second.break_open("aaaa") is None
-        with pytest.raises(LostLockError, match="taken the lock away"):
+        with pytest.raises(LostLockError, match="the lock was taken away"):
             await first.check("aaaa")
         await second.acquire("bbbb")
         with pytest.raises(LostLockError, match="bbbb"):
