@@ -129,7 +129,7 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
         (("--sql", "SELECT * FROM zookeeper", "--metadata", METADATA), "Spark does not take this SQL: [TABLE_OR_VIEW"),
         (("offline-in-roll", "--metadata", METADATA, "--to", "99"), "could not tell: offset 99 is asked for"),
         (("foreign-writes", "--metadata", METADATA), "no ZooKeeper is named"),
-        (("offline-in-roll", "--metadata", METADATA + "s"), "there is no such directory"),
+        (("offline-in-roll", "--metadata", METADATA + "s"), "there is no metadata log"),
         (("offline-in-roll",), "no metadata directory is named"),
         (("--metadata", METADATA), "give either the name of a question or --sql"),
     ],
