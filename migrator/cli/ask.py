@@ -21,9 +21,10 @@ from migrator.verify.questions import OF_ZOOKEEPER, QUESTIONS
 @click.option("--sql", metavar="SQL", help="A question of your own. The views: kraft, changes, history, partitions, "
               "and zookeeper if it is named.")  # fmt: skip
 @sources_options
-@click.option("--from", "since", type=int, default=-1, metavar="OFFSET", help="Ask about what came after this offset.")
-@click.option("--to", "until", type=click.IntRange(min=0), metavar="OFFSET",
-              help="Read the log up to this offset.  [default: its end]")  # fmt: skip
+@click.option("--from", "since", metavar="POINT", help="Ask about what came after this offset or time.")
+@click.option("--to", "until", metavar="POINT",
+              help="Read the log up to this offset or time, as 2026-01-01T10:00:00Z.  "
+              "[default: its end]")  # fmt: skip
 @click.option("--csv", "form", flag_value="csv", help="Print the answer as CSV.")
 @click.option("--json", "form", flag_value="json", help="Print each row as JSON, one a line.")
 @click.option("--parquet", metavar="DIR", help="Let Spark write the answer there, in Parquet; prints nothing.")
@@ -53,9 +54,11 @@ def command(name: str | None, config: Path | None, **given: Any) -> None:
         remedy = "Give --zookeeper, --zookeeper-files or a property file with -c"
         raise OperatorError("this question needs ZooKeeper, and no ZooKeeper is named", where=name, remedy=remedy)
     settings = settings_of_spark(given["conf"])
-    until = end_of_log(Path(directory)) - 1 if given["until"] is None else given["until"]
     from migrator.cli import ask_run  # noqa: PLC0415 - Spark is optional, and costs seconds
     from migrator.verify.spark.ask import Question  # noqa: PLC0415 - likewise
+    from migrator.verify.spark.metadata_source import offset_of  # noqa: PLC0415 - likewise
 
-    question = Question(name, given["sql"], given["since"], until)
+    log, since, until = Path(directory), given["since"], given["until"]
+    last = end_of_log(log) - 1 if until is None else offset_of(log, until, "--to")
+    question = Question(name, given["sql"], -1 if since is None else offset_of(log, since, "--from"), last)
     ask_run.run(sources, question, (given["master"], settings), given["form"], given["parquet"])

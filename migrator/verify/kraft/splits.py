@@ -62,6 +62,27 @@ def divided(directory: Path, count: int, until: int | None = None, *, history: b
     return patiently(lambda: _divided(log_directory_of(directory), count, until, history=history))
 
 
+def offset_at(directory: Path, time_ms: int) -> int:
+    """The last offset of a log before its first batch that was appended after a time (ms since 1970).
+
+    :raises OperatorError: as `divided`; or the log has nothing that old.
+    """
+    return patiently(lambda: _offset_at(log_directory_of(directory), time_ms))
+
+
+def _offset_at(log_directory: Path, time_ms: int) -> int:
+    listing = list_log(log_directory)
+    found = None
+    for _, _, header in checked(listing, listing.newest_snapshot(), headers_of, lambda header: header):
+        if header.max_timestamp > time_ms:
+            break
+        found = header.last_offset
+    if found is None:
+        what = "the log in this directory begins after this time"
+        raise OperatorError(what, where=str(log_directory), remedy="Give a later time, or a copy that is older")
+    return found
+
+
 def records_of(split: Split, salt: bytes) -> Iterator[Placed]:
     """Yield the records of one part; ``salt`` as for `placed`; errors as in `batches_of` and `placed_in`."""
     for order, batch in batches_of(split):

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from migrator.errors import OperatorError
+from migrator.errors import InvariantViolation, OperatorError
 from migrator.values import value
 from migrator.verify.named import Sources
 from migrator.verify.questions import VIEWS, sql_of
@@ -61,11 +61,12 @@ def _define_views(spark: SparkSession, sources: Sources, as_of: int) -> None:
 
 
 def _asked(spark: SparkSession, question: Question) -> DataFrame:
-    if question.sql is None:
-        return spark.sql(sql_of(question.name or ""), args={"since": question.since})
+    text = sql_of(question.name or "") if question.sql is None else question.sql
     try:
-        return spark.sql(question.sql, args={"since": question.since})
+        return spark.sql(text, args={"since": question.since})
     except AnalysisException as error:  # a ParseException is one, too
+        if question.sql is None:
+            raise InvariantViolation(f"Spark does not take the SQL of {question.name}: {error}") from error
         what = str(error).partition("\n\n")[0].partition(" SQLSTATE")[0].strip()
         raise OperatorError(
             f"Spark does not take this SQL: {what}",

@@ -6,6 +6,7 @@ source cannot do by itself.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 from itertools import starmap
 from pathlib import Path
@@ -16,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from migrator.errors import OperatorError
 from migrator.verify.kraft.shares import Wanted, read_share
-from migrator.verify.kraft.splits import Split, divided
+from migrator.verify.kraft.splits import Split, divided, offset_at
 from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches, require_options
 from migrator.verify.spark.failures import packing
 
@@ -24,6 +25,7 @@ METADATA = "kafka-metadata"
 STATE, CHANGES = "state", "changes"
 OPTIONS = frozenset({"path", "mode", "as_of", "kind", "salt", "shards"})
 CHANGE_SCHEMA = "offset bigint, time timestamp, kind string, entity string, field string, old string, new string"
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TIME = pa.timestamp("us", tz="UTC")
 _CHANGES = pa.schema(
     [
@@ -47,12 +49,8 @@ class MetadataReader(RowReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        until = self.options.get("as_of")
-        if until is not None and not until.isdecimal():
-            raise OperatorError(
-                f"as_of is {until!r}, not an offset", where=METADATA, remedy="Give an offset of the log"
-            )
-        self.until = None if until is None else int(until)
+        as_of = self.options.get("as_of")
+        self.until = None if as_of is None else offset_of(Path(self.options["path"]), as_of, METADATA)
         self.has_changes = _mode(self.options) == CHANGES
 
     @property
@@ -80,6 +78,24 @@ class MetadataReader(RowReader):
                 yield from arrow_batches(share.rows())
 
 
+def offset_of(directory: Path, as_of: str, where: str) -> int:
+    """The offset that ``as_of`` names: itself, or the last one that was appended until a time.
+
+    :param as_of: digits, or a time as in ISO 8601 with its zone.
+    :raises OperatorError: it is neither; or as `offset_at`.
+    """
+    if as_of.isdecimal():
+        return int(as_of)
+    try:
+        time = dt.datetime.fromisoformat(as_of)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        remedy = "Give an offset of the log, or a time such as 2026-01-01T10:00:00Z"
+        raise OperatorError(f"{as_of!r} is not an offset, and no time with its zone", where=where, remedy=remedy)
+    return offset_at(directory, (time - _EPOCH) // dt.timedelta(milliseconds=1))
+
+
 def _in_microseconds(offset: int, time_ms: int, *rest: str | None) -> tuple[int | str | None, ...]:
     return offset, time_ms * 1000, *rest
 
@@ -93,9 +109,9 @@ def _mode(options: dict[str, str]) -> str:
 
 class MetadataSource(DataSource):
     """A metadata log of a controller, of this project or of stock Kafka. Options: ``path``, the metadata directory;
-    ``mode``: ``state``, the canonical rows, or ``changes``, all changes of these; ``as_of``, the last offset to read;
-    ``kind``, the kinds of rows, separated by commas; ``salt`` (hex), the key of the hashes that replace secrets;
-    ``shards``, the number of tasks, each of which reads the whole log."""
+    ``mode``: ``state``, the canonical rows, or ``changes``, all changes of these; ``as_of``, the last offset to read,
+    or a time; ``kind``, the kinds of rows, separated by commas; ``salt`` (hex), the key of the hashes that replace
+    secrets; ``shards``, the number of tasks, each of which reads the whole log."""
 
     @classmethod
     def name(cls) -> str:

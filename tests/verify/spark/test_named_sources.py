@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from tests.verify.zookeeper.support.writer import write_snapshot
 
 PAGE = Path(__file__).parents[3] / "docs/spark.md"
 SALT = "5a17"
-HEADERS = [header for header in iter_headers(STOCK_391.log.read_bytes()) if not header.is_control]
+EVERY = list(iter_headers(STOCK_391.log.read_bytes()))
+HEADERS = [header for header in EVERY if not header.is_control]
 ENDS = [header.last_offset for header in HEADERS]
 KINDS = {"topic", "partition", "acl"}
 
@@ -69,6 +70,15 @@ def test_changes_have_the_offset_and_the_time_of_their_batch(tmp_path: Path) -> 
     assert set(rows.values()) <= {0, 1}
 
 
+def test_a_time_names_the_last_offset_until_then(tmp_path: Path) -> None:
+    stock_metadata(tmp_path)
+    for end in ENDS[:: len(ENDS) // 4]:
+        moment = next(header.max_timestamp for header in HEADERS if header.last_offset == end)
+        until = next((header.base_offset - 1 for header in EVERY if header.max_timestamp > moment), ENDS[-1])
+        as_of = datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
+        assert sorted(read(MetadataSource, path=str(tmp_path), as_of=as_of)) == state(tmp_path, until)
+
+
 def test_zookeepers_rows_by_kind(tmp_path: Path) -> None:
     write_snapshot(tmp_path, STOCK_391.after)
     every = read(ZooKeeperDataSource, path=str(tmp_path), chroot="")
@@ -99,7 +109,9 @@ def test_spark_reads_them_by_name_as_the_page_says(spark: SparkSession, tmp_path
         (MetadataSource, {"asof": "1"}, "does not know the option 'asof'"),
         (MetadataSource, {"kind": "topic,acls"}, "does not know the kind 'acls'"),
         (MetadataSource, {"mode": "change"}, "there is no mode 'change'"),
-        (MetadataSource, {"as_of": "-1"}, "as_of is '-1', not an offset"),
+        (MetadataSource, {"as_of": "-1"}, "'-1' is not an offset, and no time"),
+        (MetadataSource, {"as_of": "2026-11-21T06:18:14"}, "is not an offset, and no time with its zone"),
+        (MetadataSource, {"as_of": "2001-01-01T00:00:00Z"}, "begins after this time"),
         (MetadataSource, {"as_of": str(ENDS[-1] + 100)}, f"the log ends with offset {ENDS[-1]}"),
         (MetadataSource, {"shards": "some"}, "option 'shards' is not valid"),
         (ZooKeeperDataSource, {"as_of": "1"}, "does not know the option 'as_of'"),
