@@ -71,6 +71,12 @@ def leader_is_missed_for_a_reason(is_over: bool, is_evident: bool) -> bool:
     return is_over or is_evident
 
 
+def one_early_election_in_a_fetch_time_out(since_ms: float, timeout_ms: int) -> bool:
+    """A follower whose connections to a live leader break again and again asks the others at most once in each fetch
+    time-out, so it does not keep them busy (ADR 46)."""
+    return since_ms >= timeout_ms
+
+
 def one_fetch_at_a_time(is_over: bool) -> bool:
     """A follower fetches again only when its last fetch is answered or its time is over: one answer is never taken for
     the answer to another fetch."""

@@ -14,7 +14,7 @@ from migrator.raft import core, election, follower, learning, quorum, replicatio
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.census import EMPTY_END, Census
-from migrator.raft.departure import Departure
+from migrator.raft.departure import QUESTIONS_MAX, Departure
 from migrator.raft.messages import EpochOffset, VoteResponse
 from migrator.raft.peers import Peers
 from migrator.raft.quorum import Quorum
@@ -43,6 +43,7 @@ DISKS_ARE_LOST = {"dynamic": "no", "barred": "no", "disk_loss_rate": "1", "disk_
 LIKELIER: dict[str, dict[str, str]] = {
     "answer_of_the_leader_leaves_the_evidence": DOORS_CLOSE,
     "refused_port_alone_is_evidence": DOORS_CLOSE,
+    "early_elections_have_no_bound": DOORS_CLOSE,
     "hook_is_not_asked": {"dynamic": "no", "barred": "yes"},
     "hook_is_not_asked_again": {
         "dynamic": "no",
@@ -368,6 +369,22 @@ def refused_port_alone_is_evidence() -> Patches:
         return original(self, now)
 
     return [(Departure, "refused", refused)]
+
+
+@bug
+def early_elections_have_no_bound() -> Patches:
+    """A follower that alone loses its connections to the leader asks the others again after each of them."""
+
+    def may_ask(quorum: Quorum, seen: Departure) -> bool:
+        return not quorum.may_not_stand and seen.questions < QUESTIONS_MAX
+
+    return [(follower, "_may_ask_early", may_ask)]
+
+
+@bug
+def vote_is_promised_while_the_leader_is_heard() -> Patches:
+    """As a follower of before KIP-996: any voter that was cut off for a while unseats the leader."""
+    return [(Quorum, "has_leader", property(lambda self: isinstance(self.state, Leader)))]
 
 
 @bug

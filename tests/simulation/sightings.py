@@ -47,6 +47,7 @@ class Sightings:
         self._leader: tuple[int, int | None] = (-1, None)
         self._role = Role.UNATTACHED
         self._is_early = False
+        self._early_at = -math.inf
         self._ended_epoch = -1
         self.is_new = True
         """Whether the core has taken a step since this was set to False: only a step changes its state."""
@@ -58,7 +59,7 @@ class Sightings:
         self._answered()
 
     def _answered(self) -> None:
-        self._has_lost = False
+        self._has_lost = self._goes_on = False
         self._refusals = self._refused_at = 0
 
     def before(self, raft: RaftNode, event: ev.Event, now: int) -> None:
@@ -140,11 +141,18 @@ class Sightings:
         if self._role is Role.FOLLOWER and role in {Role.PROSPECTIVE, Role.CANDIDATE}:
             self._is_early = self._misses_leader()
             if self._is_early:
-                self._count("early questions")
+                self._asks_early()
         elif role is Role.CANDIDATE and self._is_early:
             self._count("early elections")
         self._role = role
         self._is_early &= role is Role.PROSPECTIVE
+
+    def _asks_early(self) -> None:
+        """Questions without an answer of the leader between them belong to one early election."""
+        self._count("early questions")
+        if not self._goes_on:
+            check(rules.one_early_election_in_a_fetch_time_out, self._now - self._early_at, self._timeout_ms)
+            self._early_at, self._goes_on = self._now, True
 
     def promises(self, response: Any) -> None:
         """The node answers a pre-vote.
