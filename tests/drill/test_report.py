@@ -122,7 +122,7 @@ def test_who_reads_that_it_did_not_hold_reads_what_to_do() -> None:
 def test_the_picture_of_a_secured_drill_says_what_is_protected(tmp_path: Path) -> None:
     report = DrillReport({})
     report.secured = ("ZooKeeper: one port, TLS",)
-    with report.step("Nobody gets in who may not"):
+    with report.step("No intruder gets in"):
         report.attempts(2, [])
     draw(report, tmp_path / "summary.svg")
     texts = html.unescape(re.sub("<[^>]+>", "", (tmp_path / "summary.svg").read_text())).replace("\u00a0", " ")

@@ -122,7 +122,7 @@ async def test_a_stranger_is_refused_where_others_are_not(what: str, tmp_path: P
 
 async def test_a_stranger_who_is_let_in_is_named(tmp_path: Path) -> None:
     found = await stranger_at(Secured(tmp_path, ControllerDoor.TLS), WITH_NOTHING)
-    assert found.let_in == ("door: somebody without a certificate was let in",)
+    assert found.let_in == ("door: a stranger without a certificate was let in",)
 
 
 async def test_a_door_that_is_shut_for_everybody_proves_nothing(

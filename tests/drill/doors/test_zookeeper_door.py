@@ -14,7 +14,7 @@ from migrator.drill.doors.intruder import DENIED, Attempts
 from migrator.parts import zookeeper
 
 SILENT, ENDS, ANSWERS = "is silent", "ends the connection", "answers"
-LET_IN = Attempts(1, ("ZooKeeper answers somebody strange",))
+LET_IN = Attempts(1, ("ZooKeeper answers a stranger strange",))
 
 
 @pytest.fixture(autouse=True)
