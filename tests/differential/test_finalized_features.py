@@ -21,6 +21,8 @@ from tests.patience import PATIENCE_SECONDS
 
 KRAFT_VERSION = "kraft.version"
 MOST_BYTES = 1 << 20
+FIRST_LEVEL = 1
+"""What a stock controller says until it has read the level from its log."""
 
 
 async def finalized(kafka: StockKafka, directory: Path, kraft_version: int, *, is_stock: bool) -> Mapping[str, int]:
@@ -58,7 +60,7 @@ async def published(port: int) -> Mapping[str, int]:
                 await asyncio.sleep(0.1)
                 continue
             await connection.close()
-            if FEATURE_NAME in connection.features.finalized:
+            if connection.features.finalized.get(FEATURE_NAME, 0) > FIRST_LEVEL:
                 return dict(connection.features.finalized)
             await asyncio.sleep(0.1)
 
