@@ -49,7 +49,7 @@ TABLE = {
             26,
         ),
         Row("answer_counts_whatever_it_answers", "etcd 17081: messages that are meant for somebody else", 0),
-        Row("voters_are_not_cut_with_the_log", "camunda 57393, canonical/raft 250", 2),
+        Row("voters_are_not_cut_with_the_log", "camunda 57393, canonical/raft 250", 10),
     ),
     "disks: what is durable, and when": (
         Row("log_is_not_fsynced", "Redis-Raft (Jepsen, 2020)", 0),
