@@ -78,7 +78,7 @@ TABLE = {
         Row("half_is_a_majority", "Elasticsearch 2488", 0),
         Row("everybody_has_to_answer", "no report is known", 0),
         Row("vote_without_log_check", "MongoDB's protocol version 0 (Jepsen, 2015)", 24),
-        Row("vote_is_not_persisted", "ZOOKEEPER-2307", 10),
+        Row("vote_is_not_persisted", "ZOOKEEPER-2307", 29),
         Row("stale_candidates_get_votes_of_this_epoch", "Raft, figure 2, broken", 11),
         Row("leader_counts_unsynced", "Kafka 3.9 does so", 0),
         Row("follower_tells_what_is_not_on_its_disk", "NATS JetStream (Jepsen, 2025)", 0),
