@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from migrator.clock import wall_ms
@@ -22,11 +22,14 @@ async def write_snapshot(
     membership_at: Callable[[int], Membership] = lambda _end_offset: NO_MEMBERSHIP,
     *,
     share: float = 1.0,
+    check: Callable[[Path], Awaitable[None]] | None = None,
 ) -> EpochOffset:
     """Write the snapshot of an image to ``__cluster_metadata-0``; it is durable when this returns.
 
     :param membership_at: see `MetadataLog.membership_at`; it is called with the snapshot's end offset.
     :param share: see `in_turns`.
+    :param check: is given the complete file before it has its final name, under which a start would use it. If it
+        raises an error or is cancelled, the file is removed.
     :raises StorageError: the disk refuses.
     :raises InvariantViolation: the image holds something for which its metadata.version has no record.
     """
@@ -42,7 +45,10 @@ async def write_snapshot(
     ) as writer:
         async for values in in_turns(_parts(image), share):
             writer.append(values, now_ms=now_ms)
-        await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
+        writer.end(now_ms=now_ms)
+        if check is not None:
+            await check(writer.path)
+        await loop.run_in_executor(None, writer.publish)
     return snapshot_id
 
 

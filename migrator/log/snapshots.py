@@ -138,8 +138,11 @@ class _PartFile:
             write_all(self._descriptor, data, self.size)
         self.size += len(data)
 
-    def _publish(self) -> Path:
-        """Make the file durable and read-only, and give it its final name."""
+    def publish(self) -> Path:
+        """Make the complete file durable and read-only, and give it its final name. For any thread.
+
+        :raises StorageError: when the disk refuses.
+        """
         with self._ending, storage_errors("cannot finish the snapshot", self.path):
             require(self._open, f"{self.path} was given up")
             sync_file(self._descriptor)
@@ -209,12 +212,16 @@ class SnapshotWriter(_PartFile):
 
     def freeze(self, *, now_ms: int) -> Path:
         """Add the footer and give the file its final name; it is durable when this returns."""
+        self.end(now_ms=now_ms)
+        return self.publish()
+
+    def end(self, *, now_ms: int) -> None:
+        """Add the footer. The file is complete then, but a start removes it until `publish`."""
         epoch = self.snapshot_id.epoch
         footer = [SnapshotFooter()]
         self._add(
             build_control_batch(footer, timestamp_ms=now_ms, base_offset=self._next_offset, leader_epoch=epoch), 1
         )
-        return self._publish()
 
     def _add(self, data: bytes, count: int) -> None:
         self._write(data)
@@ -244,7 +251,7 @@ class SnapshotReceiver(_PartFile):
                 check_batch(batch)
             except CorruptRecordsError as error:
                 self._refuse(str(error), batch)
-        return self._publish()
+        return self.publish()
 
     def _refuse(self, what: str, batch: Batch) -> None:
         raise StorageError(

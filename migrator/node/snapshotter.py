@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 
 from migrator.clock import monotonic_seconds, wall_ms
 from migrator.config.settings import Settings
@@ -19,13 +21,12 @@ from migrator.image.model import MetadataImage
 from migrator.image.release import release
 from migrator.image.replay import replay_snapshot
 from migrator.log.errors import StorageError
-from migrator.log.files import remove_file
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.retention import HELD_BACK, Retention
+from migrator.log.snapshots import iter_snapshot
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.storage import NodeStorage
 from migrator.raft.messages import EpochOffset
-from migrator.records.errors import CorruptRecordsError
 from migrator.turns import in_turns
 
 log = logging.getLogger(__name__)
@@ -98,31 +99,25 @@ class Snapshotter:
         """Write a snapshot of a published image, and read it back before it is used.
 
         :raises StorageError: the disk failed; then there is no new snapshot, and the log is unchanged.
-        :raises InvariantViolation: the snapshot gives another image, or none; then it is deleted.
+        :raises InvariantViolation: the snapshot gives another image, or none; then there is no new snapshot.
         """
-        snapshot_id = await write_snapshot(self._storage.directory, image, self._storage.log.membership_at, share=SHARE)
-        try:
-            await self._read_back(snapshot_id, image)
-        except (CorruptRecordsError, InvariantViolation):
-            remove_file(self._storage.log.store.path(snapshot_id))
-            raise
+        membership_at, check = self._storage.log.membership_at, partial(self._read_back, image)
+        snapshot_id = await write_snapshot(self._storage.directory, image, membership_at, share=SHARE, check=check)
         self._storage.log.store.add(snapshot_id)
         log.info("Snapshot %020d-%010d is written", snapshot_id.offset, snapshot_id.epoch)
         return snapshot_id
 
-    async def _read_back(self, snapshot_id: EpochOffset, image: MetadataImage) -> None:
+    async def _read_back(self, image: MetadataImage, path: Path) -> None:
         read, difference = list[MetadataImage](), 0
-        batches = self._storage.snapshot(snapshot_id)
-        async for step in in_turns(replay_snapshot(snapshot_id.offset, snapshot_id.epoch, batches), SHARE):
+        end_offset, epoch = image.provenance.offset + 1, image.provenance.epoch
+        async for step in in_turns(replay_snapshot(end_offset, epoch, iter_snapshot(path)), SHARE):
             if step is not None:
                 read = [step]
         del step
         async for part in in_turns(digest_steps(image, *read), SHARE):
             difference += part
         if difference % MODULUS:
-            raise InvariantViolation(
-                f"the snapshot at offset {snapshot_id.offset} does not hold the image that it is of"
-            )
+            raise InvariantViolation(f"the snapshot at offset {end_offset} does not hold the image that it is of")
         async for _ in in_turns(release(read), SHARE):
             pass
 

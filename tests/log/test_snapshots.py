@@ -92,7 +92,7 @@ def test_who_gives_up_waits_for_an_end_in_a_thread(tmp_path: Path, monkeypatch: 
         giving_up.result(PATIENCE_SECONDS)
     assert names(tmp_path) == [f"{NAME}.checkpoint"]
     with pytest.raises(InvariantViolation, match="was given up"):
-        writer._publish()
+        writer.publish()
 
 
 @pytest.mark.parametrize("step", ["sync_file", "sync_directory"])

@@ -14,9 +14,11 @@ from migrator import turns
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader
 from migrator.image.snapshot import snapshot_steps
+from migrator.log.errors import StorageError
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
+from migrator.log.snapshots import PART_SUFFIX
 from migrator.node import image_proof
 from migrator.node.image_proof import ImageComparison, ImageProof
 from migrator.node.metadata import MetadataRuntime
@@ -325,6 +327,27 @@ async def test_a_snapshot_that_does_not_hold_its_image_is_taken_away_again(
         monkeypatch.undo()
         written = await snapshotter.write(node.images.published)
         assert node.log.store.ids() == [written]
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), StorageError("it is full")], ids=["stop", "disk"])
+async def test_a_snapshot_has_no_final_name_until_it_was_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """To read back a large one takes minutes, and a start uses every file with such a name."""
+    cluster, seen = Cluster(tmp_path / "settings", 1), list[Path]()
+    cluster.format()
+
+    def ended(*_images: object) -> Iterator[int]:
+        seen.extend(node.log.directory.glob("*.checkpoint*"))
+        raise error
+
+    async with nodes(tmp_path, -1) as (node,):
+        await node.take(HISTORY)
+        monkeypatch.setattr("migrator.node.snapshotter.digest_steps", ended)
+        with pytest.raises((asyncio.CancelledError, StorageError)):
+            await Snapshotter(cluster.settings(1), node.storage, node.images).write(node.images.published)
+        assert [path.name.endswith(PART_SUFFIX) for path in seen] == [True]
+        assert not list(node.log.directory.glob("*.checkpoint*"))
 
 
 async def test_the_status_of_a_leader_says_who_disagrees(tmp_path: Path) -> None:
