@@ -180,8 +180,9 @@ def costs_of(place: Place, attacks: Sequence[Attack], seconds: float) -> Costs:
         memory.samples.clear()
         began = time.monotonic()
         with _attackers(place, attacks) as paths:
+            attacked = time.monotonic()
             time.sleep(seconds)
-            until(lambda: (_heard(place, notes, began) and bool(memory.samples)) or not place.leader.runs)
+            until(lambda: (_heard(place, notes, attacked) and bool(memory.samples)) or not place.leader.runs)
             ended = time.monotonic()
             done = sum((attackers.counts_of(path) for path in paths), Counter[str]())
         peak = max(memory.samples)
@@ -214,15 +215,12 @@ def _answers(notes: Path) -> Iterator[Answered]:
 
 
 def _heard(place: Place, notes: Path, began: float) -> bool:
-    """Whether one heartbeat of each broker at least, and one scrape, were answered since then, however busy the machine
-    is."""
-    ends = [
-        (each.what, each.began + each.seconds)
-        for each in _answers(notes)
-        if each.what == honest.HEARTBEAT or not each.failures
-    ]
-    answered = Counter(what for what, end in ends if end > began)
-    return answered[honest.HEARTBEAT] >= honest.BROKERS and (place.stock or answered[honest.SCRAPE] > 0)
+    """Whether one heartbeat of each broker at least was answered since then, and one scrape that began since then,
+    however busy the machine is."""
+    answers = list(_answers(notes))
+    beats = sum(each.what == honest.HEARTBEAT and each.began + each.seconds > began for each in answers)
+    scraped = any(each.what == honest.SCRAPE and each.began > began and not each.failures for each in answers)
+    return beats >= honest.BROKERS and (place.stock or scraped)
 
 
 def _latency(answers: Sequence[Answered], ended: float) -> Latency:
