@@ -30,7 +30,9 @@ class Lag:
 
     def __str__(self) -> str:
         if self.records is None:
-            return f"it is not known yet how far ZooKeeper is behind; {self.own} records of this leadership are not in it"
+            return (
+                f"it is not known yet how far ZooKeeper is behind; {self.own} records of this leadership are not in it"
+            )
         return f"ZooKeeper is {self.records} records behind"
 
 
