@@ -18,6 +18,8 @@ TURN_RECORDS = 1_000
 """A record takes some ten microseconds (decide, encode, apply, index), so a turn takes some ten milliseconds."""
 TURN_BYTES = 64 * 1024
 """About the size of `TURN_RECORDS` small records. Large records end their turn earlier."""
+PAUSE_MAX_SECONDS = 1.0
+"""The longest pause of `in_turns`: a process that was stopped for a minute need not make up for it."""
 
 
 class Turn:
@@ -51,13 +53,14 @@ async def give_back() -> None:
 async def in_turns(steps: Iterable[T], share: float = 1.0) -> AsyncIterator[T]:
     """Take each step in a turn of its own.
 
-    :param share: the largest share of the time that the steps may take; the rest of the time is pauses.
+    :param share: the largest share of the time that the steps may take; the rest of the time is pauses, each of
+        `PAUSE_MAX_SECONDS` at most.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
     for step in steps:
         yield step
-        await asyncio.sleep((clock() - began) * (1 / share - 1))
+        await asyncio.sleep(min((clock() - began) * (1 / share - 1), PAUSE_MAX_SECONDS))
         began = clock()
 
 
