@@ -67,7 +67,7 @@ TABLE = {
         Row("news_stop_a_controller_whose_disk_is_full", "what this program had", 0),
     ),
     "snapshots, and what is cut together": (
-        Row("snapshot_names_no_voters", "canonical/raft 250", 12),
+        Row("snapshot_names_no_voters", "canonical/raft 250", 18),
         Row("snapshot_has_its_name_before_it_is_whole", "etcd 10219", 1),
         Row("more_of_the_log_is_dropped_than_a_snapshot_holds", "ZOOKEEPER-1797"),
         Row("log_behind_a_newer_snapshot_is_kept", "canonical/raft 199, RedisRaft 43"),
