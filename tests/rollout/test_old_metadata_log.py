@@ -100,9 +100,9 @@ def cannot_be_seen(operator: Operator, release: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["3.6", "3.7", ""])
-def test_where_nobody_can_say_whether_it_is_there_the_broker_is_not_stopped(operator: Operator, release: str) -> None:
+def test_where_it_is_unknown_whether_it_is_there_the_broker_is_not_stopped(operator: Operator, release: str) -> None:
     cannot_be_seen(operator, release)
-    with pytest.raises(OldLogError, match=r"nobody can say.*permission denied") as raised:
+    with pytest.raises(OldLogError, match=r"it is unknown whether.*permission denied") as raised:
         operator.resume_until(Phase.MIGRATE)
     assert LOG in raised.value.where
     assert "docs/rollout-executors.md" in raised.value.remedy
@@ -149,7 +149,7 @@ def test_it_is_not_there_where_the_directory_above_can_be_looked_into(operator: 
 def test_a_directory_that_only_the_broker_knows_is_not_one_without_a_log(operator: Operator, line: bytes) -> None:
     operator.cluster.release = "3.6"
     operator.cluster.files[BROKER, "/etc/b2.properties"] += line
-    with pytest.raises(OldLogError, match=r"nobody can say.*no absolute path") as raised:
+    with pytest.raises(OldLogError, match=r"it is unknown whether.*no absolute path") as raised:
         operator.resume_until(Phase.MIGRATE)
     assert "write the path itself" in raised.value.remedy
 
