@@ -299,7 +299,7 @@ CASES: list[tuple[Gate, Observation, str]] = [
     (replace(WRITTEN, program=STOCK), replace(GOOD, migration=None), "how far it is behind the log is unknown"),
     (ALONE, GOOD, OPEN),
     (ALONE, replace(GOOD, migration=None), OPEN),
-    (ALONE, in_state(PublicState.DUAL_WRITE, foreign_writes=("/config/a",)), "has written to it: /config/a"),
+    (ALONE, in_state(PublicState.DUAL_WRITE, foreign_writes=("/config/a",)), "have written to it: /config/a"),
     (CLAIMED, GOOD, OPEN),
     (CLAIMED, replace(GOOD, controller_broker=None), "none is the ZooKeeper controller"),
     (CLAIMED, replace(GOOD, zookeeper_answers=False), "does not answer"),

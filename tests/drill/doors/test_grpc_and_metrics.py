@@ -118,16 +118,16 @@ async def test_metrics_are_for_those_with_certificate_and_password(tmp_path: Pat
 async def test_without_passwords_somebody_reads_them(tmp_path: Path) -> None:
     found = await scraped(tmp_path, password=False, certificates=True)
     assert [text.partition(": ")[2] for text in found.let_in] == [
-        "somebody with no password gets 200",
-        "somebody with a guess gets 200",
+        "a stranger with no password gets 200",
+        "a stranger with a guess gets 200",
     ]
 
 
 async def test_without_certificates_so_does_somebody_with_the_password(tmp_path: Path) -> None:
     found = await scraped(tmp_path, password=True, certificates=False)
     assert [text.partition(": ")[2] for text in found.let_in] == [
-        "somebody without a certificate gets 200",
-        "somebody with a certificate of another authority gets 200",
+        "a stranger without a certificate gets 200",
+        "a stranger with a certificate of another authority gets 200",
     ]
     assert METRICS_READER not in str(found)
 

@@ -17,7 +17,7 @@ WRONG = {
     "twice": ([*SOUND, SOUND[-1]], "transaction 1 was committed"),
     "aborted": ([*SOUND, values_of(2)[0]], "transaction 2 was aborted"),
     "half": ([*SOUND, *values_of(3)[1:]], "of transaction 3 a part is there"),
-    "strange": ([*SOUND, "9.0"], "nobody sent 9.0"),
+    "strange": ([*SOUND, "9.0"], "9.0 was not sent"),
 }
 
 
