@@ -14,6 +14,7 @@ from migrator.cli.interrupted import LEFT, asked_to_stop, terminated_as_interrup
 from migrator.cli.main import COMMANDS, migrator
 
 READS = {
+    "ask",
     *("preflight", "controller", "status", "top", "gates", "log dump", "man", "completion", "handover check"),
     *("quorum describe", "rollout plan", "rollout status", "rollout history", "rollout report", "rollout schema"),
 }
