@@ -136,16 +136,19 @@ def test_a_reopened_migration_goes_home(operator: Operator) -> None:
     assert operator.cluster.controller_broker is not None
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_log_of_each_broker_is_kept_outside_of_its_directories(operator: Operator, fails: bool) -> None:
-    """Kafka deletes it at the restart into migration mode. Where it cannot be copied, the way home goes on."""
+@pytest.mark.parametrize(("times", "line"), [(1, b"metadata.log.dir=/data/broker-2/\n"), (2, b"")])
+def test_the_log_of_each_broker_is_kept_outside_of_its_directories(operator: Operator, times: int, line: bytes) -> None:
+    """Kafka deletes it at the restart into migration mode. Where a copy fails twice, the way home goes on, and no part
+    of it stays on the disk. A broker does not start with a copy inside of its directory."""
+    operator.cluster.files["broker-2", "/etc/b2.properties"] += line
     is_complete(operator)
     operator.reopens, directory = True, "/data/broker-2"
     operator.cluster.files["broker-2", f"{directory}/__cluster_metadata-0/0.log"] = b"records"
-    operator.cluster.exit_codes["cp"] = int(fails)
-    copied = list[bool]()
+    fails, left, copied = times == 2, iter([1] * times), list[bool]()
 
     def looks(where: str) -> None:
+        if where == "before cp broker-2":
+            operator.cluster.exit_codes["cp"] = next(left, 0)
         if where == "before stop broker-2":
             copied.append(any(path.startswith(f"{directory}.cluster-metadata.") for _, path in operator.cluster.files))
 
@@ -154,6 +157,9 @@ def test_the_log_of_each_broker_is_kept_outside_of_its_directories(operator: Ope
     assert copied[0] is not fails
     told = "was not copied" if fails else "broker-2: copied /data/broker-2/__cluster_metadata-0, which Kafka deletes"
     assert any(told in line for line in operator.said)
+    assert not any(path.startswith(f"{directory}/.") for _, path in operator.cluster.files)
+    gone = [words[-1] for words in operator.cluster.commands if words[:2] == ("rm", "-rf") and "metadata." in words[-1]]
+    assert [path.startswith(f"{directory}.cluster-metadata.") for path in gone] == [True] * fails
 
 
 @pytest.mark.parametrize("stands", [is_complete, is_before_the_archive])

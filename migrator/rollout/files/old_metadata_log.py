@@ -78,8 +78,13 @@ async def keep_log(parts: RolloutParts, node: Node, properties: Mapping[str, str
     try:
         if not await _is_there(parts, node, path):
             return
-        output = await parts.executor.run(node, ["cp", "-a", "-T", "--", path, target], seconds=SECONDS)
-        failed = f"cp ended with exit code {output.exit_code}" if output.exit_code else ""
+        copy = ["cp", "-a", "-T", "--", path, target]
+        code = (await parts.executor.run(node, copy, seconds=SECONDS)).exit_code
+        if code:  # the broker may have deleted an old segment meanwhile
+            code = (await parts.executor.run(node, copy, seconds=SECONDS)).exit_code
+        failed = f"cp ended with exit code {code}" if code else ""
+        if failed:  # a part of the copy would keep a full disk full, on which the broker may have its data
+            await parts.executor.run(node, ["rm", "-rf", "--", target], seconds=SECONDS)
     except ExecutorError as error:
         failed = str(error)
     parts.tell(
@@ -92,8 +97,8 @@ async def keep_log(parts: RolloutParts, node: Node, properties: Mapping[str, str
 
 def _log_of(node: Node, properties: Mapping[str, str]) -> tuple[str, str]:
     """The directory with the metadata log of a broker, and the log; errors as `broker_directories`."""
-    directory = text_of(properties, "metadata.log.dir") or broker_directories(node, properties)[0]
-    return directory, str(PurePosixPath(directory) / DIRECTORY_NAME)
+    directory = PurePosixPath(text_of(properties, "metadata.log.dir") or broker_directories(node, properties)[0])
+    return str(directory), str(directory / DIRECTORY_NAME)
 
 
 async def _is_there(parts: RolloutParts, node: Node, path: str) -> bool:
