@@ -12,6 +12,7 @@ from migrator.cli.gates import broker_files_option, gates_of_files, tell_gates
 from migrator.cli.terminal import ask, say
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
+from migrator.migration.machine.states import PublicState
 from migrator.observe.status import Gate, Goal, Status
 from migrator.rpc.operator_client import OperatorClient
 from migrator.zookeeper.empty import make_cluster
@@ -59,7 +60,7 @@ def command(
         return await client.gates(Goal.REOPEN), await client.status()
 
     if into_empty:
-        _fill(at.config, at.ask(lambda client: client.status()).cluster_id, yes_cluster_id)
+        _fill(at.config, at.ask(lambda client: client.status()), yes_cluster_id)
     gates, status = at.ask(look)
     if brokers:
         gates += gates_of_files(at, brokers)
@@ -67,7 +68,8 @@ def command(
         raise OperatorError(
             "the migration was not reopened",
             where="reopen",
-            remedy="Do what the lines with NO say, then run the command again. Nothing was changed",
+            remedy="Do what the lines with NO say, then run the command again. Nothing "
+            f"{'else ' if into_empty else ''}was changed",
         )
     if yes_cluster_id is None:
         ask(_CONSEQUENCES, _UNSEEN, "Go on?", abort=True)
@@ -79,16 +81,23 @@ def command(
     )
 
 
-def _fill(config: Path | None, cluster_id: str, given_id: str | None) -> None:
+def _fill(config: Path | None, status: Status, given_id: str | None) -> None:
     """Write what makes an empty ZooKeeper that of the cluster.
 
-    :raises OperatorError: no property file is named, the id is not that of the cluster, or ZooKeeper is not empty.
+    :raises OperatorError: no property file is named, the migration is not finished, the id is not that of the cluster,
+        or ZooKeeper is not empty.
     """
     if config is None:
         raise OperatorError(
             "only the property file of a controller names ZooKeeper", where="--into-empty-zookeeper", remedy="Give -c"
         )
-    settings = load_settings(config)[0]
+    if status.migration.public_state != PublicState.FINISHED.label:
+        raise OperatorError(
+            f"the migration is in {status.migration.public_state}, and only a finished one can be reopened",
+            where="--into-empty-zookeeper",
+            remedy="Nothing was written to ZooKeeper. 'migrator status' says what to do next",
+        )
+    settings, cluster_id = load_settings(config)[0], status.cluster_id
     if given_id is None:
         ask(_FILLING.format(hosts=settings.zookeeper_connect, cluster=cluster_id), "Go on?", abort=True)
     confirm_cluster_id(cluster_id, given_id or cluster_id, whose="the cluster of this quorum")

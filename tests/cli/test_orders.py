@@ -171,6 +171,8 @@ async def test_an_empty_zookeeper_gets_the_cluster_before_the_gates_are_looked_a
     reopen = ("reopen", "--into-empty-zookeeper", "--reason", "CHG-1")
     async with served(node, tmp_path) as server:
         nowhere = await run(*reopen, *at(server))
+        early = await run(*reopen, "-c", str(config), "--yes-cluster-id", "cluster")
+        node.public = PublicState.FINISHED
         declined = await run(*reopen, "-c", str(config), answer="n\n")
         wrong = await run(*reopen, "-c", str(config), "--yes-cluster-id", "other")
         assert zookeeper_client.get_children("/") == []
@@ -178,6 +180,7 @@ async def test_an_empty_zookeeper_gets_the_cluster_before_the_gates_are_looked_a
         zookeeper_client.delete("/new/controller_epoch")
         other = await run(*reopen, "-c", str(config), "--yes-cluster-id", "cluster")
     assert "Give -c" in nowhere[1]
+    assert "only a finished one can be reopened" in early[1]
     assert declined[0] == ExitCode.DIFFERENT
     assert "has the id cluster, not other" in wrong[1]
     assert "/controller_epoch were written" in written[0][1]
