@@ -53,6 +53,9 @@ def command(name: str | None, config: Path | None, **given: Any) -> None:
     if name in OF_ZOOKEEPER and not (sources.zookeeper or sources.zookeeper_files or sources.config):
         remedy = "Give --zookeeper, --zookeeper-files or a property file with -c"
         raise OperatorError("this question needs ZooKeeper, and no ZooKeeper is named", where=name, remedy=remedy)
+    if name in OF_ZOOKEEPER and given["until"] is not None and not sources.zookeeper_files:
+        what = "ZooKeeper is read as it is now, so what the log says after this point would look foreign"
+        raise OperatorError(what, where="--to", remedy="Leave it out, or give ZooKeeper's files of that time")
     settings = settings_of_spark(given["conf"])
     from migrator.cli import ask_run  # noqa: PLC0415 - Spark is optional, and costs seconds
     from migrator.verify.spark.ask import Question  # noqa: PLC0415 - likewise

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from rich.table import Table
 
 from migrator.cli.interrupted import terminated_as_interrupted
 from migrator.cli.progress import VerifyProgress
 from migrator.cli.terminal import console, say, say_json
+from migrator.errors import OperatorError
 from migrator.parts.java import find_java
 from migrator.verify.named import Sources
 from migrator.verify.spark.ask import Question, answered
@@ -52,8 +53,12 @@ def show(answer: DataFrame, form: str | None, begin: Callable[[], None] = lambda
     """Print the rows as CSV, as JSON, or as a table.
 
     :param begin: called when the first row is there.
+    :raises OperatorError: JSON is asked for, and two columns have one name.
     """
     columns = answer.columns
+    if form == "json" and len(set(columns)) < len(columns):
+        what = f"two columns have the same name, so JSON would lose one: {', '.join(columns)}"
+        raise OperatorError(what, where="--sql", remedy="Give each column a name of its own, with AS")
     found = answer.limit(ROWS_MAX + 1).collect() if form is None else answer.toLocalIterator()
     each = (tuple(map(_shown, row)) for row in found)
     rows: Iterator[tuple[Any, ...]] = chain(list(islice(each, 1)), each)
@@ -76,5 +81,16 @@ def show(answer: DataFrame, form: str | None, begin: Callable[[], None] = lambda
 
 
 def _shown(cell: Any) -> Any:
-    """Times in UTC."""
-    return cell.astimezone(dt.UTC).isoformat(timespec="milliseconds") if isinstance(cell, dt.datetime) else cell
+    """Times in UTC; values of types that JSON does not have, as text."""
+    match cell:
+        case dt.datetime():
+            return cell.astimezone(dt.UTC).isoformat(timespec="milliseconds")
+        case Row():
+            return {name: _shown(one) for name, one in cell.asDict().items()}
+        case dict():
+            return {str(_shown(key)): _shown(one) for key, one in cell.items()}
+        case list():
+            return [_shown(one) for one in cell]
+        case bytes() | bytearray():
+            return cell.hex()
+    return cell if cell is None or isinstance(cell, str | int | float) else str(cell)

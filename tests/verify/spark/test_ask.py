@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import re
 import shlex
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from migrator.cli.ask import command
+from migrator.cli.ask_run import _shown, show
+from migrator.cli.terminal import say_json
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.segment import segment_name
@@ -129,6 +135,7 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
         (("--sql", "SELECT * FROM zookeeper", "--metadata", METADATA), "Spark does not take this SQL: [TABLE_OR_VIEW"),
         (("offline-in-roll", "--metadata", METADATA, "--to", "99"), "could not tell: offset 99 is asked for"),
         (("foreign-writes", "--metadata", METADATA), "no ZooKeeper is named"),
+        (("changed", "--metadata", METADATA, "--zookeeper", "h:1", "--to", "9"), "ZooKeeper is read as it is now"),
         (("offline-in-roll", "--metadata", METADATA + "s"), "there is no metadata log"),
         (("offline-in-roll",), "no metadata directory is named"),
         (("--metadata", METADATA), "give either the name of a question or --sql"),
@@ -139,3 +146,14 @@ def test_what_cannot_be_answered_is_refused(spark: SparkSession, both: Path, wor
     answer = ask(both, *words)
     assert isinstance(answer.exception, OperatorError), answer.exception
     assert said in str(answer.exception)
+
+
+def test_json_has_every_column_and_every_type(capsys: pytest.CaptureFixture[str]) -> None:
+    """What an operator's own SQL gives: the product of a decimal number, a structure, two columns with one name."""
+    at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    cells = (Decimal("0.5"), Row(at=at, parts=[b"a"]), {at: dt.date(2026, 1, 1)}, None)
+    say_json([_shown(cell) for cell in cells])
+    text = "2026-01-01T00:00:00.000+00:00"
+    assert json.loads(capsys.readouterr().out) == ["0.5", {"at": text, "parts": ["61"]}, {text: "2026-01-01"}, None]
+    with pytest.raises(OperatorError, match="JSON would lose one: value, value"):
+        show(cast("DataFrame", SimpleNamespace(columns=["value", "value"])), "json")
