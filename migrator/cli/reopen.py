@@ -100,7 +100,8 @@ def _fill(config: Path | None, status: Status, given_id: str | None) -> None:
     settings, cluster_id = load_settings(config)[0], status.cluster_id
     if given_id is None:
         ask(_FILLING.format(hosts=settings.zookeeper_connect, cluster=cluster_id), "Go on?", abort=True)
-    confirm_cluster_id(cluster_id, given_id or cluster_id, whose="the cluster of this quorum")
+    else:
+        confirm_cluster_id(cluster_id, given_id, whose="the cluster of this quorum")
     with ZooKeeperSession(options_from(settings)) as session:
         written = make_cluster(session, cluster_id)
     say(f"/cluster/id and /controller_epoch {'were written' if written else 'are there already'}")

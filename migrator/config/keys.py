@@ -28,6 +28,7 @@ VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.serve
 CONTROLLERS, PROTOCOLS = "controller.listener.names", "listener.security.protocol.map"
 CONTROL_PLANE, BETWEEN = "control.plane.listener.name", "inter.broker.listener.name"
 IBP = "inter.broker.protocol.version"
+TOKEN_SECRET = "delegation.token.secret.key"  # noqa: S105 - a key
 OWN_KEYS: tuple[Key, ...] = (
     Key(
         "migrator.grpc.listener",
@@ -249,7 +250,7 @@ KEYS: dict[str, Key] = {
 SYNONYMS = {
     "node.id": "broker.id",
     "broker.id": "node.id",
-    "delegation.token.secret.key": "delegation.token.master.key",
+    TOKEN_SECRET: "delegation.token.master.key",
 }
 """A key -> its synonym, whose value counts when only the synonym is set."""
 

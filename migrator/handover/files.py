@@ -9,6 +9,7 @@ from random import SystemRandom
 
 from migrator.clock import wall_ms
 from migrator.config.kafkas_controller import refused_by_kafka
+from migrator.config.keys import SYNONYMS, TOKEN_SECRET
 from migrator.config.properties import decoded, encoded, parse_properties, read_decoded
 from migrator.config.property_edits import without_keys
 from migrator.config.settings import Settings
@@ -27,7 +28,7 @@ from migrator.rpc.operator_client import OperatorClient
 from migrator.verify.kraft.files import EmptyLogError, read_image
 
 STATUS_SECONDS = 2.0
-OLD_SECRET, SECRET = "delegation.token.master.key", "delegation.token.secret.key"
+OLD_SECRET = SYNONYMS[TOKEN_SECRET]
 MADE_BY = "# Made by 'migrator handover' "
 HEADER = MADE_BY + "from {name} for Apache Kafka {version}\n"
 KEPT_SUFFIX = ".before-handover"
@@ -58,11 +59,11 @@ class StockFile:
     def check(self) -> None:
         """:raises OperatorError: the operator has to change a key first."""
         keys = parse_properties(read_decoded(self.ours))
-        if self._target.gone and OLD_SECRET in keys and SECRET not in keys:
+        if self._target.gone and OLD_SECRET in keys and TOKEN_SECRET not in keys:
             raise OperatorError(
                 f"Kafka {self._target.version} does not know that key any more",
                 where=f"{self.ours}: {OLD_SECRET}",
-                remedy=f"Rename it to {SECRET}, which Kafka 3.9 and this program know too",
+                remedy=f"Rename it to {TOKEN_SECRET}, which Kafka 3.9 and this program know too",
             )
         for key, what, remedy in refused_by_kafka(keys):
             raise OperatorError(f"Kafka does not start: {what}", where=f"{self.ours}: {key}", remedy=remedy)

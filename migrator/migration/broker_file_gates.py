@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
-from migrator.config.keys import FLAG, IBP
+from migrator.config.kafkas_broker import GENERATION, RESERVED
+from migrator.config.keys import AUTHORIZER, BROKER_ID, CONNECT, FLAG, IBP, ROLES, TOKEN_SECRET
 from migrator.config.providers import PLACEHOLDER
-from migrator.config.reading import super_users_of
+from migrator.config.reading import Properties, is_on, is_set, number_of, super_users_of, text_of
+from migrator.config.super_users import KEY as SUPER_USERS
 from migrator.observe.status import Gate
 from migrator.records.versions import parse_version
-
-RESERVED_BROKER_MAX_ID = 1000
-"""Kafka's default of ``reserved.broker.max.id``."""
-AUTHORIZER, SUPER_USERS, CONNECT = "authorizer.class.name", "super.users", "zookeeper.connect"
-TOKEN_SECRETS = ("delegation.token.secret.key", "delegation.token.master.key")
-Properties = Mapping[str, str]
 
 
 def broker_file_gates(files: Mapping[str, Properties], controller: Properties, version: str) -> tuple[Gate, ...]:
@@ -48,34 +44,34 @@ def broker_file_gates(files: Mapping[str, Properties], controller: Properties, v
             "ids",
             _ids,
             "every id is one that ZooKeeper mode takes",
-            "Set broker.id.generation.enable=false, or raise reserved.broker.max.id",
+            f"Set {GENERATION}=false, or raise {RESERVED}",
         ),
         gate(
             "authorizer",
             lambda file: _authorizer(file, controller),
             "every file has an authorizer and super users as the controllers have them",
-            f"Set {AUTHORIZER}={ACL_AUTHORIZER}, and super.users of the controllers",
+            f"Set {AUTHORIZER}={ACL_AUTHORIZER}, and {SUPER_USERS} of the controllers",
         ),
         gate(
             "secrets",
             lambda file: _secret(file, controller),
             "every file has the secret of delegation tokens that the controllers have",
-            f"Set {TOKEN_SECRETS[0]} as the controllers have it: with another one, no token is valid any more",
+            f"Set {TOKEN_SECRET} as the controllers have it: with another one, no token is valid any more",
         ),
     )
 
 
 def _mode(file: Properties) -> Iterator[str]:
-    if file.get("process.roles"):
-        yield "it is of KRaft mode (process.roles)"
-    if file.get(FLAG, "").strip().lower() != "true":
+    if is_set(file, ROLES):
+        yield f"it is of KRaft mode ({ROLES})"
+    if not is_on(file, FLAG):
         yield f"{FLAG} is not true"
-    if not file.get(CONNECT):
+    if not is_set(file, CONNECT):
         yield f"{CONNECT} is not set"
 
 
 def _protocol(file: Properties, version: str) -> Iterator[str]:
-    text = file.get(IBP, "")
+    text = text_of(file, IBP) if is_set(file, IBP) else ""
     with suppress(ValueError):
         if parse_version(text).level == parse_version(version).level:
             return
@@ -83,31 +79,28 @@ def _protocol(file: Properties, version: str) -> Iterator[str]:
 
 
 def _ids(file: Properties) -> Iterator[str]:
-    if file.get("broker.id.generation.enable", "true").strip().lower() == "false":
+    if text_of(file, GENERATION).lower() == "false":
         return
-    most = _number(file.get("reserved.broker.max.id", "")) or RESERVED_BROKER_MAX_ID
-    number = _number(file.get("broker.id") or file.get("node.id", ""))
+    number, most = number_of(file, BROKER_ID), number_of(file, RESERVED)
+    if most is None:  # a value that Kafka refuses: then its default
+        most = number_of({}, RESERVED) or 0
     if number is not None and number > most:
-        yield f"broker.id {number} is above reserved.broker.max.id ({most})"
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.strip().isdecimal() else None
+        yield f"{BROKER_ID} {number} is above {RESERVED} ({most})"
 
 
 def _authorizer(file: Properties, controller: Properties) -> Iterator[str]:
-    name = file.get(AUTHORIZER, "")
+    name = text_of(file, AUTHORIZER)
     if name == STANDARD_AUTHORIZER:
         yield f"{AUTHORIZER} is {name}, which has no access control list in ZooKeeper mode"
-    if controller.get(AUTHORIZER) and not name:
+    if is_set(controller, AUTHORIZER) and not name:
         yield f"{AUTHORIZER} is not set, and the controllers have one: everybody could do everything"
-    own, theirs = (super_users_of(each.get(SUPER_USERS, "")) for each in (file, controller))
+    own, theirs = (super_users_of(text_of(each, SUPER_USERS)) for each in (file, controller))
     if name and own != theirs:
         yield f"{SUPER_USERS} differ from those of the controllers in {', '.join(sorted(own ^ theirs))}"
 
 
 def _secret(file: Properties, controller: Properties) -> Iterator[str]:
-    own, theirs = (next((each[key] for key in TOKEN_SECRETS if each.get(key)), "") for each in (file, controller))
+    own, theirs = (text_of(each, TOKEN_SECRET) for each in (file, controller))
     if own != theirs and not any(PLACEHOLDER.search(each) for each in (own, theirs)):
         what = "differs from that of the controllers" if own and theirs else "is on one side only"
-        yield f"{TOKEN_SECRETS[0]} {what}"
+        yield f"{TOKEN_SECRET} {what}"

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from migrator.config.kafkas_broker import RESERVED
 from migrator.config.keys import FLAG, KEEP_WAY_BACK
+from migrator.config.reading import number_of
 from migrator.controller.way_back import KRAFT_ONLY, NEWEST, closed, is_controller
 from migrator.image.model import MetadataImage
-from migrator.migration.broker_file_gates import RESERVED_BROKER_MAX_ID
 from migrator.migration.machine.guards import Ownership, Standing, ownership
 from migrator.migration.machine.states import PublicState
 from migrator.observe.names import number_ranges
@@ -208,7 +209,8 @@ def _counted(names: list[str], what: str) -> Iterator[str]:
 
 def _brokers(image: MetadataImage) -> Gate:
     """The gates of the brokers, as far as the image shows them; the remedy says what the brokers' files need."""
-    high = sorted(number for number in image.cluster.brokers if number > RESERVED_BROKER_MAX_ID)
+    most = number_of({}, RESERVED) or 0  # Kafka's default
+    high = sorted(number for number in image.cluster.brokers if number > most)
     level = image.features.metadata_version
     ranges = {
         number: next((each for each in broker.features if each.name == FEATURE_NAME), None)

@@ -21,21 +21,21 @@ OWN_LOG_TAG: Final = 10_026
 """The tag of `OwnLog`. Kafka numbers its own tags from 0."""
 
 
-class _InRequest:
+class _Part:
     __slots__ = ()
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = VERSION
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = KEY
+
+
+class _InRequest(_Part):
+    __slots__ = ()
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
 
 
-class _InResponse:
+class _InResponse(_Part):
     __slots__ = ()
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = VERSION
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = KEY
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
 
 

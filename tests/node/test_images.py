@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from migrator import turns
 from migrator.errors import require
 from migrator.image.loader import ImageLoader
-from migrator.image.model import EMPTY_IMAGE, Changes, ImageDelta, MetadataImage, PartitionRegistration
-from migrator.image.replay import replay, replay_snapshot, snapshot_image
+from migrator.image.model import EMPTY_IMAGE, Changes, ImageDelta, MetadataImage
+from migrator.image.replay import replay, snapshot_image
 from migrator.node import metadata
 from migrator.node.metadata import MetadataRuntime
 from migrator.observe.loop_health import TurnGauge
@@ -34,7 +32,7 @@ from tests.image.support.snapshots import snapshot_records
 from tests.image.support.strategies import small_uuid
 from tests.image.test_builder import covers
 from tests.lanes import examples
-from tests.node.test_snapshotter import with_partitions
+from tests.node.support.freed import Freed
 
 LEVEL = 21
 BEGIN, END, ABORT = rec.BeginTransactionRecord(), rec.EndTransactionRecord(), rec.AbortTransactionRecord()
@@ -395,38 +393,28 @@ def test_topics_that_are_removed_one_by_one_take_as_many_turns_as_their_partitio
 
 def test_an_image_that_a_leaders_snapshot_replaces_is_freed_over_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """To free 2,000,000 partitions takes half a second."""
-    turn, freed = 0, Counter[int]()
-
-    class Partitions(dict[int, PartitionRegistration]):
-        def __del__(self) -> None:
-            freed[turn] += 1
-
-    def noted(*snapshot: Any) -> Iterator[MetadataImage | None]:
-        for image in replay_snapshot(*snapshot):
-            yield None if image is None else with_partitions(image, Partitions)
-
+    freed = Freed()
     machine = ImagesMachine()
     machine.start()
     machine.small.setattr(turns, "TURN_RECORDS", 10)
     topics = [rec.TopicRecord(f"t{number}", small_uuid(number)) for number in range(1, 101)]
 
     async def follow() -> None:
-        nonlocal turn
         while not machine.runtime.is_caught_up and not machine.failures:
-            turn += 1
+            freed.turn += 1
             await asyncio.sleep(0)
 
     try:
         machine.run_until_caught_up()
         with monkeypatch.context() as patch:
-            patch.setattr(metadata, "replay_snapshot", noted)
+            patch.setattr(metadata, "replay_snapshot", freed.replay_snapshot)
             machine.install(topics, 0, 0)
             machine.run_until_caught_up()
-        assert not freed
+        assert not freed.topics
         machine.install([], 0, 0)
         machine.loop.run_until_complete(follow())
-        assert freed.total() == len(topics)
-        assert max(freed.values()) <= turns.TURN_RECORDS
+        assert freed.topics.total() == len(topics)
+        assert max(freed.topics.values()) <= turns.TURN_RECORDS
     finally:
         machine.teardown()
 

@@ -7,16 +7,13 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from immutables import Map
 
 from migrator import turns
 from migrator.clock import wall_ms
-from migrator.image.model import MetadataImage, PartitionRegistration
 from migrator.image.replay import replay_snapshot
 from migrator.image.snapshot import snapshot_steps
 from migrator.log import image_snapshot
@@ -34,6 +31,7 @@ from tests.hostile.clock import VirtualLoop
 from tests.image.support.strategies import image_of, small_uuid
 from tests.log.support.golden import DYNAMIC
 from tests.node.support.cluster import Cluster, running, until
+from tests.node.support.freed import Freed
 from tests.node.test_core import write
 
 STEP_SECONDS = 0.01
@@ -173,36 +171,20 @@ async def test_the_image_of_a_snapshot_and_that_which_was_read_back_are_freed_ov
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To free 2,000,000 partitions takes half a second. Meanwhile there may be a later image with nothing in common."""
-    turn, freed = 0, Counter[int]()
-
-    class Partitions(dict[int, PartitionRegistration]):
-        def __del__(self) -> None:
-            freed[turn] += 1
-
-    def noted(*snapshot: Any) -> Iterator[MetadataImage | None]:
-        for image in replay_snapshot(*snapshot):
-            yield None if image is None else with_partitions(image, Partitions)
-
-    monkeypatch.setattr(node_snapshotter, "replay_snapshot", noted)
+    freed = Freed()
+    monkeypatch.setattr(node_snapshotter, "replay_snapshot", freed.replay_snapshot)
     monkeypatch.setattr(turns, "TURN_RECORDS", 10)
     topics = [TopicRecord(f"topic-{number}", small_uuid(number)) for number in range(1, 101)]
-    images = [with_partitions(image_of(topics), Partitions)]
+    images = [freed.noting(image_of(topics))]
     monkeypatch.setattr(MetadataRuntime, "snapshot_image", property(lambda _: images.pop()))
     async with running(tmp_path, 1) as cluster:
         leader = await cluster.leader()
-        freed.clear()
+        freed.topics.clear()
         writing = asyncio.create_task(leader.snapshotter._try_snapshot())
         while not writing.done():
-            turn += 1
+            freed.turn += 1
             await asyncio.sleep(0)
         await writing
         assert len(leader.storage.log.snapshots()) == 1
-    assert freed.total() == 2 * len(topics)
-    assert max(freed.values()) <= turns.TURN_RECORDS
-
-
-def with_partitions(image: MetadataImage, kind: type[dict[int, PartitionRegistration]]) -> MetadataImage:
-    """The image with dictionaries of that kind."""
-    known = image.topics.by_id.items()
-    by_id = Map((topic_id, replace(topic, partitions=kind(topic.partitions))) for topic_id, topic in known)
-    return replace(image, topics=replace(image.topics, by_id=by_id))
+    assert freed.topics.total() == 2 * len(topics)
+    assert max(freed.topics.values()) <= turns.TURN_RECORDS

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from migrator.config.kafkas_broker import RESERVED
 from migrator.config.properties import decoded, parse_properties
 from migrator.config.reading import number_of
 from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.plan.modes import RESERVED_IDS, FileMode, ModeSettings, file_mode, rewritten, stock_file
+from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, rewritten, stock_file
 from migrator.rollout.target_release import parse_target
 
 NODE = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
@@ -122,7 +123,7 @@ def test_bytes_that_no_rollout_knows_come_back(before: bytes, behind: bytes) -> 
         found = parse_properties(text)
     except ValueError:
         return
-    is_read = found["broker.id"] == "7" and number_of(found, RESERVED_IDS) is not None
+    is_read = found["broker.id"] == "7" and number_of(found, RESERVED) is not None
     if is_read and file_mode(Role.BROKER, found) is ZOOKEEPER:
         assert_all_ways_back_lead_to(text)
 

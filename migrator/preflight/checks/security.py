@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from migrator.config.checks import ACL_AUTHORIZER, DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
 from migrator.config.key_uses import concerns_this_program_only
-from migrator.config.keys import AUTHORIZER
+from migrator.config.keys import AUTHORIZER, TOKEN_SECRET
 from migrator.config.open_doors import ANONYMOUS
 from migrator.config.reading import super_users_of
 from migrator.config.super_users import KEY as SUPER_USERS
@@ -24,7 +24,6 @@ ACL_AUTHORIZERS = (ACL_AUTHORIZER, "kafka.security.auth.SimpleAclAuthorizer")
 POLICIES = ("create.topic.policy.class.name", "alter.config.policy.class.name")
 BUILDER = "principal.builder.class"
 SECRET = "password.encoder.secret"  # noqa: S105 - a key
-TOKEN_SECRET = "delegation.token.secret.key"  # noqa: S105 - a key
 _WORLD = "world:anyone ALL"
 STOCK_WAY = "let Kafka's own controllers migrate the cluster (docs/stock-controllers.md)"
 """The way of a cluster that needs what only Java has; the page says which case has which way."""

@@ -14,7 +14,7 @@ from typing import overload
 
 from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
-from migrator.config.kafkas_broker import refused_broker
+from migrator.config.kafkas_broker import GENERATION, RESERVED, refused_broker
 from migrator.config.keys import (
     AUTHORIZER,
     BETWEEN,
@@ -44,7 +44,6 @@ from migrator.rollout.ports import BrokerMode
 from migrator.rollout.target_release import TargetRelease
 from migrator.values import value
 
-GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.max.id"
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 SESSION_TIMEOUTS = (SESSION_TIMEOUT, "broker.session.timeout.ms")
 SESSION_DEFAULTS = (SESSION_TIMEOUT_MS, _) = (18_000, 9_000)
@@ -394,15 +393,15 @@ def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, st
     """The id keys. During a migration Kafka refuses a generated id, and an id above the reserved ones while ids may be
     generated (``KafkaConfig.validateValues``)."""
     yield BROKER_ID, str(node.node_id)
-    reserved = number_of(properties, RESERVED_IDS)
+    reserved = number_of(properties, RESERVED)
     if reserved is None:
         raise OperatorError(
-            f"{RESERVED_IDS}: {text_of(properties, RESERVED_IDS)!r} is no number",
+            f"{RESERVED}: {text_of(properties, RESERVED)!r} is no number",
             where=f"{node.name}: {node.properties}",
             remedy="Correct this line",
         )
     if node.node_id > reserved:
-        yield GENERATED_IDS, "false"
+        yield GENERATION, "false"
 
 
 def _lost(
