@@ -26,7 +26,11 @@ OPTIONS = (
 )
 
 
-def client_options(attempt_ms: int = 100) -> tuple[tuple[str, int], ...]:
+ATTEMPT_MS = 100
+"""For an attempt to connect to a server that is near."""
+
+
+def client_options(attempt_ms: int = ATTEMPT_MS) -> tuple[tuple[str, int], ...]:
     """Options of a channel.
 
     :param attempt_ms: for an attempt to connect (TCP, TLS, SETTINGS); when it is over, a call that waits fails.

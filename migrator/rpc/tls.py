@@ -29,7 +29,7 @@ from migrator.errors import OperatorError
 from migrator.machine import FileState, machine
 from migrator.observe.certificates import CertificateBook, chain_ends, trust_ends
 from migrator.observe.printable import printable
-from migrator.rpc.channel import CLIENT_OPTIONS
+from migrator.rpc.channel import ATTEMPT_MS, client_options
 from migrator.rpc.identity import RENEW, Certificate, read_certificate
 from migrator.values import value
 
@@ -213,11 +213,12 @@ Connect = Callable[[str, TlsFiles, frozenset[str]], Awaitable[PinnedChannel]]
 
 
 async def connect(
-    address: str, files: TlsFiles, accepted: frozenset[str], options: Sequence[tuple[str, int]] = CLIENT_OPTIONS
+    address: str, files: TlsFiles, accepted: frozenset[str], options: Sequence[tuple[str, int]] | None = None
 ) -> PinnedChannel:
     """A channel to the server at ``host:port`` if it proves to be one of these principals. The channel trusts only the
     certificate of that moment; when the server replaces it, a new channel is needed.
 
+    :param options: of the channel; by default an attempt to connect may take as long as this server needs for it.
     :raises OperatorError: this node's files cannot be used, or its certificate is not valid now.
     :raises WrongNameError: the server has proved another name.
     :raises WrongPeerError: the TLS handshake failed.
@@ -226,6 +227,7 @@ async def connect(
     material = files.renewed()
     host, port = parse_host_port(address)
     expected = f"expected {' or '.join(sorted(accepted))}"
+    began = asyncio.get_running_loop().time()
     try:
         leaf = await _leaf(host, port, files)
     except ssl.SSLError as error:
@@ -239,6 +241,10 @@ async def connect(
         who = "nobody: its subject is empty" if theirs.principal is None else printable(theirs.principal)
         raise WrongNameError(f"the certificate at {address} is {who}; {expected}")
     credentials = grpc.ssl_channel_credentials(leaf, material.key, material.certificate)
+    if options is None:
+        # The proof took TCP and TLS; gRPC needs one more round trip. A fixed bound would never let a far peer connect.
+        proof_ms = round(1_000 * (asyncio.get_running_loop().time() - began))
+        options = client_options(max(ATTEMPT_MS, 2 * proof_ms))
     channel = grpc.aio.secure_channel(address, credentials, options=options)
     return PinnedChannel(channel, min(theirs.not_after, read_certificate(material.certificate).not_after))
 

@@ -32,6 +32,7 @@ from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumService
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.server import GrpcServer
 from migrator.wire.raft_codec import ListenerEndpoint
+from tests.node.support.slow_link import slow_link
 from tests.patience import PATIENCE_SECONDS
 from tests.rpc.support.identities import IDENTITIES, voter
 from tests.rpc.support.transports import (
@@ -84,6 +85,16 @@ async def test_one_request_is_in_flight_per_peer(kind: Kind) -> None:
     async with kind.serve(answer) as port, connected(kind, port) as transport:
         await asyncio.gather(*(transport.send(PEER, VOTE, 10) for _ in range(20)))
     assert most == 1
+
+
+async def test_a_peer_far_away_is_reached(kind: Kind) -> None:
+    """The way to another continent takes longer than an attempt to connect may take at home."""
+    async with (
+        kind.serve(answering((VOTE, VOTED))) as behind,
+        slow_link(behind, 0.15) as far,
+        connected(kind, far.port) as transport,
+    ):
+        assert await transport.send(PEER, VOTE, 10) == VOTED
 
 
 async def test_a_peer_that_is_down_is_unreachable(kind: Kind, unused_tcp_port: int) -> None:
