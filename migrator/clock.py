@@ -23,7 +23,7 @@ def wall_time() -> datetime:
 
 
 def monotonic_ms() -> int:
-    """Of consensus, sessions and time-outs, in ms: it never jumps, and means nothing to another process."""
+    """The clock of consensus, sessions and time-outs, in ms. It never jumps. Another process cannot use its values."""
     return machine().monotonic_ns() // 1_000_000
 
 

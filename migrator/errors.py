@@ -15,7 +15,7 @@ from migrator.looked_up import without_looked_up
 OR_THE_IMAGE: Final = (
     "Where the program runs in the image 'controller', use the image 'tools' instead, which has everything"
 )
-"""For a remedy that says what to install: that image has no pip, and its user may install nothing."""
+"""Ends a remedy that says which package to install: that image has no pip, and its user may not install."""
 
 
 class ExitCode(IntEnum):
@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
     DEFECT = 70
     """This program is wrong somewhere: nobody expected the error (``EX_SOFTWARE`` of sysexits.h)."""
     TRY_AGAIN = 75
-    """As `REFUSED`, but by what may be outdated: a service starts it again (``EX_TEMPFAIL`` of sysexits.h)."""
+    """Like `REFUSED`, but by what may be outdated: a service starts it again (``EX_TEMPFAIL`` of sysexits.h)."""
 
 
 class MigratorError(Exception):
@@ -60,7 +60,7 @@ class OperatorError(MigratorError):
         return f"{place}{self.what}{advice}"
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts: ``{"error": {"what", "where", "remedy", "exit_code"}}``."""
+        """The JSON value for scripts: ``{"error": {"what", "where", "remedy", "exit_code"}}``."""
         return error_json(self.what, self.where, self.remedy, self.exit_code)
 
 

@@ -33,9 +33,9 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def remember(text: str, placeholder: str, public: Collection[str], *, by_entry: bool) -> None:
-    """From now on, show the placeholder instead of that value.
+    """Show the placeholder instead of that value from now on.
 
-    :param public: what is no secret, in lower case.
+    :param public: the words that are not secret, in lower case.
     :param by_entry: whether a message may show one entry of it alone.
     """
     whole = text.strip()

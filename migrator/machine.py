@@ -29,14 +29,14 @@ FileState = tuple[int, int, int] | None
 
 
 class Machine:
-    """What one controller runs on. Files are named by paths and descriptors, as POSIX names them; each method raises
-    the `OSError` of the call of POSIX that it is."""
+    """The resources that one controller runs on. Files are named by paths and descriptors, as POSIX names them; each
+    method raises the `OSError` of the call of POSIX that it is."""
 
     def __init__(self) -> None:
         self._owned: dict[type, Any] = {}
 
     def own(self, kind: type[T]) -> T:
-        """The one object of this class that everything on this machine shares, made when somebody asks first. Ask in a
+        """The one object of this class that all code on this machine shares; the first call makes it. Ask in a
         constructor: threads have no context, so they would be given that of the process."""
         owned: T | None = self._owned.get(kind)
         return owned if owned is not None else self._owned.setdefault(kind, kind())
@@ -61,7 +61,7 @@ class Machine:
     # Threads and memory.
 
     def threads(self, count: int, name: str) -> Executor:
-        """For `loop.run_in_executor`; the caller shuts it down."""
+        """A thread pool for `loop.run_in_executor`; the caller shuts it down."""
         return ThreadPoolExecutor(count, thread_name_prefix=name)
 
     def freeze_live_objects(self) -> None:
@@ -72,7 +72,7 @@ class Machine:
     # Network, beside what the event loop does.
 
     def host_name(self) -> str:
-        """By which other machines reach this one."""
+        """The host name by which other machines reach this one."""
         return socket.getfqdn()
 
     def listen(self, address: Any, family: int, backlog: int) -> socket.socket:
@@ -103,7 +103,7 @@ class Machine:
         return os.pread(descriptor, size, position)
 
     def write(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
-        """How much was written."""
+        """The number of bytes that were written."""
         return os.pwrite(descriptor, data, position)
 
     def truncate(self, descriptor: int, size: int) -> None:
@@ -135,11 +135,11 @@ class Machine:
         return path.is_dir()
 
     def names(self, directory: Path) -> list[Path]:
-        """What is in a directory, in no order."""
+        """The entries of a directory, in no order."""
         return list(directory.iterdir())
 
     def mode(self, path: Path) -> int:
-        """Of a file, or of a link itself."""
+        """The mode of a file; of a link itself if the path is one."""
         return path.lstat().st_mode
 
     def change_mode(self, path: Path, mode: int) -> None:
@@ -149,7 +149,7 @@ class Machine:
         return path.read_bytes()
 
     def reader(self, path: Path) -> BinaryIO:
-        """To read a file from its beginning to its end."""
+        """Open a file to read it from beginning to end."""
         return path.open("rb", buffering=READ_BUFFER_BYTES)
 
     def file_size(self, path: Path) -> int:
@@ -173,7 +173,7 @@ class Machine:
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path, mode: int = 0o777) -> None:
-        """If it is not there; its parent has to be."""
+        """Make a directory unless it exists. Its parent must exist."""
         path.mkdir(mode, exist_ok=True)
 
     def remove_directory(self, path: Path) -> None:
@@ -183,7 +183,7 @@ class Machine:
 def write_again(descriptor: int) -> None:
     """Write what a file holds once more, for the next fsync.
 
-    When an fsync fails, Linux marks the pages as clean all the same. The next process reads them from memory, later
+    Linux marks the pages as clean even when an fsync fails. The next process reads them from memory, later
     fsyncs skip them, and a power cut loses them. Writing makes them dirty again. See "Can Applications Recover from
     fsync Failures?" (Rebello et al., USENIX ATC 2020).
     """
@@ -196,7 +196,7 @@ def write_again(descriptor: int) -> None:
 
 
 THIS_MACHINE = Machine()
-"""For commands, which run no controller."""
+"""The machine for commands, which run no controller."""
 _MACHINE: ContextVar[Machine] = ContextVar("machine", default=THIS_MACHINE)
 
 

@@ -65,7 +65,7 @@ class TaskKind:
 
 @value
 class TaskFailures:
-    """Of one kind since the controller began. ``last_ms``: milliseconds since 1970."""
+    """The failures of one kind of task since the controller began. ``last_ms``: milliseconds since 1970."""
 
     count: int
     last_error: str
@@ -85,7 +85,7 @@ class FailureBook:
         self._by_kind[kind.name] = TaskFailures(count, type(error).__name__, wall_ms())
 
     def read(self) -> Mapping[str, TaskFailures]:
-        """By the name of the kind; kinds that never failed are not in it."""
+        """The failures of each kind that has failed, by its name."""
         return dict(self._by_kind)
 
 
@@ -104,7 +104,7 @@ class Supervisor:
         self._machine = machine()
         self._failures = self._machine.own(FailureBook)
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        """In the order in which they began, so that `close` does the same each time."""
+        """The tasks in the order in which they began, so that `close` does the same each time."""
 
     def spawn(self, kind: TaskKind, work: Coroutine[Any, Any, T], name: str = "") -> asyncio.Task[T]:
         """Start work that ends by itself or is cancelled; it is never repeated.
@@ -141,17 +141,17 @@ class Supervisor:
     def call_later(
         self, kind: TaskKind, seconds: float, callback: Callable[..., None], *args: Any
     ) -> asyncio.TimerHandle:
-        """As `asyncio.loop.call_later`."""
+        """Like `asyncio.loop.call_later`."""
         return asyncio.get_running_loop().call_later(seconds, self._call, kind, callback, args, context=self._context())
 
     def call_soon(self, kind: TaskKind, callback: Callable[..., None], *args: Any) -> asyncio.Handle:
-        """As `asyncio.loop.call_soon`."""
+        """Like `asyncio.loop.call_soon`."""
         return asyncio.get_running_loop().call_soon(self._call, kind, callback, args, context=self._context())
 
     def call_soon_threadsafe(
         self, loop: asyncio.AbstractEventLoop, kind: TaskKind, callback: Callable[..., None], *args: Any
     ) -> None:
-        """As `asyncio.loop.call_soon_threadsafe`, from any thread."""
+        """Like `asyncio.loop.call_soon_threadsafe`, from any thread."""
         loop.call_soon_threadsafe(self._call, kind, callback, args, context=self._context())
 
     async def close(self) -> None:

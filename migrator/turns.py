@@ -72,7 +72,7 @@ def parts(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
 
 
 def in_order(items: Iterable[T], key: Any = None) -> Iterator[T | None]:
-    """As `sorted`; yields None where a turn is over. ``items`` must not change meanwhile."""
+    """Like `sorted`; yields None where a turn is over. ``items`` must not change meanwhile."""
     runs: list[list[Any]] = []
     for part in parts(items):
         if runs:

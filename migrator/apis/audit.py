@@ -27,7 +27,7 @@ NAMES_MAX: Final = 50
 PARTS_MAX: Final = 20_000
 """The most parts of one request: an order can concern every partition. A line says when parts were left out."""
 NOT_ANSWERED: Final = "NOT_ANSWERED"
-"""In place of an error: the connection is closed, or this process stops. The order may have been carried out."""
+"""Stands for the error when the connection is closed or this process stops. The order may have been carried out."""
 CHANGES: Final = frozenset(
     {
         AclOperation.CREATE,

@@ -67,12 +67,12 @@ Administrative = Callable[[Call], bool]
 
 
 def never(_call: Call) -> bool:
-    """For writes that the running cluster needs."""
+    """The running cluster needs the write, and nobody can repeat it."""
     return False
 
 
 def always(_call: Call) -> bool:
-    """For writes that can wait."""
+    """The write can wait."""
     return True
 
 

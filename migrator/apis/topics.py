@@ -38,8 +38,8 @@ BOTH: Final = "You may not specify both topic name and topic id."
 NAMED_BY_ID: Final = "The provided topic name maps to an ID that was already supplied."
 UNKNOWN: Final = "This server does not host this topic-partition."
 STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
-"""By API, the first version whose clients know THROTTLING_QUOTA_EXCEEDED. Older clients are served, and have to wait
-afterwards."""
+"""The first version of each API whose clients know THROTTLING_QUOTA_EXCEEDED. Older clients are served, and have to
+wait afterwards."""
 FORBIDDEN: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
 
 

@@ -138,7 +138,7 @@ class _Lines:
         self._phases = False
 
     def changed(self) -> None:
-        """To be called after each change of the report."""
+        """The drill calls this after each change of the report."""
         report = self._report
         for step in report.steps[self._begun :]:
             self._say(step.name)

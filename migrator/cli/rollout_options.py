@@ -43,7 +43,7 @@ def not_empty(_: click.Context, parameter: click.Parameter, given: str | None) -
 
 
 def none_empty(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """As `not_empty`, for an option that may be repeated."""
+    """Like `not_empty`, for an option that may be repeated."""
     return tuple(not_empty(context, parameter, each) for each in given)
 
 

@@ -149,7 +149,7 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
 
 
 def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict | None, now_ms: int) -> tuple[str, ...]:
-    """Before the end of the migration.
+    """The question that the command asks before the end of the migration.
 
     :param verdict: the verdict of the last comparison; None if there was none.
     :param left: the controllers that are still to be restarted without the migration.

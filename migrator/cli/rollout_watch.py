@@ -24,7 +24,7 @@ from migrator.rollout.journal.writer import order_of
 from migrator.rollout.meanwhile import Waiting
 
 REFUSED_FILE: Final = "refused"
-"""In the state directory: the command that was typed last, and refused because another one runs."""
+"""This file in the state directory names the last command that was refused because another one ran."""
 UNHEARING: Final = ("unlock", "remove-znodes")
 """Commands that exclude others, too, but take no order to stop."""
 REFUSED: Final = "; it is refused while this command runs"

@@ -121,22 +121,22 @@ class _Lasting(io.TextIOBase):
         return self._stream.encoding
 
     def write(self, text: str) -> int:
-        """As of any stream."""
+        """See `io.TextIOBase`."""
         with without_reader():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """As of any stream."""
+        """See `io.TextIOBase`."""
         with without_reader():
             self._stream.flush()
 
     def isatty(self) -> bool:
-        """As of any stream."""
+        """See `io.TextIOBase`."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """As of any stream."""
+        """See `io.TextIOBase`."""
         return self._stream.fileno()
 
 
@@ -146,7 +146,7 @@ def prints_on_terminal() -> bool:
 
 
 def lasting_console(**options: Any) -> Console:
-    """As `console`, for a command that goes on when its output is no longer read (`without_reader`)."""
+    """Like `console`, for a command that goes on when its output is no longer read (`without_reader`)."""
     return console(file=_Lasting(), **options)
 
 

@@ -38,7 +38,7 @@ class AclIndex:
     ) -> None:
         self._patterns = patterns
         self._lengths = lengths
-        """For each resource type the number of prefixes of each length. A look-up tries only these lengths."""
+        """The number of prefixes of each length, for each resource type. A look-up tries only these lengths."""
 
     @classmethod
     def of(cls, acls: Map[Uuid, Acl]) -> AclIndex:

@@ -123,7 +123,7 @@ def matching(image: MetadataImage, wanted: AclFilter) -> Iterator[tuple[Uuid, Ac
 
 
 def _candidates(image: MetadataImage, index: AclIndex, wanted: AclFilter) -> Iterator[tuple[Uuid, Acl]]:
-    """As `matching`, by the index if the filter names a resource."""
+    """Like `matching`, by the index if the filter names a resource."""
     if wanted.resource_name is None:
         yield from matching(image, wanted)
         return

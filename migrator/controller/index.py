@@ -127,7 +127,7 @@ class ControllerIndex:
         """Topic names with a dot or underscore, by the form that metrics give them (all underscores)."""
         self.acls = AclIndex()
         self.acl_bytes: dict[AclPattern, int] = {}
-        """For each resource pattern an upper bound of its entries' bytes in ZooKeeper."""
+        """An upper bound of the bytes in ZooKeeper of each resource pattern's entries."""
         self.tokens = TokenIndex(token_secret)
 
     @classmethod

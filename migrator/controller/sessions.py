@@ -208,7 +208,8 @@ class Sessions:
 
     @property
     def alive_ms(self) -> Mapping[int, int]:
-        """For each registered broker that this leader has heard of, the last time at which its process surely lived."""
+        """The last time at which each broker's process gave a sign of life. Brokers that sent none to this leader are
+        missing."""
         return {key: session.alive_ms for key, session in self._by_broker.items() if session.alive_ms != NEVER}
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:

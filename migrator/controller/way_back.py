@@ -1,8 +1,7 @@
-"""After the end of a migration, the controllers refuse what ZooKeeper mode does not have (ADR 63).
-
-So the finished migration can still be reopened. An operator who wants to go on for good closes the way back first. That
-is a configuration of the resource that also has the rollout's lock: every controller knows it, and stock controllers
-keep it in snapshots.
+"""After the end of a migration, the controllers refuse features that ZooKeeper mode does not have (ADR 63). So the
+finished migration can still be reopened. An operator who needs such a feature closes the way back first. That is a
+configuration of the resource that also has the rollout's lock: every controller knows it, and stock controllers keep it
+in snapshots.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def check_feature(image: MetadataImage, context: Context, name: str, level: int)
 def check_config(
     image: MetadataImage, context: Context, resource: ConfigResource, values: Mapping[str, str | None]
 ) -> None:
-    """Check what is set of a resource. What is set already may stay, and everything may be deleted.
+    """Check what is set of a resource. A feature that is set already may stay, and everything may be deleted.
 
     :param values: the changed keys; None deletes.
     :raises RefusedError: INVALID_CONFIG, as for a value that Kafka does not take.

@@ -278,7 +278,7 @@ class Cluster(ABC):
         return zookeeper_client(self.security.session(self.zookeeper_hosts))
 
     async def statuses(self) -> dict[int, Status]:
-        """By node id, of the controllers that answer."""
+        """The status of each controller that answers, by node id."""
         return await statuses_of(self.controllers)
 
     async def leader(self) -> ControllerProcess | None:
@@ -383,20 +383,21 @@ class Cluster(ABC):
         """
 
     def remember_quorum(self) -> None:  # noqa: B027
-        """After the way back, put the controllers' directories back, if they were moved."""
+        """Put the controllers' directories back after the way back, if they were moved."""
 
     @abstractmethod
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
-        """After the end, a broker that starts in migration mode is refused. It is in KRaft mode when this returns."""
+        """Check that a broker that starts in migration mode after the end is refused. It is in KRaft mode when this
+        returns."""
 
     async def hand_over(self, report: DrillReport) -> None:  # noqa: B027
-        """After the end of the migration: let other controllers take over, if these brokers obey them."""
+        """Let other controllers take over after the end of the migration, if these brokers obey them."""
 
     async def use_zookeeper_controller(self, report: DrillReport) -> None:  # noqa: B027
-        """After the way back: let the ZooKeeper controller do work, if these brokers have a real one."""
+        """Let the ZooKeeper controller do work after the way back, if these brokers have a real one."""
 
     async def audit_records(self, report: DrillReport) -> None:  # noqa: B027
-        """At the very end: count what clients wrote and read, if these brokers hold records."""
+        """Count, at the very end, the records that clients wrote and read, if these brokers hold records."""
 
     async def close(self) -> None:
         """End everything that runs; safe at any time, and more than once."""

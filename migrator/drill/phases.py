@@ -26,7 +26,7 @@ class PhaseTimes:
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """For people, below `HEAD`."""
+        """The cells of the row below `HEAD`."""
         bound = "" if self.error is None else f" ± {self.error:.1f}"
         return (
             self.name,
@@ -35,7 +35,7 @@ class PhaseTimes:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The JSON value for scripts."""
         return {
             "phase": self.name,
             "forecast": self.forecast,

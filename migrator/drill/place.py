@@ -14,7 +14,7 @@ from migrator.drill.report import DATA
 from migrator.errors import OperatorError
 
 LOCK = "drill.lock"
-"""Below `DATA`: locked as long as the drill runs, also if it is killed; holds its process id."""
+"""The lock file below `DATA`. It holds the drill's process id, and the kernel frees the lock when that process ends."""
 PID_BYTES_MAX = 20
 _OTHER = "name another --dir"
 

@@ -211,7 +211,7 @@ def metadata_of(client: KazooClient) -> dict[str, bytes | None]:
 
 
 def settled_metadata(client: KazooClient, brokers_own: re.Pattern[str]) -> dict[str, bytes | None]:
-    """As `metadata_of`, without znodes that brokers write at any time (`Cluster.brokers_own`)."""
+    """Like `metadata_of`, without znodes that brokers write at any time (`Cluster.brokers_own`)."""
     return {path: data for path, data in metadata_of(client).items() if not brokers_own.fullmatch(path)}
 
 

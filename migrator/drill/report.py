@@ -45,7 +45,7 @@ MARKS = {
     DrillStepState.INTERRUPTED: "STOP",
     DrillStepState.RUNNING: "... ",
 }
-"""In text; `INTERRUPTED` is no failure."""
+"""The mark of each state in text; `INTERRUPTED` is no failure."""
 
 
 class DrillFailedError(Exception):
@@ -101,13 +101,13 @@ class DrillBrokers:
 
     @property
     def text(self) -> str:
-        """For the heading."""
+        """The text for the heading."""
         if self.release != LIGHT:
             return f"Apache Kafka {self.release}"
         return f"light brokers instead of Apache Kafka: {self.why}"
 
     def to_json(self) -> dict[str, str]:
-        """For scripts."""
+        """The JSON value for scripts."""
         return {"kind": "light" if self.release == LIGHT else "kafka", "release": self.release, "why": self.why}
 
 
@@ -123,7 +123,7 @@ class DrillReport:
         self.changed: Callable[[], None] = lambda: None
         """Called after every change, for a live display."""
         self.interrupted = False
-        """By Ctrl-C or SIGTERM: what was not done has not failed."""
+        """Whether Ctrl-C or SIGTERM ended the drill. Steps that did not run have not failed then."""
         self.phases: Sequence[PhaseTimes] = ()
         """The forecast and the migration; empty without a rehearsal."""
         self.steps: list[DrillStep] = []

@@ -43,7 +43,7 @@ class OutsideZooKeeper:
 
     @property
     def hosts(self) -> str:
-        """As in ``zookeeper.connect``."""
+        """The servers in the format of ``zookeeper.connect``."""
         return self.server + self.chroot
 
 

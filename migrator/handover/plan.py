@@ -33,7 +33,7 @@ class Way(Enum):
 
 
 class Action(Enum):
-    """In the order in which the steps of several voters are taken: the steps of stopped voters come first."""
+    """The kinds of steps, in the order in which several voters take them: stopped voters come first."""
 
     REFUSE = "refuse"
     FORMAT = "format the directory"

@@ -209,7 +209,7 @@ class ImageBuilder:
         self.records = 0
         """How many records were replayed."""
         self._handlers: dict[type, Callable[[Any], object]] = {}
-        """Of the kinds of records that have come: most batches hold one kind."""
+        """The handlers of the record types seen so far: most batches hold one type."""
 
     def replay(self, record: rec.MetadataRecord) -> None:
         """Apply one record.

@@ -38,7 +38,7 @@ def merge_changes(parts: Iterable[Changes]) -> Changes:
 
 
 def merge_steps(parts: Iterable[Changes]) -> Generator[None, None, Changes]:
-    """As `merge_changes`, in steps: yields where a turn of the event loop is over."""
+    """Like `merge_changes`, in steps: yields where a turn of the event loop is over."""
     known = list(parts)
     if len(known) == 1 and known[0].records < TURN_RECORDS - 1:
         return known[0]  # of a batch, mostly

@@ -49,7 +49,7 @@ def replay_snapshot(offset: int, epoch: int, batches: Iterable[Batch]) -> Iterat
 
 
 def snapshot_image(offset: int, epoch: int, batches: Iterable[Batch]) -> MetadataImage:
-    """As `replay_snapshot`, in one call."""
+    """Like `replay_snapshot`, in one call."""
     image = None
     for image in replay_snapshot(offset, epoch, batches):  # noqa: B007 - the last one is the image
         pass

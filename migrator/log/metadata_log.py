@@ -274,7 +274,7 @@ class MetadataLog:
             yield data
 
     def _read(self, offset: int, max_bytes: int, end: int) -> tuple[bytes, int]:
-        """As `read`; also returns the offset after the last batch read."""
+        """Like `read`; also returns the offset after the last batch read."""
         require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
         if offset >= end:
             return b"", offset

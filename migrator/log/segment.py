@@ -123,7 +123,7 @@ class Segment:
         self.next_offset = self._end_offset()
 
     def write_again(self) -> None:
-        """As `migrator.machine.write_again`: an fsync of the process that wrote the file may have failed.
+        """Like `migrator.machine.write_again`: an fsync of the process that wrote the file may have failed.
 
         :raises StorageError: when that fails.
         """

@@ -195,7 +195,7 @@ class MetadataRuntime:
 
     @property
     def _applied(self) -> int:
-        """As `_in_image`; -1 while the images belong to a log that a snapshot has replaced, or have no index yet."""
+        """Like `_in_image`; -1 while the images belong to a log that a snapshot has replaced, or have no index yet."""
         return self._in_image if self._work is None and self._is_followed else -1
 
     @property

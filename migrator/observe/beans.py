@@ -10,7 +10,7 @@ from migrator.observe.write_times import WriteTimes
 
 Attributes = Mapping[str, float | str]
 Beans = Mapping[str, Attributes]
-"""By the name of the bean, as Kafka writes it."""
+"""The attributes of each bean, by Kafka's name of the bean."""
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController,name="
 RAFT: Final = "kafka.server:type=raft-metrics"
@@ -42,5 +42,5 @@ def beans_of(reading: Reading, writes: WriteTimes) -> Beans:
 
 
 def bean_reader(read: Callable[[], Reading], writes: WriteTimes) -> Callable[[], Beans]:
-    """As `beans_of`, for any thread."""
+    """Like `beans_of`, for any thread."""
     return lambda: beans_of(read(), writes)

@@ -29,12 +29,12 @@ def not_after(pem: str | bytes) -> list[int]:
 
 
 def chain_ends(pem: str | bytes) -> int:
-    """When the chain that a server shows becomes invalid: the first end of its certificates. Errors as `not_after`."""
+    """When the chain that a server shows becomes invalid: the first end of its certificates. Raises the same errors as `not_after`."""
     return min(not_after(pem))
 
 
 def trust_ends(pem: str | bytes) -> int:
-    """When no certificate is trusted any more: the last end of the trusted certificates. Errors as `not_after`."""
+    """When no certificate is trusted any more: the last end of the trusted certificates. Raises the same errors as `not_after`."""
     return max(not_after(pem))
 
 
@@ -69,5 +69,5 @@ class CertificateBook:
         return dict(self._ends)
 
     def reload_failures(self) -> Mapping[str, int]:
-        """By use, how many changed files could not be used since the controller started."""
+        """The number of changed files that could not be used since the controller started, by use."""
         return dict(self._reload_failures)

@@ -6,7 +6,7 @@ from migrator.observe.printable import json_text
 from migrator.values import value
 
 STALL_MS_MAX = 10_000
-"""When the event loop has not turned for this long, the process does not count as alive."""
+"""If the event loop does not turn for this many milliseconds, the process does not count as alive."""
 
 
 @value

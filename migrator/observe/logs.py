@@ -33,7 +33,7 @@ class TextFormatter(logging.Formatter):
 
 
 class CommandFormatter(logging.Formatter):
-    """For the terminal of a command."""
+    """Formats log lines for the terminal of a command."""
 
     def format(self, record: logging.LogRecord) -> str:
         """What happened, on one line."""

@@ -18,7 +18,7 @@ PROBE = TaskKind("loop-probe", OnError.DROP)
 PROBE_SECONDS = 0.05
 """Time between two looks; each look wakes up an idle controller. A stall seems shorter by at most this time."""
 LATE_MS = 100.0
-"""From here on a stall is worth a log line."""
+"""A stall of this many milliseconds is logged."""
 WINDOW_SECONDS = 60.0
 SWITCH_SECONDS = 0.0002
 """How long a thread may keep Python's lock while others wait for it."""
@@ -47,7 +47,7 @@ class TurnGauge:
         self.counts = False
         self._turn: Counter[Work] = Counter()
         self.largest: Counter[Work] = Counter()
-        """By kind, the most work of one turn."""
+        """The most work of one turn, by kind."""
 
     def count(self, work: Work, amount: int) -> None:
         if not self.counts:

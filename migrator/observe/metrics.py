@@ -47,7 +47,7 @@ class MigrationFigures:
 
 @value
 class Reading:
-    """All figures at one moment. ``zk_migration_state`` has Kafka's numbers."""
+    """All metric values of one moment. ``zk_migration_state`` has Kafka's numbers."""
 
     role: str
     epoch: int
@@ -80,7 +80,7 @@ class Reading:
     """-1: this node has given no vote."""
     voted_directory: str
     kafka_raft_state: str
-    """By Kafka's name (`KafkaRaftMetrics`)."""
+    """Kafka's name of the state (`KafkaRaftMetrics`)."""
     high_watermark: int
     log_end_offset: int
     log_end_epoch: int
@@ -92,7 +92,7 @@ class Reading:
     images_different: int
     images_age_ms: int
     last_verdict: int
-    """Of the last verification: 1 equal, 0 different, -1 none."""
+    """The result of the last verification: 1 equal, 0 different, -1 none."""
     authorizer_log_failing: bool
     authorizer_log_lost: int
     task_failures: Mapping[str, TaskFailures]

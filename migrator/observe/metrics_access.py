@@ -76,7 +76,7 @@ class MetricsAccess:
             self._passwords = _Followed([files.passwords], lambda: _digests(files.passwords))
 
     def tls(self) -> ssl.SSLContext | None:
-        """For the next connection; None: no encryption."""
+        """The TLS context for the next connection; None without encryption."""
         return None if self._tls is None else self._tls.current()
 
     def admits(self, authorization: str | None) -> bool:

@@ -309,8 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _encoder(accept: str) -> tuple[Any, str]:
-    """For a format that does not exist, such as an unknown version, the caller gets plain text, which every client can
-    read."""
+    """An unknown format or version gets plain text, which every client can read."""
     try:
         return choose_encoder(accept)
     except (ValueError, TypeError):

@@ -52,7 +52,7 @@ class Row:
     text: str
     when: Callable[[Facts], bool] = _always
     needs_calm: bool = False
-    """Only when there is no problem."""
+    """Whether the step is shown only when there is no problem."""
     case: str = ""
     """``when`` in words."""
 

@@ -14,9 +14,10 @@ class PropagationMode(StrEnum):
     """How a broker hears of changes."""
 
     ZOOKEEPER = "zookeeper"
-    """By UpdateMetadata and LeaderAndIsr: until all brokers have answered."""
+    """Changes sent by UpdateMetadata and LeaderAndIsr. The time ends when all brokers have answered."""
     KRAFT = "kraft"
-    """By the metadata log: until heartbeats report the offset, so up to one heartbeat interval too long."""
+    """Changes read from the metadata log. The time ends when heartbeats report the offset, so it is up to one heartbeat
+    interval too long."""
 
 
 class PropagationTimes:

@@ -70,7 +70,7 @@ class RateMeter:
         )
 
     def _history(self, now_ms: int) -> tuple[int, ...]:
-        """By second. A status after a pause counts for the second in which it came."""
+        """The counts by second. A status after a pause counts for the second in which it came."""
         seconds = [0] * HISTORY
         before = self._samples[0]
         for sample in list(self._samples)[1:]:

@@ -210,7 +210,7 @@ def _behind(records: int, lag_ms: int, blocked_ms: int, *, is_away: bool) -> str
 
 
 def _voters(status: Status, *, is_leaders: bool) -> Table:
-    """Only columns that this node knows, and that still matter."""
+    """The table of voters. It has only columns that this node knows and that still matter."""
     quorum = status.quorum
     asks_flag = is_leaders and not status.is_blank and status.migration.internal_state not in FLAG_IS_PAST
     asked = any(voter.answers is not None for voter in quorum.voters)
@@ -263,7 +263,7 @@ def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
 
 
 def heard(age_ms: int, silent_ms: int) -> str:
-    """When the leader last heard from a node."""
+    """The text for the time since the leader last heard from a node."""
     if age_ms < 0:
         return "not by this leader" if silent_ms < SILENT_MS else f"not for {duration(silent_ms)}"
     return "now" if age_ms < SILENT_MS else f"{duration(age_ms)} ago"
@@ -308,7 +308,8 @@ def _silent(voter: VoterStatus, *, with_age: bool) -> Problem:
 
 
 def _formatted_differently(answers: Answers) -> tuple[Problem, ...]:
-    """Before the first election it is unknown which metadata.version will count."""
+    """The nodes that were formatted differently. Before the first election it is unknown which metadata.version will
+    count."""
     if not answers.best.is_blank:
         return ()
     by_version: dict[str, list[int]] = {}

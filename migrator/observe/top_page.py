@@ -72,7 +72,7 @@ def _road(state: str) -> tuple[Stage, ...]:
 
 
 def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
-    """By mode and state, those with a problem first; a follower does not know the states."""
+    """Counts brokers by mode and state, those with a problem first. A follower does not know the states."""
     groups: dict[tuple[bool, str, str], list[int]] = {}
     for broker in brokers:
         mode = "ZooKeeper" if broker.in_zookeeper_mode else "KRaft"

@@ -59,7 +59,8 @@ class ReplicaDescription:
 
 @value
 class VotersDescription:
-    """Only the leader knows ``replicas`` and the steps. ``leader_id``: -1 while no controller leads."""
+    """The voters and the plan to change them. Only the leader knows ``replicas`` and the steps. ``leader_id``: -1 while
+    no controller leads."""
 
     cluster_id: str
     node_id: int

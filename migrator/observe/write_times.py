@@ -76,7 +76,7 @@ def _quantile(ordered: list[int], part: float) -> float:
 
 
 class WriteTimes(Collector):
-    """Both histograms, with Kafka's names."""
+    """Both histograms of write times, with Kafka's names."""
 
     def __init__(self) -> None:
         self.snapshot = Durations()

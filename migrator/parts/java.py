@@ -16,8 +16,8 @@ from migrator.errors import OR_THE_IMAGE, OperatorError
 from migrator.values import value
 
 ONE_TIER = "-XX:TieredStopAtLevel=1"
-"""Only the quick compiler: for short processes on few, shared cores. With it Spark compares some 10,000 rows in two
-thirds of the processor time; from two million rows on the second tier is better."""
+"""Uses only the quick compiler, for short processes on few, shared cores. With it Spark compares some 10,000 rows in
+two thirds of the processor time; from two million rows on the second tier is better."""
 ARCHIVES = "MIGRATOR_JAVA_ARCHIVES"
 """Environment: a directory with archives of class data (JEP 310), see `archive_of`. With one, Java starts in half the
 processor time. Java runs what is in an archive, so the directory has to be as trustworthy as the jars."""

@@ -207,7 +207,7 @@ class StockNode:
         self.run()
 
     def run(self) -> None:
-        """As `launch`, with the property file as it is; another program may have written it."""
+        """Like `launch`, with the property file as it is; another program may have written it."""
         command = self.kafka.command(
             "kafka.Kafka",
             str(self.properties_file),

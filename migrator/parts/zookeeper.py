@@ -226,7 +226,7 @@ def four_letter_word(port: int, word: str, *, context: ssl.SSLContext | None = N
 
 
 def answer_to_word(port: int, word: str, *, context: ssl.SSLContext | None = None) -> str:
-    """As `four_letter_word`; empty only when the server ends the connection without an answer.
+    """Like `four_letter_word`; empty only when the server ends the connection without an answer.
 
     :raises TimeoutError: the server is silent for a second.
     :raises OSError: there is no connection, or it breaks.

@@ -131,7 +131,7 @@ class ControllerFile:
     shown: Shown | None = None
     """The principal that it shows other controllers; None when its security cannot be used."""
     authentication: ListenerAuthentication | None = None
-    """That of its controller listener; None when its security cannot be used."""
+    """The authentication of its controller listener; None when its security cannot be used."""
 
     @property
     def path(self) -> str:
@@ -171,7 +171,7 @@ class BrokerFile:
 
 @value
 class Endurance:
-    """What the partitions that are alike endure. ``without_a_rack``: the fewest replicas that are left without one of
+    """What a group of equal partitions tolerates. ``without_a_rack``: the fewest replicas that are left without one of
     their racks; a broker without a rack counts as one of its own. ``min_isr``: the topic's own ``min.insync.replicas``;
     0 if it goes by its brokers' default."""
 
@@ -196,7 +196,7 @@ class TopicFacts:
     newer_epochs: Sample = Sample()
     """States with a controller epoch above ``/controller_epoch``."""
     replicas: Mapping[int, int] = field(default_factory=dict)
-    """By broker, how many replicas it has."""
+    """The number of replicas of each broker."""
     leader_and_isr_bytes: Mapping[int, int] = field(default_factory=dict)
     update_metadata_bytes: int = 0
     endurance: Mapping[Endurance, Sample] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class SpellingFacts:
 
 @value
 class PermissionFacts:
-    """What our ZooKeeper identity may do. ``owners``: the access control lists of some znodes, as text."""
+    """The permissions of our ZooKeeper identity. ``owners``: the access control lists of some znodes, as text."""
 
     probed: int = 0
     refused: tuple[Trouble, ...] = ()
@@ -247,7 +247,7 @@ class ZooKeeperFacts:
     dynamic_maps: Mapping[str, str]
     """Each ``listener.security.protocol.map`` that is set dynamically, by broker id."""
     dynamic_defaults: Mapping[str, Mapping[str, str]]
-    """Of each dynamic configuration, by the name of its znode, the keys that are defaults of topics."""
+    """The keys of each dynamic configuration that are defaults of topics, by the name of its znode."""
     ids_generated: bool
     """``/brokers/seqid`` was counted up: some broker has a generated id."""
     records: int
@@ -357,7 +357,7 @@ class Evidence:
     no_cluster: Trouble | None = None
     """ZooKeeper answers, but has no cluster at this address."""
     hosts: tuple[HostFacts, ...] = ()
-    """Only in a rollout."""
+    """The facts of each host; empty outside a rollout."""
 
     @property
     def nodes(self) -> tuple[ControllerFile | BrokerFile, ...]:

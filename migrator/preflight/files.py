@@ -86,7 +86,7 @@ class FileGatherer:
         )
 
     def broker(self, path: Path) -> BrokerFile | None:
-        """As `controller`, for a file that may be a copy from another host."""
+        """Like `controller`, for a file that may be a copy from another host."""
         raw = self._read(path)
         if raw is None:
             return None
@@ -244,7 +244,7 @@ def _unreadable(settings: Settings) -> Iterator[Trouble]:
 
 
 def _unusable(settings: Settings) -> Iterator[Trouble]:
-    """As `_unreadable`, for the metrics endpoint."""
+    """Like `_unreadable`, for the metrics endpoint."""
     if not settings.migrator_metrics_listener:
         return
     try:

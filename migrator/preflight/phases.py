@@ -73,4 +73,4 @@ def _spans() -> Iterator[tuple[str, Span]]:
 
 
 SPANS: Mapping[str, Span] = dict(_spans())
-"""By the code of a check."""
+"""The span of each check, by the check's code."""

@@ -77,7 +77,7 @@ def _decoded(znodes: Iterable[Znode]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _what_counts(entity: str, held: dict[str, dict[str, str]]) -> str:
-    """For each part of the content, the first znode that has it."""
+    """Finds the first znode that has each part of the content."""
     parts: list[tuple[str, _Part]] = [("quotas", _is_other), ("credentials", _is_credential)]
     if entity.startswith("brokers/"):
         parts = [("configs", _is_other)]

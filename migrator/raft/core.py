@@ -251,8 +251,8 @@ class RaftNode:
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """On a leader: the offset of its epoch's first record; None elsewhere. Once the high watermark has passed it,
-        the leader knows everything that was committed before."""
+        """The offset of the first record of this leader's epoch; None on other nodes. Once the high watermark has
+        passed it, the leader knows everything that was committed before."""
         state = self._quorum.state
         return state.start_offset if isinstance(state, Leader) else None
 
@@ -316,7 +316,7 @@ class RaftNode:
         return quorum.leader_id not in {None, quorum.node_id}
 
     def status(self, now_ms: int) -> QuorumInfo:
-        """For DescribeQuorum, status and metrics."""
+        """The state of the quorum for DescribeQuorum, status and metrics."""
         quorum, state = self._quorum, self._quorum.state
         voters: tuple[ReplicaStatus, ...] = ()
         observers: tuple[ReplicaStatus, ...] = ()

@@ -208,7 +208,7 @@ class BlamePeer:
 
 @value
 class ReadyToStop:
-    """After `Shutdown`: another leader is known, or none is needed. The node may stop now."""
+    """The node may stop now. It follows `Shutdown` when another leader is known, or none is needed."""
 
 
 Effect = (

@@ -255,7 +255,7 @@ def _expect_election(quorum: Quorum, follower: Follower, successors: tuple[int, 
 
 
 def handle_begin_response(_quorum: Quorum, _peer: int, _response: BeginQuorumEpochResponse) -> None:
-    """Nothing to do: that the follower knows its leader shows when it fetches."""
+    """Do nothing: the follower's fetch will show that it knows the leader."""
 
 
 def handle_end_response(quorum: Quorum, peer: int, _response: EndQuorumEpochResponse) -> None:

@@ -278,7 +278,7 @@ def _leave(plan: Plan) -> Step | None:
 
 
 def _wait(plan: Plan) -> Step:
-    """Nothing can be done now: say what is missing, for each controller that cannot join yet or cannot leave yet."""
+    """Name what each controller lacks that cannot join or leave yet. No step can be taken now."""
     waits = [_missing(plan.view, wanted) for wanted in plan.to_add]
     if len(plan.to_add) < len(plan.to_remove):
         waits += [_too_few(plan.view, key) for key in plan.to_remove]

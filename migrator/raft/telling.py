@@ -26,7 +26,7 @@ from migrator.values import value
 GIVEN_UP = ErrorCode.inconsistent_voter_set
 """The error for replicas that were given up when the majority was lost (`migrator.raft.refused`)."""
 RECOVERY_EPOCH_JUMP = EPOCH_STEP // 2
-"""Only a recovery raises the epoch by this much at once. It is less than `EPOCH_STEP`, because a node may have read
+"""A jump of the epoch by this much is a recovery. It is less than `EPOCH_STEP`, because a node may have read
 records of the lost replicas, which go on electing leaders in higher epochs among themselves."""
 
 

@@ -11,7 +11,7 @@ from migrator.values import value
 
 STATIC_RANGE = KRaftVersionRange(0, 0)
 DYNAMIC_VERSION = 1
-"""From this kraft.version on, the voters are in the log and can change."""
+"""The first kraft.version that has the voters in the log, where they can change."""
 
 
 @value

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from migrator.raft.messages import EpochOffset
 
 RETRIES_MAX = 20
-"""After this many lost elections in a row the range of the back-off grows no more."""
+"""The range of the back-off stops growing after this many lost elections in a row."""
 
 
 def majority(voters: int) -> int:

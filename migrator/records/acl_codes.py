@@ -19,7 +19,7 @@ class ResourceType(IntEnum):
 
 class PatternType(IntEnum):
     MATCH = 2
-    """Only in filters: every pattern that applies to the named resource."""
+    """Every pattern that applies to the named resource; for filters only."""
     LITERAL = 3
     PREFIXED = 4
 

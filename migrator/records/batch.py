@@ -131,7 +131,7 @@ class Batch:
         return list(self.iter_records())
 
     def iter_records(self) -> Iterator[tuple[MetadataRecord, int]]:
-        """As `records`, one after the other: a batch of a stock leader may hold 10,000 of them."""
+        """Like `records`, one after the other: a batch of a stock leader may hold 10,000 of them."""
         buffer = bytes(self.data)
         for start, end in self._values(buffer):
             yield decode_at(buffer, start, end)

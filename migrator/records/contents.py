@@ -20,7 +20,7 @@ def check_contents(batches: Buffer) -> list[Decoded]:
 
 
 def check_batch(batch: Batch) -> list[MetadataRecord]:
-    """As `check_contents`, for one batch."""
+    """Like `check_contents`, for one batch."""
     if batch.header.is_control:
         control_records(batch)
         voters_records(batch)

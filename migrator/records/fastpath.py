@@ -119,7 +119,7 @@ def _partition_writer(head: bytes, version: int) -> Writer:
 
 
 def _short_ids(buffer: bytes, position: int) -> tuple[tuple[int, ...], int]:
-    """As `read_ids`, but without its checks when the length is a single byte: an incomplete list moves the position
+    """Like `read_ids`, but without its checks when the length is a single byte: an incomplete list moves the position
     past the end of the buffer, and the caller checks that."""
     length = buffer[position]
     if length not in _ONE_BYTE_LENGTHS:
@@ -244,7 +244,7 @@ WRITERS: dict[type, Callable[[bytes, int], Writer]] = {
     m.PartitionRecord: _partition_writer,
     m.PartitionChangeRecord: _partition_change_writer,
 }
-"""For each record type: makes a writer of whole values from their first bytes and a version."""
+"""Makes the writer of a record type's values from their first bytes and a version."""
 
 READERS: dict[type, Callable[[int], Reader]] = {
     m.TopicRecord: _topic_reader,
@@ -252,4 +252,4 @@ READERS: dict[type, Callable[[int], Reader]] = {
     m.PartitionRecord: _partition_reader,
     m.PartitionChangeRecord: _partition_change_reader,
 }
-"""For each record type: makes a reader of bodies for a version."""
+"""Makes the reader of a record type's bodies for a version."""

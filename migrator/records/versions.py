@@ -115,7 +115,7 @@ RECORD_VERSIONS: dict[type[m.MetadataRecord], tuple[tuple[int, int], ...]] = {
     m.RegisterControllerRecord: ((15, 0),),
     m.ClearElrRecord: ((23, 0),),
 }
-"""For each record type, oldest first: pairs of a level and the highest record version from that level on."""
+"""Pairs of a level and the highest record version from that level on, by record type, oldest first."""
 
 _BY_LEVEL = {version.level: version for version in VERSIONS}
 _BY_TEXT = {version.release: version for version in VERSIONS} | {version.name: version for version in VERSIONS}

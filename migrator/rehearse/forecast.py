@@ -38,14 +38,14 @@ class Forecast:
 
 
 COMMIT_SECONDS = 0.2
-"""Until the end of the transaction is on the disks of a majority, and in /migration."""
+"""Seconds until the end of the transaction is on the disks of a majority, and in /migration."""
 READY_SECONDS = 1.5
-"""Until the leader has seen that all are ready, let the last broker settle, claimed /controller, and informed the
-brokers."""
+"""Seconds until the leader has seen that all are ready, let the last broker settle, claimed /controller, and informed
+the brokers."""
 
 
 def forecast(times: Times, brokers: int, broker_seconds: float | None) -> Forecast:
-    """What to expect of the migration.
+    """Estimate how long a migration takes.
 
     :param brokers: how many there are.
     :param broker_seconds: the time of one broker's restart; None unknown.

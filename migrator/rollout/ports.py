@@ -463,7 +463,7 @@ class Clock(Protocol):
         """Milliseconds of a clock that never jumps; only this process can use it."""
 
     def since_boot_ms(self) -> int:
-        """As `monotonic_ms`, but continues while the machine sleeps: for the age of something."""
+        """Like `monotonic_ms`, but continues while the machine sleeps: for the age of something."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait that long."""

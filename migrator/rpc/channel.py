@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""Of a response: a Fetch carries up to 8 MiB, or one batch that may not be bigger either; twice that is no mistake of
-ours."""
+"""The limit of a response in bytes. A Fetch response has at most 8 MiB of records, or one batch of at most 8 MiB; the
+rest is reserve."""
 MAX_REQUEST_BYTES = 64 * 1024
 """Far above every request of the services; the longest one has an operator's reason."""
 CLUSTER_KEY = "migrator-cluster-id"
 
 HANDSHAKE_MS = 10_000
 IDLE_MS = 600_000
-"""As Kafka's ``connections.max.idle.ms``."""
+"""The same default as Kafka's ``connections.max.idle.ms``."""
 MAX_CONNECTIONS = 1_000
 """The most connections, so that they do not use up the file descriptors of log, ZooKeeper and Kafka listener."""
 
 MAX_CALLS = 2_000
-"""In progress, of all callers together; `migrator.rpc.doorkeeper` has a bound for each."""
+"""The limit of calls in progress of all callers together; `migrator.rpc.doorkeeper` has a limit for each caller."""
 
 OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -27,7 +27,7 @@ OPTIONS = (
 
 
 ATTEMPT_MS = 100
-"""For an attempt to connect to a server that is near."""
+"""Milliseconds for an attempt to connect to a server that is near."""
 
 
 def client_options(attempt_ms: int = ATTEMPT_MS) -> tuple[tuple[str, int], ...]:

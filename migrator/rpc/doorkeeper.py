@@ -46,7 +46,7 @@ class CallRefused(Exception):  # noqa: N818 - no error of ours: it becomes the c
 
 
 class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has no types
-    """For every method with one request."""
+    """Admits or refuses calls of every method with one request."""
 
     def __init__(self, identities: Identities) -> None:
         self._identities = identities

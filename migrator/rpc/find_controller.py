@@ -18,7 +18,7 @@ from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.tls import tls_files
 
 ASK_SECONDS = 5.0
-"""For one controller out of several."""
+"""Seconds for the answer of one controller out of several."""
 CLIENT_KEYS = (
     "migrator.grpc.tls.certificate.file",
     "migrator.grpc.tls.key.file",

@@ -69,12 +69,12 @@ class Caller:
 
     @property
     def orderer(self) -> Orderer:
-        """For the journal."""
+        """The caller's name for the journal."""
         return Orderer(self.name, self.address)
 
 
 CALLER: ContextVar[Caller] = ContextVar("CALLER")
-"""Of the call that this task serves; set by the doorkeeper."""
+"""The caller of the call that this task serves. The doorkeeper sets it."""
 
 
 class Identities:

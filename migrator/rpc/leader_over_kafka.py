@@ -74,7 +74,7 @@ async def leaders_status(settings: Settings, cluster_id: str = "") -> Status | N
 
 
 async def leaders_gates(settings: Settings, goal: Goal) -> tuple[Gate, ...] | None:
-    """As `leaders_status`: the gates before a goal."""
+    """Like `leaders_status`: the gates before a goal."""
     return await _ask(settings, _about(goal), _gates)
 
 

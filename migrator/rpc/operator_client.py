@@ -37,7 +37,7 @@ from migrator.rpc.voters_codec import description_from_proto, order_to_proto
 
 CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 60.0
-"""For what looks at all voters, at ZooKeeper and at all metadata first."""
+"""Seconds for calls that first look at all voters, ZooKeeper and all metadata."""
 
 
 class OperatorClient:
@@ -178,7 +178,7 @@ class OperatorClient:
             await self._stub.Reopen(operator_pb2.ReopenRequest(reason=reason), timeout=timeout)
 
     async def close_way_back(self, reason: str, timeout: float = LOOK_SECONDS) -> None:
-        """Let the controllers accept what closes the way back from a finished migration."""
+        """Let the controllers accept features that close the way back from a finished migration."""
         with self._refusals():
             await self._stub.CloseWayBack(operator_pb2.CloseWayBackRequest(reason=reason), timeout=timeout)
 

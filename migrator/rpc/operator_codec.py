@@ -30,12 +30,12 @@ _GOALS = {goal: pb.GatesRequest.Goal.Value(goal.name) for goal in Goal}
 
 
 def goal_to_proto(goal: Goal) -> Any:
-    """For a GatesRequest."""
+    """Encodes the goal of a GatesRequest."""
     return _GOALS[goal]
 
 
 def goal_from_proto(number: int) -> Goal:
-    """From a GatesRequest.
+    """Decodes the goal of a GatesRequest.
 
     :raises ValueError: a goal that we don't know.
     """
@@ -46,12 +46,12 @@ def goal_from_proto(number: int) -> Goal:
 
 
 def force_to_proto(force: Force) -> Any:
-    """For a ForceRequest."""
+    """Encodes the kind of a ForceRequest."""
     return pb.ForceRequest.Kind.Value(force.name)
 
 
 def force_from_proto(number: int) -> Force:
-    """From a ForceRequest.
+    """Decodes the kind of a ForceRequest.
 
     :raises ValueError: a kind that we don't know.
     """

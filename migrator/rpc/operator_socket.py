@@ -27,7 +27,7 @@ class SocketDirectory:
 
     def __init__(self, metadata_directory: Path, *, create: bool) -> None:
         """
-        :raises OperatorError: somebody else owns it or may write to it.
+        :raises OperatorError: another user owns the directory or may write to it.
         :raises OSError: the directory cannot be made or opened, or is a symbolic link.
         """
         self.path = metadata_directory / SOCKET_DIRECTORY
@@ -45,15 +45,15 @@ class SocketDirectory:
 
     @property
     def address(self) -> str:
-        """For gRPC, in this process."""
+        """The address of the socket for gRPC, valid in this process only."""
         return f"unix:/proc/self/fd/{self._descriptor}/{SOCKET_NAME}"
 
     def protect_socket(self) -> None:
-        """After it was bound: for its owner alone, like the directory."""
+        """Let only the owner use the socket, like the directory. Call this after the bind."""
         os.chmod(SOCKET_NAME, 0o600, dir_fd=self._descriptor)
 
     def remove_socket(self) -> None:
-        """If there is one."""
+        """Remove the socket if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(SOCKET_NAME, dir_fd=self._descriptor)
 

@@ -121,7 +121,7 @@ class _Link:
 
     @property
     def is_connected(self) -> bool:
-        """Whether somebody has proved to be that peer, once."""
+        """Whether a connection has proved, at least once, to come from that peer."""
         return self._channel is not None
 
     def _is_usable(self, stamp: Stamp | None) -> bool:
@@ -170,7 +170,7 @@ class GrpcRaftTransport:
         self._links: dict[int, _Link] = {}
         """The least recently used first."""
         self._deadlines: dict[asyncio.Timeout, None] = {}
-        """Of the calls in progress, in the order in which they began."""
+        """The deadlines of the calls in progress, in the order in which they began."""
         self._closed = False
         self._said: dict[int, set[str]] = {}
 

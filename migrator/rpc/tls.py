@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 OWN_USE = "gRPC: own certificate"
 TRUST_USE = "gRPC: CA"
-"""In the metrics of certificates."""
+"""The name of this use in the metrics of certificates."""
 
 Stamp = tuple[FileState, ...]
 
@@ -60,7 +60,7 @@ class PinnedChannel:
 
 @value
 class Material:
-    """What the three files hold, in PEM."""
+    """The contents of the three files, in PEM."""
 
     certificate: bytes
     key: bytes
@@ -130,7 +130,7 @@ class TlsFiles:
         return found
 
     def own(self) -> Certificate:
-        """What our certificate says.
+        """The names in our certificate.
 
         :raises OperatorError: as `read`.
         """
@@ -188,7 +188,7 @@ def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
 
 
 def tls_files(settings: Settings) -> TlsFiles:
-    """From the three settings.
+    """The three files that the settings name.
 
     :raises OperatorError: one of them is not set.
     """
@@ -209,7 +209,7 @@ def tls_files(settings: Settings) -> TlsFiles:
 
 
 Connect = Callable[[str, TlsFiles, frozenset[str]], Awaitable[PinnedChannel]]
-"""As `connect` below."""
+"""The type of `connect` below."""
 
 
 async def connect(

@@ -9,12 +9,12 @@ from migrator.rpc.stubs import voters_pb2 as pb
 
 
 def order_to_proto(order: VoterOrder) -> Any:
-    """For a ReassignRequest."""
+    """Encodes the order of a ReassignRequest."""
     return pb.ReassignRequest.Order.Value(order.name)
 
 
 def order_from_proto(number: int) -> VoterOrder:
-    """From a ReassignRequest.
+    """Decodes the order of a ReassignRequest.
 
     :raises ValueError: an order that this version does not know.
     """

@@ -23,7 +23,7 @@ class VoterSource(Protocol):
         """The voters and the plan now."""
 
     def updates(self) -> AsyncIterator[VotersDescription]:
-        """After every change; a slow reader may miss some, never the last."""
+        """Yields the description after every change. A slow reader may miss some changes, but not the last."""
 
     async def reassign(self, order: VoterOrder, voters: str, cluster_id: str, by: Orderer) -> VotersAnswer:
         """Set, replace or clear the target; a majority has the order when it returns.

@@ -127,7 +127,7 @@ class QuorumEyes:
         return QuorumLook(seen, image, before, whys, described, self._endpoints, earlier, epoch)
 
     async def look_and_close(self) -> QuorumLook:
-        """As `look`, and closes the connections: another event loop may make the next look."""
+        """Like `look`, and closes the connections: another event loop may make the next look."""
         look = await self.look()
         await self.close()
         return look
@@ -183,7 +183,7 @@ class QuorumEyes:
         await self._signals.close()
 
     async def _leader(self) -> tuple[Any, bool]:
-        """As `_describe`, after the leader was found if no voter is known yet."""
+        """Like `_describe`, after the leader was found if no voter is known yet."""
         if not self._endpoints:
             await self._find_leader()
         return await self._describe()

@@ -35,7 +35,7 @@ INTERNAL = {
     ZkMigrationState.MIGRATION: State.DUAL_WRITING,
     ZkMigrationState.POST_MIGRATION: State.FINISHED,
 }
-"""For each migration state in the log: the state in which a leader stays longest meanwhile."""
+"""The state in which a leader stays longest during each migration state of the log."""
 
 
 @value
@@ -59,7 +59,7 @@ class SeenQuorum:
         self._term = Term(-1, 0)
 
     async def catch_up(self, tell: Callable[[str], None]) -> None:
-        """As `QuorumEyes.catch_up`, for a caller that looks only once."""
+        """Like `QuorumEyes.catch_up`, for a caller that looks only once."""
         await self._eyes.catch_up(tell)
 
     async def status(self) -> Status:

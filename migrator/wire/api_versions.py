@@ -14,7 +14,7 @@ from migrator.values import value
 from migrator.wire.schemas import API_VERSIONS, VersionRange, build, response_type
 
 ALTERED_FEATURES_VERSION = 4
-"""Below it features whose range starts at 0 are left out: older clients cannot read them (KAFKA-17492)."""
+"""Lower versions leave out features whose range starts at 0: older clients cannot read them (KAFKA-17492)."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -25,7 +25,7 @@ answers to this program (`is_from_us`)."""
 OUR_SOFTWARE = "kraft-migrator"
 """The client software name in requests of this program."""
 KNOWS_REOPENING = 2
-"""From this level of `OUR_FEATURE` on, a controller knows that a finished migration may be reopened."""
+"""The first level of `OUR_FEATURE` whose controllers know that a finished migration may be reopened."""
 OUR_FEATURE_RANGE = VersionRange(1, KNOWS_REOPENING)
 
 

@@ -314,9 +314,9 @@ class KafkaClient:
             raise PeerTimeoutError(f"no connection to {self.host}:{self.port} within {timeout} s") from error
 
     async def request(self, body: Any, timeout: float) -> Any:
-        """As `KafkaConnection.request`, within ``timeout`` seconds.
+        """Like `KafkaConnection.request`, within ``timeout`` seconds.
 
-        :raises TransportError: no proper answer.
+        :raises TransportError: the peer sends no valid answer.
         """
         api_key, version = body.__api_key__, body.__version__
         frame, offset = await self.request_encoded(api_key, version, encode_entity(body), timeout)
@@ -327,9 +327,9 @@ class KafkaClient:
             raise TransportError(f"{self.host}:{self.port}: {error}") from error
 
     async def request_encoded(self, api_key: int, version: int, body: Chunks, timeout: float) -> tuple[bytearray, int]:
-        """As `KafkaConnection.request_encoded`, within ``timeout`` seconds.
+        """Like `KafkaConnection.request_encoded`, within ``timeout`` seconds.
 
-        :raises TransportError: no proper answer.
+        :raises TransportError: the peer sends no valid answer.
         """
         connection: KafkaConnection | None = None
         try:

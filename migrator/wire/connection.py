@@ -93,7 +93,7 @@ class Connection:
         self.busy = False
         """Whether a request is being worked on or answered."""
         self.heard_at = asyncio.get_running_loop().time()
-        """When its last request arrived, on the loop's clock."""
+        """When the peer's last request arrived, on the loop's clock."""
         self._muted_seconds = 0.0
         """The throttle time in the last answer. As in Kafka, this node reads nothing from the peer for that long."""
         self._abandons: asyncio.Task[None] | None = None

@@ -69,7 +69,7 @@ def decode_body(
 
 
 def decode_exactly(entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
-    """As `decode_body`, but the message must be the last thing in the buffer.
+    """Like `decode_body`, but the message must be the last thing in the buffer.
 
     :raises PeerError: the bytes are not such a message, or bytes follow it.
     """

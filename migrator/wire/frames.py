@@ -26,7 +26,7 @@ from migrator.wire.book import Account, Book, Caller, Charge, Share, Stage
 MAX_WAITING = 2
 """The most complete frames that wait for the reader."""
 MAX_WAITING_BYTES = 1024 * 1024
-"""While the waiting frames have this many bytes, no further frame is read."""
+"""The limit, in bytes, of waiting frames. At the limit no further frame is read."""
 FIRST_BUFFER = 64 * 1024
 """The bytes of a frame's first buffer. A full buffer is doubled, but grows by `LARGEST_STEP` at most."""
 LARGEST_STEP = 4 * 1024 * 1024
@@ -199,7 +199,7 @@ class FrameStream(asyncio.BufferedProtocol):
         return self._transport
 
     def info(self, name: str) -> Any:
-        """As `asyncio.BaseTransport.get_extra_info`."""
+        """Like `asyncio.BaseTransport.get_extra_info`."""
         return None if self._transport is None else self._transport.get_extra_info(name)
 
     @property

@@ -1,7 +1,7 @@
 """JKS, Java's own format of key and trust stores. Keytool wrote it by default up to Java 8.
 
 Layout: magic, version, number of entries, the entries, a digest. An entry is a private key with its chain, or a
-certificate that is trusted. The digest proves the store's password; each private key has a password of its own. Source:
+certificate that is trusted. The digest proves the store's password; each private key has a separate password. Source:
 ``sun.security.provider.JavaKeyStore``, ``KeyProtector``.
 """
 
@@ -121,7 +121,7 @@ def open_key(key: JksKey, password: str) -> bytes:
 
 
 def pem_of(certificates: tuple[bytes, ...]) -> str:
-    """As PEM blocks."""
+    """Encodes certificates as PEM blocks."""
     return "".join(map(ssl.DER_cert_to_PEM_cert, certificates))
 
 

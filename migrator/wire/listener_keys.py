@@ -23,7 +23,7 @@ class ListenerKeys:
         return key, None
 
     def find_for(self, mechanism: str, key: str) -> tuple[str, str | None]:
-        """As `find`, but a value for that SASL mechanism overrides one for all mechanisms."""
+        """Like `find`, but a value for that SASL mechanism overrides one for all mechanisms."""
         name, text = self.find(f"{mechanism.lower()}.{key}")
         return self.find(key) if text is None else (name, text)
 

@@ -44,7 +44,7 @@ class RemoteImage:
         return f"record {self._offset} of {self._end}" if self._snapshot is None else self._snapshot.progress
 
     async def advance(self, observer: Observer) -> MetadataImage:
-        """As `read_remote_image`. After a `NoAnswerError` the part that was read is kept; damaged data is read
+        """Like `read_remote_image`. After a `NoAnswerError` the part that was read is kept; damaged data is read
         again."""
         try:
             return await self._advance(observer)

@@ -136,7 +136,7 @@ class _Uncounted:
     abandonable = staticmethod(nullcontext)
 
     def lane(self, size: int = 0) -> Lane:
-        """As `Request.lane`."""
+        """Like `Request.lane`."""
         return lanes().of_size(size)
 
     async def reserve(self, size: int) -> None:

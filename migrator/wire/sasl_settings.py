@@ -33,7 +33,7 @@ class SaslSettings:
 
     exchanges: Mapping[str, NewExchange] = field(default_factory=dict, repr=False)
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
-    """For each mechanism; 0 when clients never have to re-authenticate."""
+    """The milliseconds until a client must re-authenticate, by mechanism; 0: never."""
     max_receive_bytes: int = int(DEFAULT_RECEIVE_SIZE)
     """The most bytes of a request during authentication."""
     login: Login | None = field(default=None, repr=False)

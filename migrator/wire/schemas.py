@@ -202,7 +202,7 @@ def part_type(entity_type: Any, *path: str) -> Any:
 
 @cache
 def _plan(entity_type: Any) -> tuple[tuple[str, Callable[[Any], Any], Any], ...]:
-    """For each field: its name, the function that makes its value from the given one, and its default."""
+    """The name of each field, the function that converts a given value, and the default."""
     return tuple((shape.name, _filler(shape), default_of(entity_type, shape)) for shape in shapes_of(entity_type))
 
 

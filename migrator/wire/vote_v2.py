@@ -63,7 +63,7 @@ class TopicData(_InRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest(_InRequest):
-    """From a candidate to a voter."""
+    """The request that a candidate sends to a voter."""
 
     __type__: ClassVar = EntityType.request
     cluster_id: str | None = field(metadata={"kafka_type": "string"}, default=None)
@@ -83,7 +83,7 @@ class OwnLog(_InResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsePartitionData(_InResponse):
-    """As version 1, with the additional tagged field."""
+    """The fields of version 1, and one more tagged field."""
 
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
@@ -103,7 +103,7 @@ class ResponseTopicData(_InResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse(_InResponse):
-    """As version 1, with `ResponsePartitionData`."""
+    """The response of version 1, with `ResponsePartitionData`."""
 
     __type__: ClassVar = EntityType.response
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})

@@ -169,7 +169,7 @@ class VoterSignals:
 
 
 def ready(answers: Mapping[int, VoterAnswer | None]) -> dict[int, bool | None]:
-    """For each voter whether its migration flag is on; None when it did not answer."""
+    """Whether each voter's migration flag is on; None for a voter without an answer."""
     return {voter: None if answer is None else answer.migrating for voter, answer in answers.items()}
 
 

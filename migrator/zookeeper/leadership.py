@@ -57,7 +57,7 @@ class ClaimView:
     controller: ControllerClaim | None
     controller_version: int
     migration: MigrationState | None
-    """Also None for a znode without data."""
+    """The contents of /migration; None if it does not exist or is empty."""
     migration_version: int | None
     """None when the znode is missing."""
     epoch_mzxid: int = -1

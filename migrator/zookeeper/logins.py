@@ -171,7 +171,7 @@ class DigestLogin:
 
     @property
     def who(self) -> str:
-        """For messages."""
+        """The name of the identity for messages."""
         return f"{self.user} (DIGEST-MD5)"
 
     def exchange(self, host: str) -> Exchange:  # noqa: ARG002 - the mechanism's host is a constant
@@ -193,7 +193,7 @@ class KerberosLogin:
 
     @property
     def who(self) -> str:
-        """For messages."""
+        """The name of the identity for messages."""
         return f"{self.name} (GSSAPI)"
 
     def exchange(self, host: str) -> Exchange:

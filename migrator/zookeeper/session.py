@@ -117,7 +117,7 @@ CONNECTION_ERRORS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 RETRY_DELAY_MAX_SECONDS = 1.0
 CLOSED_POLL_SECONDS = 0.1
 SILENT_SECONDS = 3.0
-"""After this time of waiting for a connection the log gets a message."""
+"""Seconds of waiting for a connection after which the log gets a message."""
 
 
 @value
@@ -261,7 +261,7 @@ class ZooKeeperSession:
         return self
 
     def _wait_and_say_so(self, seconds: float) -> bool:
-        """As `wait_connected`, with a message in the log when it takes long."""
+        """Like `wait_connected`, with a message in the log when it takes long."""
         silent = min(seconds, SILENT_SECONDS)
         if self.wait_connected(silent, self._is_refused):
             return True

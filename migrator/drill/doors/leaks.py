@@ -25,9 +25,9 @@ _KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+\S+\s+(\S+)")
 """Its second line: the first begins as that of any other key."""
 _SCRAM = re.compile(r"(stored_key|server_key)=([^,]+)")
 _LOG_DIRECTORIES = (DIRECTORY_NAME, "version-2")
-"""Of controllers and brokers, and of ZooKeeper."""
+"""The log directories of controllers and brokers, and of ZooKeeper."""
 _NO_TEXT = (".index", ".timeindex", ".txnindex")
-"""As long as they may ever become, and mostly empty."""
+"""These files have their full size from the start, and are mostly empty."""
 
 
 class SecretKind(Enum):

@@ -49,7 +49,7 @@ class KafkaBrokerMode(Enum):
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The text for reports."""
         return {"zookeeper": "ZooKeeper", "migrating": "migration", "kraft": "KRaft"}[self.value]
 
 
@@ -154,7 +154,7 @@ class KafkaCluster:
         start_together(list(self.brokers.values()))
 
     def find_controllers_by(self, servers: Sequence[tuple[str, int]]) -> None:
-        """From their next start on, brokers find the quorum by these controllers."""
+        """Let brokers find the quorum by these controllers from their next start on."""
         self._quorum = find_by(servers)
 
     def restart_broker(self, broker: int, mode: KafkaBrokerMode) -> None:

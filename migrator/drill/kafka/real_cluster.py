@@ -160,7 +160,7 @@ class RealCluster(Cluster):
         await self._desk.go(report, "resume", "--until", "copy")
 
     async def soak(self, report: DrillReport) -> None:
-        """Both sides are written for a while, and compared (see `Cluster`)."""
+        """Write to both sides for a while, and compare them (see `Cluster`)."""
         with report.step("Soak: both sides are written, and stay equal"):
             await self._desk.go(report, "resume", "--until", "soak")
             report.none_of("differences", self._desk.verdict(Phase.SOAK)["differences"])
@@ -195,7 +195,7 @@ class RealCluster(Cluster):
         await self._desk.go(report, "resume", "--until", "kraft")
 
     async def end_migration(self, report: DrillReport) -> None:
-        """Both sides are compared once more; then one controller after the other restarts (see `Cluster`)."""
+        """Compare both sides once more; then restart one controller after the other (see `Cluster`)."""
         until_there = ("--until", "finish") if self._hands_over else ()  # else nothing but the archive comes behind it
         await self._desk.go(report, "resume", *until_there, "--yes")
         report.none_of("differences", self._desk.verdict(Phase.VERIFY)["differences"])
@@ -208,7 +208,7 @@ class RealCluster(Cluster):
         return without_controller(of_last(self._desk.journal()))
 
     def remember_quorum(self) -> None:
-        """After the way back: put the controllers' directories where they were (see `Cluster`)."""
+        """Put the controllers' directories where they were, after the way back (see `Cluster`)."""
         for controller in self.controllers:
             directory = controller.metadata_directory
             (aside,) = directory.parent.glob(f"{directory.name}.rolled-back-*")
@@ -261,7 +261,7 @@ class RealCluster(Cluster):
                 report.figure("files", await asyncio.to_thread(self._desk.check_archive, report))
 
     async def use_zookeeper_controller(self, report: DrillReport) -> None:
-        """After the way back: let the ZooKeeper controller work, if these brokers have one that does."""
+        """Let the ZooKeeper controller work after the way back, if these brokers have a real one (see `Cluster`)."""
         with report.step("The ZooKeeper controller elects, creates, reassigns and deletes"):
             await self._in_sync(report)
             name = "drill-after-rollback"
@@ -285,7 +285,7 @@ class RealCluster(Cluster):
             await _blocking(self._traffic.go_on)
 
     async def audit_records(self, report: DrillReport) -> None:
-        """At the very end: count what clients wrote and read, if these brokers hold records (see `Cluster`)."""
+        """Count the records that clients wrote and read, if these brokers hold records (see `Cluster`)."""
         with report.step("Every acknowledged record is read back once"):
             await self._in_sync(report)
             report.meter = None
@@ -342,7 +342,7 @@ class RealCluster(Cluster):
         return names_of(self._kafka, self.options.shape)[node_id]
 
     async def _mend(self) -> None:
-        """While the rollout waits for partitions, restart brokers with an ended thread, a defect of Kafka
+        """Restart brokers with an ended thread, a defect of Kafka, while the rollout waits for partitions
         (`KafkaCluster`)."""
         if not all(node.runs for node in self._kafka.brokers.values()):
             return

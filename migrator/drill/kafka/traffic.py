@@ -49,9 +49,9 @@ class GroupProgress:
 
     def __init__(self) -> None:
         self.next: dict[int, int] = {}
-        """By partition: the offset to be read next."""
+        """The offset to read next, by partition."""
         self.committed: dict[int, int] = {}
-        """By partition: what was acknowledged."""
+        """The last offset whose commit was acknowledged, by partition."""
         self.faults: list[str] = []
         """Commits that were lost, and records that were skipped."""
         self.read_again = 0

@@ -77,7 +77,7 @@ class LightBrokerMode(Enum):
     """The mode of a broker's configuration."""
 
     ZOOKEEPER = "ZooKeeper"
-    """Before a migration, or after a rollback: the quorum does not know it."""
+    """The broker's mode before a migration, or after a rollback. The quorum does not know the broker."""
     MIGRATING = "ZooKeeper, migrating"
     KRAFT = "KRaft"
     """Registered with the quorum alone; its copy of the metadata log is not played."""
@@ -192,7 +192,7 @@ class LightBroker:
             self._session = None
 
     async def shrink_isr(self, key: Key) -> ErrorCode:
-        """As leader of a partition, remove the last follower from the ISR; it is added again soon."""
+        """Remove the last follower from the ISR of a partition that this broker leads; it is added again soon."""
         replica = self.replicas.hosted.get(key)
         if replica is None or replica.leader != self.options.broker_id or len(replica.isr) < 2:
             return ErrorCode.not_leader_or_follower

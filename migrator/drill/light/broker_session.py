@@ -108,7 +108,7 @@ class LightBrokerSession:
                 raise
 
     def _on_state(self, state: str) -> bool | None:
-        """After an expired session, create everything ephemeral anew in the new one."""
+        """Create all ephemeral znodes again after the session has expired."""
         if state == KazooState.CONNECTED and not self._stopping.is_set():
             self._client.handler.spawn(self._again)
         return None

@@ -36,7 +36,7 @@ class HostedReplicas:
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self.logs: dict[Key, UUID | None] = {}
-        """On disk: survives a restart."""
+        """The logs on disk; they survive a restart."""
         self.hosted: dict[Key, Replica] = {}
         self.strays: dict[Key, UUID | None] = {}
         """Logs that a full LeaderAndIsr did not name."""
@@ -44,7 +44,7 @@ class HostedReplicas:
         """Whether a LeaderAndIsr has come since the start."""
 
     def restart(self) -> None:
-        """Only the disk stays."""
+        """Forget everything except the disk."""
         self.hosted.clear()
         self.heard = False
 

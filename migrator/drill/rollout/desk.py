@@ -97,7 +97,7 @@ class RolloutDesk:
         await self.services.close()
 
     def journal(self) -> list[Entry]:
-        """Of the rollout."""
+        """The journal of the rollout."""
         return read_journal(self.state)
 
     def verdict(self, phase: Phase) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ class RolloutDesk:
             raise DrillFailedError(f"'migrator rollout {' '.join(words)}' ended with exit code {code}: {tail}")
 
     async def type(self, report: DrillReport, *words: str) -> tuple[int, str]:
-        """As `go`; returns its exit code, and the end of its output."""
+        """Like `go`; returns its exit code, and the end of its output."""
         argv = [MIGRATOR, "rollout", words[0], "-i", str(self.inventory), *words[1:]]
         output = self.directory / f"{next(self._numbers):02}-{words[0]}.log"
         options = " ".join(filter(None, (os.environ.get(JVM_OPTIONS), ONE_TIER)))  # of Spark, which lives for seconds

@@ -28,7 +28,7 @@ class ProcessWatch:
 
     @property
     def reachable(self) -> list[str]:
-        """Of these, ports that are not on loopback."""
+        """The ports that are not on loopback."""
         return [f"{host}:{port} of {name}" for (host, port), name in self.ports.items() if not _is_loopback(host)]
 
     async def follow(self, pid: int) -> None:

@@ -61,7 +61,7 @@ class InClear:
     """No protection: every client may do everything."""
 
     users: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-    """By name, the configuration that ZooKeeper must have of users who log in, before brokers start."""
+    """The configuration of each user who logs in, by name. It must be in ZooKeeper before brokers start."""
     permissions: Mapping[ResourcePattern, tuple[AclEntry, ...]] = MappingProxyType({})
     light_listener = "PLAINTEXT"
     controller_listener = "CONTROLLER"
@@ -269,7 +269,7 @@ class Secured(InClear):
         }
 
     def strangers_at_brokers(self) -> Mapping[str, ListenerSecurity]:
-        """As `strangers`, at a listener with a login."""
+        """Like `strangers`, at a listener with a login."""
         return {
             "without a login": self.strangers()[WITH_NOTHING],
             "with a wrong password": self.at_brokers(BROKER, password="a guess"),  # noqa: S106 - it is none
@@ -281,7 +281,7 @@ class Secured(InClear):
         return self._credentials_of(self.store(name))
 
     def grpc_strangers(self) -> Mapping[str, grpc.ChannelCredentials]:
-        """As `strangers`."""
+        """Like `strangers`."""
         nothing = grpc.ssl_channel_credentials(self._trust.read_bytes())
         return {WITH_NOTHING: nothing, OF_ANOTHER_AUTHORITY: self._credentials_of(self._foreign())}
 
@@ -292,7 +292,7 @@ class Secured(InClear):
         return context
 
     def strangers_at_metrics(self) -> Mapping[str, ssl.SSLContext]:
-        """As `strangers`."""
+        """Like `strangers`."""
         nothing = ssl.create_default_context(cafile=self._trust)
         return {WITH_NOTHING: nothing, OF_ANOTHER_AUTHORITY: self.at_metrics(self._foreign())}
 

@@ -158,7 +158,7 @@ class Workload:
         """Answers that a client of a sound cluster should not get."""
         self.ledger = Ledger()
         self.producer_ids: list[int] = []
-        """That were handed out, or the starts of blocks of them."""
+        """The producer ids that were handed out, or the first ids of the blocks."""
         self.longest_wait_seconds = 0.0
         self._channel = channel
         self._broker_ids = broker_ids

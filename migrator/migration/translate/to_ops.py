@@ -77,7 +77,7 @@ def create_partition(topic: str, number: int, partition: PartitionRegistration, 
 
 
 def create_state(topic: str, number: int, partition: PartitionRegistration, target: Target) -> Iterator[Op]:
-    """As `create_partition`, where the partition's znode exists."""
+    """Like `create_partition`, where the partition's znode exists."""
     path, data = paths.partition_state(topic, number), target.partition_state(partition)
     yield Create(path, data)
     yield from state_sets(path, data, partition.partition_epoch)

@@ -37,7 +37,7 @@ class Series:
 
 
 def thinned(items: Sequence[T], most: int, badness: Callable[[T], Any]) -> list[T]:
-    """At most ``most`` items, in order: of each stretch the worst one."""
+    """At most ``most`` items, in order: the worst item of each stretch."""
     stretch = -(-len(items) // most) or 1
     return [max(items[start : start + stretch], key=badness) for start in range(0, len(items), stretch)]
 

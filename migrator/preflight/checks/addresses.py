@@ -41,7 +41,7 @@ def _of_kafka(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]
 
 
 def _of_grpc(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]:
-    """As `_of_kafka`, for the quorum's own gRPC."""
+    """Like `_of_kafka`, for the quorum's own gRPC."""
     settings = controller.settings
     try:
         port = parse_host_port(settings.migrator_grpc_listener)[1]

@@ -31,7 +31,7 @@ def thread_counts(config: Mapping[str, str]) -> dict[str, int]:
 
 
 def refused_in_kraft(evidence: Evidence) -> Iterator[Found]:
-    """For each broker's property file."""
+    """Checks each broker's property file."""
     if evidence.zookeeper is None:
         return
     dynamic = evidence.zookeeper.thread_counts

@@ -162,7 +162,7 @@ def generated_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
-    """For brokers whose files were not given."""
+    """Checks brokers whose property files were not given."""
     if evidence.zookeeper is None or not evidence.zookeeper.ids_generated:
         return
     with_files = {broker.broker_id for broker in evidence.brokers}
@@ -173,7 +173,7 @@ def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def not_prepared(evidence: Evidence) -> Iterator[Found]:
-    """Files without what the roll into migration mode needs."""
+    """Property files that lack keys for the roll into migration mode."""
     for broker in evidence.brokers:
         if _cannot_start(broker):
             continue
@@ -273,7 +273,7 @@ def differing_zookeeper_settings(evidence: Evidence) -> Iterator[Found]:
 
 
 def old_logs(evidence: Evidence) -> Iterator[Found]:
-    """Nothing while a migration may run: then brokers in migration mode use these logs."""
+    """Finds nothing while a migration may run: then brokers in migration mode use these logs."""
     zookeeper = evidence.zookeeper
     if zookeeper is None or zookeeper.is_migrating or any(it.directory.in_use for it in evidence.controllers):
         return

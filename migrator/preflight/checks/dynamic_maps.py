@@ -19,7 +19,8 @@ from migrator.zookeeper.znodes import paths
 
 
 def without_controllers(evidence: Evidence) -> Iterator[Found]:
-    """For each broker's own dynamic configuration; Kafka ignores a map for all brokers (``DynamicBrokerConfig``)."""
+    """Checks each broker's own dynamic configuration. Kafka ignores such a map in the configuration of all brokers
+    (``DynamicBrokerConfig``)."""
     if evidence.zookeeper is None:
         return
     ours = [controller.file.get(CONTROLLERS) for controller in evidence.controllers]

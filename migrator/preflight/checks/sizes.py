@@ -13,7 +13,7 @@ from migrator.zookeeper.request_size import JUTE_MAXBUFFER, bytes_of_one
 REQUEST_LIMIT = "socket.request.max.bytes"
 JUTE_KEY = "migrator.zookeeper.jute.maxbuffer"
 NEAR = 0.5
-"""From this share of a limit on there is a warning, because clusters grow while they migrate."""
+"""The share of a limit at which a warning begins, because clusters grow while they migrate."""
 
 
 def big_leader_and_isr(evidence: Evidence) -> Iterator[Found]:

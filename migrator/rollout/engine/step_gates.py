@@ -48,7 +48,7 @@ class StepGates:
         self._passed(step, Act.CHECK_AFTER)
 
     async def wait_after(self, step: Step, *, stays: bool = False) -> None:
-        """As `check_after`, without a note.
+        """Like `check_after`, without a note.
 
         :param stays: whether the run ends after the step.
         """

@@ -166,7 +166,7 @@ class StartUnderWayError(Exception):
 
 
 def _settled(path: str, marks: Sequence[str], users: Collection[int] = ()) -> list[psutil.Process]:
-    """As `find`, after any start that is under way has ended, because its result is not known before.
+    """Like `find`, after any start that is under way has ended, because its result is not known before.
 
     :raises StartUnderWayError: that takes too long.
     """

@@ -22,7 +22,7 @@ RENEW_AT = 0.8
 """The part of a token's lifetime after which a new one is fetched (``sasl.login.refresh.window.factor``)."""
 
 RETRY_SECONDS = 5.0
-"""After a failure the provider is not asked again for this long: otherwise each connection to a peer would ask."""
+"""Seconds after a failure in which the provider is not asked again: otherwise each connection to a peer would ask."""
 
 Fetch = Callable[[], tuple[str, float]]
 """Returns a token and its end in seconds since 1970; raises OSError or ValueError when there is none."""

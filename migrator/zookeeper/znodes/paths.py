@@ -81,7 +81,7 @@ SECURITY_PATHS = (
 """The znodes that brokers with an authorizer or delegation tokens create (``KafkaZkClient.createAclPaths``)."""
 
 SENSITIVE_PREFIXES = (USER_CONFIGS, BROKER_CONFIGS, TOKENS)
-"""With ``zookeeper.set.acl`` only the creator may read below these."""
+"""The prefixes below which only the creator may read with ``zookeeper.set.acl``."""
 
 OPEN_PATH = "/consumers"
 """Everybody has all rights here, even with ``zookeeper.set.acl``."""
