@@ -1,6 +1,6 @@
 """The three ways in which something can go wrong, told apart by who has to act.
 
-* `OperatorError`: a person has to act. It says what, where and what to do, and becomes an exit code.
+* `OperatorError`: a person has to act. It has the fault, its place and the remedy, and becomes an exit code.
 * `PeerError`: the other side of a connection broke the protocol. That connection is dropped.
 * `InvariantViolation`: this process is wrong about the world. It stops before it does harm.
 """
@@ -27,11 +27,12 @@ class ExitCode(IntEnum):
     REFUSED = 2
     """The command could not or would not do its work; the message says why."""
     NOT_DRAINED = 3
-    """A controller stopped as told, but ZooKeeper does not hold everything that the metadata log holds."""
+    """A controller stopped as ordered, but ZooKeeper does not hold everything that the metadata log holds."""
     DEFECT = 70
     """This program is wrong somewhere: nobody expected the error (``EX_SOFTWARE`` of sysexits.h)."""
     TRY_AGAIN = 75
-    """Like `REFUSED`, but by what may be outdated: a service starts it again (``EX_TEMPFAIL`` of sysexits.h)."""
+    """Like `REFUSED`, but the reason may be outdated: a service starts the controller again (``EX_TEMPFAIL`` of
+    sysexits.h)."""
 
 
 class MigratorError(Exception):

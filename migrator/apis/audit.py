@@ -82,7 +82,7 @@ class _Group:
 
 @value
 class _Share:
-    """The part of a group with one error: the names, and what was ordered."""
+    """The items of a group with the same error: their names and the order."""
 
     error: str | None
     names: list[str]

@@ -1,7 +1,7 @@
 """Decides rights by the image's access control entries, as Kafka's `StandardAuthorizer`. Pure.
 
 Deny beats allow; super users may do everything; without an entry for the resource ``allow.everyone.if.no.acl.found``
-decides, but not while such entries are still taken in. Reading and writing imply describing. Source:
+decides, but not while such entries are still being loaded. Reading and writing imply describing. Source:
 ``StandardAuthorizerData``.
 """
 

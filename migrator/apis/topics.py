@@ -28,7 +28,7 @@ INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state",
 """Topics that brokers create when the first client needs them; consumer groups do not work without them. (Kafka's
 ``Topic``.)"""
 DELETION_DISABLED_SINCE: Final = 3
-"""First version of DeleteTopics with an error code of its own for ``delete.topic.enable=false``."""
+"""First version of DeleteTopics with a separate error code for ``delete.topic.enable=false``."""
 
 NO_THROTTLE: Final = dt.timedelta(0)
 DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
@@ -230,7 +230,8 @@ def _asked_to_delete(body: Any) -> Iterator[tuple[str | None, Uuid]]:
 
 
 class _Deletion:
-    """Sorts what a DeleteTopics request names into what may be deleted (id -> name) and what is refused."""
+    """Sort the topics of a DeleteTopics request into those that may be deleted (id -> name) and those that are
+    refused."""
 
     def __init__(self, call: Call, image: MetadataImage) -> None:
         self._image = image

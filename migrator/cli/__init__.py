@@ -10,8 +10,10 @@ command's function is its help text, which names the exit codes::
 
 **Contract.** A command prints only through `terminal`, which makes control characters harmless. Standard output has the
 result; progress, questions and errors go to standard error. With ``--json`` standard output has JSON only, also for an
-error. A failure is an `OperatorError`. What cannot be undone is confirmed with the cluster's id (`confirm`).
+error. A failure is an `OperatorError`. The operator confirms an action that cannot be undone with the cluster's id
+(`confirm`).
 
-**What always holds.** When Ctrl-C, SIGTERM or SIGHUP ends a command that changes something, a sentence says what it
-leaves (`interrupted`). A defect has exit code 70, in whatever thread or task it happened (`defects`).
+**What always holds.** When Ctrl-C, SIGTERM or SIGHUP ends a command that changes something, a sentence says in which
+state it leaves the cluster (`interrupted`). A defect has exit code 70, in whatever thread or task it happened
+(`defects`).
 """

@@ -20,7 +20,7 @@ from migrator.raft.planner import ClearTarget, Wait, described, outlook, plan
 from migrator.rollout.target_release import parse_target
 
 CHECK_SECONDS = 10.0
-"""How long 'check' waits for a leader, and for what a step waits for: an election or a late record ends sooner."""
+"""Seconds that 'check' waits for a leader, and for the condition of a step; an election or a late record takes less."""
 
 
 @click.group("handover")

@@ -68,7 +68,7 @@ def sources_options(command: Command) -> Command:
 
 
 def settings_of_spark(conf: tuple[str, ...]) -> dict[str, str]:
-    """What ``--conf`` sets.
+    """The values of ``--conf``.
 
     :raises OperatorError: a text is not KEY=VALUE.
     """

@@ -114,7 +114,7 @@ def _addresses(voters: VoterSet | None, settings: Settings) -> Iterator[tuple[in
 
 
 def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> Iterator[str]:
-    """The voters, the log, and what may be lost, for the terminal."""
+    """The voters, the log, and the possible losses, for the terminal."""
     yield f"cluster {found.cluster_id}, controller {found.survivor}"
     yield f"the log ends at offset {found.log_end.offset}, in epoch {found.log_end.epoch}"
     if not found.is_whole:

@@ -82,10 +82,10 @@ def command(
 
 
 def _fill(config: Path | None, status: Status, given_id: str | None) -> None:
-    """Write what makes an empty ZooKeeper that of the cluster.
+    """Write to an empty ZooKeeper the znodes that make it the cluster's.
 
-    :raises OperatorError: no property file is named, the migration is not finished, the id is not that of the cluster,
-        or ZooKeeper is not empty.
+    :raises OperatorError: the command names no property file, the migration is not finished, the id is not that of the
+        cluster, or ZooKeeper is not empty.
     """
     if config is None:
         raise OperatorError(

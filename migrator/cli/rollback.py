@@ -234,7 +234,7 @@ def _pass_over_log(directory: Path, *, accept_loss: bool) -> None:
 
 
 def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
-    """The metadata directory with the newest log. Prints what may be missing in it.
+    """The metadata directory with the newest log. Print the changes that it may lack.
 
     :raises OperatorError: no log can be used.
     """

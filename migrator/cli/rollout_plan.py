@@ -148,8 +148,8 @@ async def agree(
     """Compare a reviewed plan with what would be done now. Each difference is shown and asked for, until no further one
     comes up. Plan and accepted differences are kept beside the journal.
 
-    :param reviewed: None for the plan that the rollout under way began with. What was accepted then is not asked for
-        again.
+    :param reviewed: None for the plan that the rollout under way began with. The command does not ask again about
+        differences that the operator accepted then.
     :param yes: the operator wants no question; differences are refused then, because nobody has seen them.
     :returns: None if there is no plan to compare with.
     :raises OperatorError: the plan is another cluster's, or the differences are not accepted.
@@ -219,7 +219,7 @@ def _show_differences(reviewed: Mapping[str, Any], found: Sequence[str]) -> None
 async def previews(parts: RolloutParts, progress: Progress, direction: Direction, canary: str = "") -> Shown:
     """Everything that a rollout would do now.
 
-    :raises OperatorError: it would be refused, or a host cannot be reached.
+    :raises OperatorError: the rollout would be refused, or a host cannot be reached.
     """
     refuse_canary(parts.inventory, canary)
     begun = progress.rollout and not progress.closed and progress.direction is direction

@@ -96,8 +96,8 @@ def _after(site: Site, entries: Sequence[Entry]) -> After:
 
 
 def _examined(site: Site, entries: Sequence[Entry]) -> list[str] | None:
-    """What preflight found in the last rollout, a sentence each; None if it has not run. A rollout that begins after
-    the copy runs no preflight, so findings that are kept then belong to an earlier rollout."""
+    """The findings of preflight in the last rollout, one sentence each; None if preflight has not run. A rollout that
+    begins after the copy runs no preflight, so findings that are kept then belong to an earlier rollout."""
     events = [entry.event for entry in of_last(entries) if entry.step == Phase.PREFLIGHT.value]
     if not events or Event.SKIPPED in events:
         return [] if events else None

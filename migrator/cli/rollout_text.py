@@ -105,7 +105,7 @@ def _count(nodes: Sequence[object], kind: str) -> str:
 
 
 def way_back(shown: Sequence[StepPreview]) -> Iterator[str]:
-    """What a way back would cost."""
+    """The cost of a way back."""
     yield "nothing is lost: ZooKeeper gets everything that the quorum has committed before the controllers stop"
     gives_back = any(one.step.phase is Phase.GIVE_BACK and one.state is StepState.OPEN for one in shown)
     if gives_back:

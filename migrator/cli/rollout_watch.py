@@ -1,5 +1,5 @@
-"""What a rollout that runs shows beside its lines: on a terminal, one block for the gate that it waits at, drawn anew
-at each look; and at once, each command of this rollout that was typed elsewhere on this host."""
+"""Shows more than the lines of a running rollout: on a terminal, one block for the gate at which it waits, drawn again
+at each look; and, at once, each command of this rollout that was typed elsewhere on this host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ WORDS_MAX = 400
 
 
 def gate_block() -> Callable[[Waiting | None], None] | None:
-    """Draws what is waited for at the end of the screen; None removes it. No function where there is no terminal."""
+    """Draws the condition for which the rollout waits at the end of the screen; None removes it. No function where
+    there is no terminal."""
     if not prints_on_terminal():
         return None
     terminal = lasting_console()

@@ -25,7 +25,7 @@ ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 Problem = tuple[str, str, str]
-"""(key, what is wrong with its value, remedy)."""
+"""(key, the fault of its value, remedy)."""
 
 
 def check_settings(settings: Settings) -> list[str]:
@@ -100,7 +100,7 @@ DIRECTORY_KEYS = ("log.dirs", "log.dir", "metadata.log.dir")
 
 
 def home_directories(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Key, what is wrong, and remedy: Kafka would make a directory with the name ``~``."""
+    """The key, the fault, and the remedy: Kafka would make a directory with the name ``~``."""
     for key, name in _named(settings):
         if name.startswith("~"):
             what = f"{name!r} is not in your home directory: only a shell replaces ~, and no shell reads this file"

@@ -56,7 +56,7 @@ def parse_entry(text: str) -> LoginModule:
 def parse_sections(text: str, system_properties: Mapping[str, str]) -> dict[str, tuple[LoginModule, ...]]:
     """The sections of a file by name.
 
-    :param system_properties: properties of Java, as far as they are known here.
+    :param system_properties: the known system properties of Java.
     :raises JaasSyntaxError: the text does not follow the grammar, or an option names another system property.
     """
     tokens = _Tokens(text, system_properties)

@@ -9,7 +9,7 @@ import warnings
 def java_pattern(text: str) -> re.Pattern[str]:
     """A regular expression that means the same in Java and here.
 
-    :raises ValueError: it has another meaning in Java, or is no regular expression.
+    :raises ValueError: the pattern has another meaning in Java, or is no regular expression.
     """
     try:
         with warnings.catch_warnings():

@@ -32,7 +32,7 @@ PLACEHOLDER = "${"
 
 
 def refused_everywhere(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Key, what Kafka refuses, and the remedy."""
+    """The key, Kafka's reason to refuse the value, and the remedy."""
     for rule in _RULES:
         yield from rule(properties)
 

@@ -36,7 +36,7 @@ OTHER_NAME = (
 
 
 def refused_broker(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Key, what Kafka refuses, and the remedy, for the mode of the file.
+    """The key, Kafka's reason to refuse the value in the file's mode, and the remedy.
 
     :param properties: the properties of a broker. A value from another file (``${file:...}``) counts as valid.
     """

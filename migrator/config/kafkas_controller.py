@@ -17,7 +17,7 @@ NAMES = "controller.listener.names"
 
 
 def refused_by_kafka(properties: Mapping[str, str]) -> Iterator[Problem]:
-    """Key, what Kafka refuses, and the remedy.
+    """The key, Kafka's reason to refuse the value, and the remedy.
 
     :param properties: the properties of a controller. A value from another file (``${file:...}``) counts as valid.
     """

@@ -61,8 +61,8 @@ OF_THE_JAVA_MACHINE = ("-D", "com.sun.", "java.", "javax.", "jdk.", "org.apache.
 
 @value
 class Refusal:
-    """Why a key is refused, and what to do. A value in ``harmless`` (in any case) is not refused: it says what this
-    program does anyway."""
+    """The reason why a key is refused, and the remedy. A value in ``harmless`` (in any case) is not refused: it asks
+    for the behaviour that this program has anyway."""
 
     because: str
     remedy: str

@@ -103,7 +103,7 @@ def judge(name: str, text: str, listeners: Collection[str]) -> Judged:
 
 
 def key_problems(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Key, what is wrong, and remedy, for all refused keys.
+    """The key, the fault, and the remedy, for all refused keys.
 
     :raises ValueError: the listeners do not parse.
     """

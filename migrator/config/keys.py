@@ -21,7 +21,7 @@ class Key:
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
 """The keys that say whether a node takes part in a migration, and its roles in KRaft mode."""
 KEEP_WAY_BACK = "migrator.keep.way.back"
-"""Whether controllers refuse what would close the way back from a finished migration."""
+"""Whether controllers refuse features that close the way back from a finished migration."""
 NODE_ID, BROKER_ID = "node.id", "broker.id"
 CONNECT, AUTHORIZER = "zookeeper.connect", "authorizer.class.name"
 VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
@@ -240,7 +240,7 @@ INTERNAL_KAFKA_KEYS: tuple[Key, ...] = (
         "Kafka's internal key; the copy uses migrator.copy.batch.records, and this as its lower bound.",
     ),
 )
-"""Keys that Kafka reads and leaves out of its own table."""
+"""Keys that Kafka reads but does not list in its documentation."""
 
 KEYS: dict[str, Key] = {
     **{name: Key(name, kind, default, valid) for name, kind, default, valid, _ in BROKER_KEYS},

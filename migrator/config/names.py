@@ -163,7 +163,7 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
 
 
 def map_name(name: str, rules: tuple[MappingRule, ...]) -> str:
-    """The principal's name: the first rule that matches the whole ``name`` decides, and replaces what it finds.
+    """The principal's name: the first rule that matches the whole ``name`` decides, and replaces the match.
 
     :raises ValueError: no rule matches.
     """

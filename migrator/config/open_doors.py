@@ -30,7 +30,7 @@ _SECRET_FILES = ("keystore.location", ".key.file", ".jaas.file")
 start if others can read them."""
 
 OpenDoor = tuple[str, str, str]
-"""(key, what an attacker can do, remedy)."""
+"""(key, the possible attack, remedy)."""
 
 
 def open_doors(settings: Settings) -> Iterator[OpenDoor]:

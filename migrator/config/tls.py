@@ -66,7 +66,7 @@ class TlsChoice:
 def tls_versions(text: str | None) -> tuple[str, ...]:
     """The versions that ``ssl.enabled.protocols`` allows, the older first; both when it is not set.
 
-    :raises ValueError: it names an unsafe or unknown version.
+    :raises ValueError: the value names an unsafe or unknown version.
     """
     names = split_list(text or "") or tuple(VERSIONS)
     for name in names:

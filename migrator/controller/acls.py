@@ -154,7 +154,7 @@ def _check_scans(image: MetadataImage, filters: tuple[AclFilter, ...]) -> None:
 
 
 def filter_fault(wanted: AclFilter) -> str | None:
-    """What is wrong with a filter, or None."""
+    """The fault of a filter, or None."""
     allowed = {ANY} | _PATTERNS | {PatternType.MATCH}
     if wanted.resource_type not in {ANY} | _RESOURCES or wanted.pattern_type not in allowed:
         return "Unknown patternFilter."

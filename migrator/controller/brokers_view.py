@@ -75,7 +75,7 @@ def directory_of(partition: PartitionRegistration, broker_id: int) -> Uuid:
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """The log directory of a new replica on that broker, as far as the controller knows."""
+    """The log directory of a new replica on that broker, if the controller knows it."""
     registration = image.cluster.brokers.get(broker_id)
     if registration is None:
         return DIRECTORY_UNASSIGNED

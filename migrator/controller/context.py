@@ -1,4 +1,4 @@
-"""The inputs of decisions beside image and request: the node's settings, the time, randomness, soft state."""
+"""The inputs of decisions in addition to image and request: the node's settings, the time, randomness, soft state."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def supports(image: MetadataImage, feature: MinLevel) -> bool:
 def zk_brokers_allowed(image: MetadataImage, context: Context) -> bool:
     """Whether ZooKeeper-mode brokers may register. Leader epochs must then rise on every ISR shrink for their sake.
 
-    After the end of the migration this is False whatever the setting says: no controller sends requests to such a
-    broker any more. After a reopening it is False until ZooKeeper holds everything again: such a broker takes the
-    configs of its topics from ZooKeeper.
+    After the end of the migration this is always False: no controller sends requests to such a broker any more. After a
+    reopening it is False until ZooKeeper holds everything again: such a broker takes the configs of its topics from
+    ZooKeeper.
     """
     return (
         context.settings.zookeeper_metadata_migration_enable

@@ -3,7 +3,8 @@
 Decisions use it instead of scans. It belongs to one image and follows it: each appended batch is applied as
 ``apply(before, after, changes)``, and undone as ``apply(after, before, changes)`` when the log is truncated. Its
 content depends only on the image, not on the way to it. A set of partitions of one topic is an integer whose bit p
-means partition p: a broker in 20,000 topics takes 2 MB, a tenth of what sets take. Source: Kafka's ``BrokersToIsrs``.
+means partition p: a broker in 20,000 topics takes 2 MB; sets would take ten times as much. Source: Kafka's
+``BrokersToIsrs``.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ class BrokerSession:
     """``metadata_offset`` is the last offset that the broker reported (-1: none), ``shutdown_offset`` the offset at
     which it entered controlled shutdown (-1: it has not). ``presumed``: this leader has not heard of the broker yet,
     and counts its silence from its own election. ``alive_ms``: when the process of this registration lived for sure. It
-    sends a heartbeat after the answer to what it sent before; a heartbeat alone may have waited in the network while
-    its process ended. ``answered_ms``: when the request was sent that the process has answered last (-1: none); None
-    if its answers do not count as heartbeats (`grace`)."""
+    sends a heartbeat after the answer to its last request; a heartbeat alone may have waited in the network while its
+    process ended. ``answered_ms``: when the request was sent that the process has answered last (-1: none); None if its
+    answers do not count as heartbeats (`grace`)."""
 
     epoch: int
     last_contact_ms: int

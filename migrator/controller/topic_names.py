@@ -11,7 +11,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a topic name, or None; in Kafka's words."""
+    """The fault of a topic name, in Kafka's words, or None."""
     if not name:
         return f"{_INVALID}the empty string is not allowed"
     if name in (".", ".."):

@@ -95,7 +95,7 @@ def delete_topics(
 ) -> Decision[tuple[tuple[Uuid, ApiError], ...]]:
     """Delete topics by id; the answer has an error, or none, for each.
 
-    Each config is deleted by a record of its own first. Kafka's brokers forget the configs of a removed topic only if
+    Each config is first deleted by a separate record. Kafka's brokers forget the configs of a removed topic only if
     they knew them before they began to replay (``ConfigurationsDelta``); a restarting broker would otherwise apply them
     to a later topic of the same name.
     """

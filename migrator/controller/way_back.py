@@ -36,7 +36,7 @@ def closed(image: MetadataImage) -> str:
 
 
 def close(image: MetadataImage, words: str) -> Decision[None]:
-    """Let the controllers accept again what closes the way back.
+    """Let the controllers accept again features that close the way back.
 
     :param words: when, and why.
     :raises RefusedError: INVALID_REQUEST unless the migration is finished.
@@ -68,7 +68,7 @@ def check_feature(image: MetadataImage, context: Context, name: str, level: int)
 def check_config(
     image: MetadataImage, context: Context, resource: ConfigResource, values: Mapping[str, str | None]
 ) -> None:
-    """Check what is set of a resource. A feature that is set already may stay, and everything may be deleted.
+    """Check the configuration of a resource. A feature that is set already may stay, and everything may be deleted.
 
     :param values: the changed keys; None deletes.
     :raises RefusedError: INVALID_CONFIG, as for a value that Kafka does not take.

@@ -8,14 +8,15 @@
     report.DrillReport          what each step did, checked and measured; written as report.json and summary.txt
 
 `kafka` has real brokers and clients, `light` brokers that speak the protocol and hold no data. `workload` fills
-ZooKeeper and keeps changing metadata. `security` protects a cluster, and `doors` tries to get in without permission.
+ZooKeeper and keeps changing metadata. `security` protects a cluster, and `doors` tries to enter it without permission.
 `rollout` lets `migrator rollout` stop and start the nodes. An example::
 
     run_drill(DrillOptions(...), report, directory, keep=False, kafka=KafkaRelease("3.9.1").fetch())
     report.held
 
-**Contract.** A step notes its checks in the report and goes on; what does not come in time is a `DrillFailedError`,
-which ends the drill. `Cluster` has what differs between sorts of brokers; the steps are the same for all.
+**Contract.** A step notes its checks in the report and goes on; a condition that does not hold in time raises
+`DrillFailedError`, which ends the drill. `Cluster` hides the differences between sorts of brokers; the steps are the
+same for all.
 
 **What always holds.** No process of a drill outlives it, also after Ctrl-C or ``kill -9``. No other user can read its
 files. An outside ZooKeeper, which the operator has to name, is left as it was unless the cluster is kept.

@@ -124,7 +124,7 @@ class ControllerProcess:
         self.property_file.write_text(file_of(self.properties))
 
     def format(self, release_version: str = "3.9") -> None:
-        """:raises OperatorError: it was refused; with the command's output."""
+        """:raises OperatorError: the command was refused; the error has its output."""
         self.write_properties()
         command = [MIGRATOR, "format", "-c", str(self.property_file), "-t", CLUSTER_ID]
         command += ["--release-version", release_version]
@@ -133,7 +133,7 @@ class ControllerProcess:
     def format_observer(self) -> None:
         """Format it for a quorum whose voters are in the log: it does not vote before it is added.
 
-        :raises OperatorError: it was refused; with the command's output.
+        :raises OperatorError: the command was refused; the error has its output.
         """
         self.write_properties()
         command = [MIGRATOR, "format", "-c", str(self.property_file), "-t", CLUSTER_ID, "--no-initial-controllers"]
@@ -324,7 +324,7 @@ class Cluster(ABC):
 
     @abstractmethod
     async def begin(self, report: DrillReport) -> None:
-        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is.
+        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind, and note these metadata.
 
         :raises OperatorError: a part does not start.
         """

@@ -19,7 +19,7 @@ REQUEST_SECONDS = 10.0
 
 
 class ControllerChannel:
-    """Requests to whichever of the controllers is active.
+    """Sends requests to the active controller.
 
     :param controllers: host and port of each.
     :param security: the security of the connections.
@@ -39,7 +39,7 @@ class ControllerChannel:
         """Send until a controller carries out the request, or refuses it for another reason than not being active
         (see `repeats`).
 
-        :raises TransportError: no controller did so in time, or an answer was lost: then the request may have been
+        :raises TransportError: no controller answered in time, or an answer was lost: then the request may have been
             carried out.
         """
         deadline = asyncio.get_running_loop().time() + timeout_seconds

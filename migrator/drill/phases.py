@@ -76,7 +76,7 @@ def phases(
 ) -> tuple[PhaseTimes, ...]:
     """Forecast and duration of each phase; nothing when the rehearsal made no forecast.
 
-    :param rehearsal: what `migrator rehearse --json` printed.
+    :param rehearsal: the output of `migrator rehearse --json`.
     :param journal: of the controller that led, oldest first.
     :param registered_ms: when the last broker registered, on the same clock; None when that is not known.
     """

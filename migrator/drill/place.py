@@ -1,4 +1,5 @@
-"""The directory of a drill, which belongs to one drill. The next drill is told whether that one still runs."""
+"""The directory of a drill, which belongs to one drill. The next drill's error says whether the earlier drill still
+runs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _OTHER = "name another --dir"
 @contextmanager
 def made(directory: Path) -> Iterator[Callable[[], None]]:
     """The directory and, below it, an empty one for the cluster's data, which no other user may read. They belong to
-    this drill while the block runs. Yields a function that removes what was made, for a drill that does not begin.
+    this drill while the block runs. Yields a function that removes both directories, for a drill that does not begin.
 
     :raises OperatorError: they cannot be made, or belong to another drill.
     """

@@ -60,7 +60,8 @@ async def until(
 ) -> float:
     """Wait for a condition; return the seconds that it took.
 
-    :raises DrillFailedError: it did not come, or a controller died; with the status of the controllers.
+    :raises DrillFailedError: the condition did not hold in time, or a controller died; with the status of the
+        controllers.
     """
     report.wait_for(what)
     loop = asyncio.get_running_loop()
@@ -133,7 +134,7 @@ async def leader_of(cluster: Cluster) -> ControllerProcess:
 async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[str, Any]]:
     """Run `migrator verify` on the leader's directory; return its exit code and its output.
 
-    :raises DrillFailedError: it printed no verdict.
+    :raises DrillFailedError: the command printed no verdict.
     """
     leader = await leader_of(cluster)
     conf = f"spark.driver.extraJavaOptions={ONE_TIER}"
@@ -147,7 +148,7 @@ async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[s
 async def command(cluster: Cluster, name: str, *arguments: str, seconds: float = COMMAND_SECONDS) -> tuple[int, Any]:
     """Run `migrator NAME ARGUMENTS --json`; return its exit code and its output.
 
-    :raises DrillFailedError: it printed no JSON.
+    :raises DrillFailedError: the command printed no JSON.
     """
     child = ChildProcess(name, [MIGRATOR, name, *arguments, "--json"], output=cluster.directory / f"{name}.log")
     watched = asyncio.create_task(cluster.watch.follow(child.pid))

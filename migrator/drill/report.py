@@ -17,7 +17,7 @@ from migrator.observe.printable import json_text
 from migrator.values import value
 
 Meter = Callable[[float, float], Mapping[str, float | int]]
-"""Returns what clients saw between two times (of `time.monotonic`)."""
+"""Returns the observations of clients between two times (of `time.monotonic`)."""
 DATA = "cluster"
 """The folder of the cluster's files, below the drill's directory; the report is beside it."""
 IF_SECURED = (
@@ -54,7 +54,7 @@ class DrillFailedError(Exception):
 
 @dataclass(slots=True)
 class DrillCheck:
-    """A condition that must hold; ``detail`` says what was seen when it did not."""
+    """A condition that must hold; ``detail`` describes the observation when it did not."""
 
     name: str
     held: bool
@@ -70,7 +70,8 @@ class DrillStep:
     checks: list[DrillCheck] = field(default_factory=list)
     figures: dict[str, float | int | str] = field(default_factory=dict)
     traffic: dict[str, float | int] = field(default_factory=dict)
-    """What clients of the cluster saw during the step, by name: their longest pauses in seconds, and counts."""
+    """The observations of the cluster's clients during the step, by name: their longest pauses in seconds, and
+    counts."""
     done: bool = False
     """Whether the step has ended without an exception."""
     ended: bool = False
@@ -129,15 +130,15 @@ class DrillReport:
         self.steps: list[DrillStep] = []
         self.failure = ""
         self.now = ""
-        """What the drill waits for at the moment."""
+        """The condition for which the drill waits."""
         self.totals: dict[str, int] = {}
-        """What a sound drill has none of, e.g. ``lost records``."""
+        """Counts that are 0 in a sound drill, e.g. ``lost records``."""
         self.secured: Sequence[str] = ()
-        """What is protected, and how; nothing on a cluster in clear."""
+        """The protected parts and their protection; empty on a cluster in clear."""
         self.refused: dict[str, int] = {}
         self.let_in: list[str] = []
         self.unproved: list[str] = []
-        """``attempts`` of those who may not get in, and how many were ``denied``; empty on a cluster in clear."""
+        """``attempts`` of callers without permission, and how many were ``denied``; empty on a cluster in clear."""
         self.meter: Meter | None = None
         """Asked at the end of each step for its `DrillStep.traffic`."""
         self._begin = time.monotonic()
@@ -178,7 +179,7 @@ class DrillReport:
 
     @property
     def remedy(self) -> str:
-        """What to do when something did not hold; empty while nothing is known to be wrong."""
+        """The remedy when a condition did not hold; empty while no fault is known."""
         if not self.failed:
             return ""
         where = f"look at what is named above, and at the logs in the folder {DATA!r} beside this report"
@@ -240,7 +241,7 @@ class DrillReport:
         self.check("every attempt was answered, and every door opens to the right login", not unproved, unproved)
 
     def wait_for(self, what: str) -> None:
-        """Say what the drill waits for now."""
+        """Show the condition for which the drill waits now."""
         self.now = what
         self.changed()
 
@@ -308,7 +309,7 @@ class DrillReport:
     def write(self, directory: Path) -> None:
         """Write both files; their content is fixed from now on.
 
-        :raises OperatorError: they cannot be written, as on a full disk.
+        :raises OperatorError: the files cannot be written, as on a full disk.
         """
         self._end = time.monotonic()
         try:

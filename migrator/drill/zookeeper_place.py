@@ -91,7 +91,7 @@ class ClaimedPlace:
                 raise
 
     def give_back(self) -> None:
-        """Remove what a Kafka cluster and this program have below the chroot, then the parts of it that we made.
+        """Remove the znodes of Kafka and of this program below the chroot, then the parts of the chroot that we made.
 
         Znodes of other clients that are not Kafka's stay, and then the chroot stays, too. If the drill's mark is
         missing, everything stays.

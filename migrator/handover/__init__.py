@@ -16,11 +16,11 @@ one step, and looks again::
 `members_run` looks at the cluster and carries it out. `node_control` stops and starts processes.
 
 **Contract.** `plan` and `members` are pure. `run` may be called again, also by another process, after any failure. A
-lock beside the property file lets one process at a time hand over a controller. Errors are `OperatorError`; no progress
-for ``patience_seconds`` is one of them.
+lock file next to the property file lets one process at a time hand over a controller. Errors are `OperatorError`; no
+progress for ``patience_seconds`` is one of them.
 
 **What always holds.** No controller is stopped or replaced before the migration is finished: a stock controller would
 end it at once. In a rolling hand-over, a voter is stopped only while all other voters run and have every committed
 record. A directory without a whole log is given to Kafka only when the other voters have every committed record. Our
-property file is not changed: the stock file stands beside it.
+property file is not changed: the stock file is next to it.
 """

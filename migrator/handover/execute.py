@@ -1,7 +1,7 @@
 """Carries out a hand-over on this machine: look, decide, take one step, until Kafka runs every voter of this machine.
 
 A run depends only on what it can see, so a hand-over that was killed continues when the command is run again. The
-journal says only what was done when, and with which voter the new run begins.
+journal has only the time of each step, and the voter with which the new run begins.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from migrator.values import value
 POLL_SECONDS = 0.3
 PATIENCE_SECONDS = 600.0
 ATTEMPTS_MAX = 3
-"""How often one step is taken for one voter. So a Kafka that ends soon after its start is not started for ever."""
+"""The number of attempts at one step for one voter. So a Kafka that ends soon after its start is not started for
+ever."""
 JOURNAL_BYTES = 1 << 20
 BEGUN, SEEN = "begun", "seen"
 
@@ -243,7 +244,7 @@ class HandoverRun:
 
 @contextmanager
 def journal_beside(property_file: Path) -> Iterator[Journal]:
-    """The journal of a hand-over, in a directory beside the property file. The directory is locked meanwhile, so that
+    """The journal of a hand-over, in a directory next to the property file. The directory is locked meanwhile, so that
     one process at a time hands over this controller.
 
     :raises OperatorError: another process holds the lock, or the journal can't be written.
@@ -264,8 +265,8 @@ class Survey:
         self._eyes = QuorumEyes(settings)
         self._voters = tuple(voter.voter_id for voter in settings.voters)
         self._seen = Observation()
-        """What the last image said. It stays true while no image can be read: without a leader nothing changes, and a
-        finished migration counts as finished for good."""
+        """The migration's state in the last image. It stays true while no image can be read: without a leader nothing
+        changes, and a finished migration stays finished."""
 
     async def look(self) -> Observation:
         look = await self._eyes.look_and_close()
@@ -280,7 +281,7 @@ class Survey:
         return replace(self._seen, quorum=replace(seen, voters=nobody | dict(seen.voters)), unknown=look.unknown)
 
     async def cluster_id(self, patience_seconds: float) -> str:
-        """:raises OperatorError: no controller answers with it within ``patience_seconds``."""
+        """:raises OperatorError: no controller answers within ``patience_seconds``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_seconds
         while (found := await self._eyes.cluster_id()) is None and loop.time() < deadline:

@@ -35,7 +35,7 @@ KEPT_SUFFIX = ".before-handover"
 
 
 class StockFile:
-    """The stock property file, beside ours: a copy without the keys that only this program, or only ZooKeeper, needs.
+    """The stock property file, next to ours: a copy without the keys that only this program, or only ZooKeeper, needs.
 
     :param ours: our property file.
     :param target: the release of Kafka that is to read it.
@@ -85,9 +85,9 @@ class StockFile:
 
 
 async def look_into(settings: Settings, known: MetadataDirectory | None) -> MetadataDirectory:
-    """What a node's metadata directory holds; while a process uses it, what that process says.
+    """The contents of a node's metadata directory; while a process uses the directory, the answers of that process.
 
-    :param known: what an earlier look saw. A log with a finished migration is not read again.
+    :param known: the result of an earlier call. A log with a finished migration is not read again.
     :raises OperatorError: the directory belongs to another node, or is damaged.
     """
     directory = settings.metadata_directory
@@ -107,7 +107,7 @@ async def look_into(settings: Settings, known: MetadataDirectory | None) -> Meta
 
 
 async def _at_rest(settings: Settings) -> MetadataDirectory:
-    """What the directory holds while no process uses it; errors as in `look_into`."""
+    """The contents of the directory while no process uses it; errors as in `look_into`."""
     directory = settings.metadata_directory
     identity = read_meta_properties(directory) if directory.is_dir() else None
     if identity is None:
@@ -149,7 +149,7 @@ async def _says_finished(directory: Path) -> bool | None:
 def format_empty(settings: Settings, cluster_id: str, version: str) -> None:
     """Give an empty directory the node's identity, as ``migrator format`` does.
 
-    :raises OperatorError: it is not empty, or the disk refuses.
+    :raises OperatorError: the directory is not empty, or the disk refuses.
     """
     plan = FormatPlan(
         directories=settings.log_directories,

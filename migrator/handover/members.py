@@ -1,7 +1,7 @@
 """Decides a hand-over by membership (KIP-853): new controllers with new ids join, the old ones leave. Pure.
 
 `refusals` says why the hand-over may not begin; `migrator.raft.planner` plans its steps. The voters change by Kafka's
-own requests, so it works whichever program leads, and in both directions. No directory is copied.
+own requests, so this works when either program leads, and in both directions. No directory is copied.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _knows(broker: ObservedBroker, at: Addresses) -> bool:
 
 
 def with_obstacles(view: PlannerView, controllers: Mapping[int, Addresses]) -> PlannerView:
-    """Mark the replicas that cannot join yet. A controller has to register first, because the registration tells the
+    """Mark the replicas that cannot join yet. A controller has to register first, because the registration gives the
     voters its address."""
     return replace(view, replicas=tuple(_with_obstacle(view, replica, controllers) for replica in view.replicas))
 

@@ -53,7 +53,7 @@ from migrator.wire.schemas import ADD_RAFT_VOTER, DESCRIBE_CONFIGS, REMOVE_RAFT_
 
 ASK_SECONDS = 5.0
 ATTEMPTS, AGAIN_SECONDS = 3, 1.0
-"""How often a broker without an answer is asked, and the pause after each attempt."""
+"""The number of requests to a broker without an answer, and the pause after each, in seconds."""
 CHANGE_SECONDS = 10.0
 """Time for a change of voters: the leader answers after the change is committed."""
 FINAL = frozenset(
@@ -77,8 +77,9 @@ class MembersSurvey:
         self._eyes = QuorumEyes(settings)
 
     async def look(self) -> ObservedMembers | None:
-        """The cluster now; None while no controller leads. A replica has caught up when it has what was committed at
-        the look before: in a healthy quorum some replica is nearly always one record behind the newest one."""
+        """The cluster now; None while no controller leads. A replica has caught up when it has everything that was
+        committed at the look before: in a healthy quorum some replica is nearly always one record behind the newest
+        one."""
         look = await self._eyes.look_and_close()
         if look.described is None or look.image is None:
             return None
@@ -289,8 +290,8 @@ class MembersRun:
         return seen
 
     async def look_ahead(self, seconds: float) -> ObservedMembers:
-        """Looks until no step waits, for ``seconds`` at most, but always twice: only the second look tells a controller
-        that is behind from one that lacks just a record. Errors as in `look`."""
+        """Looks until no step waits, for ``seconds`` at most, but always twice: only the second look distinguishes a
+        controller that is behind from a controller that lacks one record. Errors as in `look`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         await self.look()
@@ -332,7 +333,7 @@ class MembersRun:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _take(self, journal: Journal, step: Step, seen: ObservedMembers) -> Wait | None:
-        """Take the step. Returns what it waits for, or None when it is done."""
+        """Take the step. Returns the condition for which it waits, or None when it is done."""
         text = described(step)
         if step != self._begun:
             self._begun = step

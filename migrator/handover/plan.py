@@ -46,8 +46,8 @@ class Action(Enum):
 
 @value
 class MetadataDirectory:
-    """A node's metadata directory. While a process uses it, only what that process says is known. ``holds_log``: it has
-    a log with records. ``finished``: by these records no migration is under way; None unknown. ``level``: their
+    """A node's metadata directory. While a process uses it, only the answers of that process are known. ``holds_log``:
+    it has a log with records. ``finished``: by these records no migration is under way; None unknown. ``level``: their
     metadata.version; 0 unknown."""
 
     in_use: bool = False
@@ -73,7 +73,7 @@ class LocalNode:
 
 @value
 class HandoverStep:
-    """``why``: the reason to wait or to refuse. ``remedy``: what the operator can do about it."""
+    """``why``: the reason to wait or to refuse. ``remedy``: for the operator."""
 
     node_id: int
     action: Action
@@ -86,7 +86,7 @@ class HandoverStep:
 
 @value
 class Handover:
-    """What the operator wants: a release of Kafka, and the way to it."""
+    """The operator's goal: a release of Kafka, and the way to it."""
 
     target: TargetRelease
     way: Way
@@ -188,8 +188,8 @@ def _stop(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
 
 
 def _still_serves(gate: GateKind, why: str) -> tuple[str, str]:
-    """Why a controller is not stopped yet, and what to do. The gate's own remedy speaks of the inventory, which a
-    hand-over does not have."""
+    """The reason why a controller is not stopped yet, and the remedy. The gate's own remedy speaks of the inventory,
+    which a hand-over does not have."""
     if gate is not GateKind.OTHERS_CAUGHT_UP:
         return why, ""
     only = "this controller is stopped only while every other voter runs and has every committed record"

@@ -1,4 +1,4 @@
-"""Tries every door of a secured cluster, as a user without permissions and as a stranger without a valid identity."""
+"""Tries every door of a secured cluster, as a user without permissions and as a caller without a valid identity."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
 
 
 def _stranger(port: int, what: str, context: ssl.SSLContext | None) -> Attempts:
-    """One attempt of a stranger; tried again while ZooKeeper neither answers nor ends the connection."""
+    """One attempt without a valid identity; tried again while ZooKeeper neither answers nor ends the connection."""
     seen: list[str] = []
 
     def is_decided() -> bool:

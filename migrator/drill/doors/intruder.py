@@ -1,7 +1,7 @@
 """A user with a password and a certificate, and no permission at all: every request of his must be refused.
 
-So must everybody who cannot prove who he is. An attempt that is not answered proves nothing, and is made again. If no
-answer comes for long, the drill does not hold; but that is no intrusion.
+So must every caller who cannot prove an identity. An attempt that is not answered proves nothing, and is made again. If
+no answer comes for long, the drill does not hold; but that is no intrusion.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def changes_of(topic: str) -> tuple[tuple[Api, Mapping[str, Any]], ...]:
 
 @value
 class Attempts:
-    """The number of attempts; a sentence for each that was let in; and one for each that proves nothing, because no
-    answer came in time, or because the door refuses everybody."""
+    """The number of attempts; a sentence for each that was admitted; and a sentence for each that proves nothing,
+    because no answer came in time, or because the door refuses every caller."""
 
     count: int
     let_in: tuple[str, ...] = ()
@@ -220,8 +220,8 @@ async def come_in(
 ) -> Attempts:
     """Connect, log in if the stranger has a login, and send a request, which must not be answered.
 
-    :param strangers: the strangers, by their credentials.
-    :param known: an identity that must get in: a door that is closed for everybody proves nothing.
+    :param strangers: callers who must be refused, by their credentials.
+    :param known: an identity that must be admitted: a door that refuses every caller proves nothing.
     """
     if why := await _shut_out(address, known, is_wanted=True):
         return shut_to_all(where, why)
@@ -265,7 +265,7 @@ async def _shut_out(address: Address, security: ListenerSecurity, *, is_wanted: 
 
 
 class AccessVerdict(Enum):
-    """What an answer to an intruder means."""
+    """The meaning of an answer to an intruder."""
 
     DENIED = "refused for lack of permission, all of it"
     LATER = "neither refused nor done"

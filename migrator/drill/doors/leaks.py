@@ -2,8 +2,8 @@
 files that others may read.
 
 Passwords belong into property files, private keys into PEM files, SCRAM keys into ZooKeeper and the metadata log, and
-the passwords of configurations into the metadata log, which holds them as they are (``ConfigRecord``). What a rollout
-keeps of these is the same in another place: old property files, and the archive.
+the passwords of configurations into the metadata log, which holds them as they are (``ConfigRecord``). A rollout keeps
+copies of these files in other places: old property files, and the archive.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def given_away(directory: Path, secrets: Secrets) -> tuple[int, list[str]]:
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Files below that their group or everybody may read or write, regardless of the directories above."""
+    """Files below that the group or all users may read or write, regardless of the directories above."""
     return [
         str(path.relative_to(directory))
         for path in _files(directory)

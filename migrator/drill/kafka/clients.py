@@ -39,9 +39,9 @@ PATIENT = {
 }
 """Settings of producers that go on as soon as they can."""
 ASKS_AGAIN = MappingProxyType({"topic.metadata.refresh.interval.ms": 1000})
-"""A broker in ZooKeeper mode that has just started knows no topic before its controller has told it. A client that asks
-this broker asks again after five minutes by default; a consumer group loses its partitions meanwhile. A producer with
-this setting recreates a deleted topic if brokers may create topics."""
+"""A broker in ZooKeeper mode that has just started knows no topic before its controller has sent UpdateMetadata. A
+client that asks this broker asks again after five minutes by default; a consumer group loses its partitions meanwhile.
+A producer with this setting recreates a deleted topic if brokers may create topics."""
 Login = Mapping[str, str]
 """librdkafka's settings of a client's identity and login (`InClear.login`)."""
 ANONYMOUS: Login = MappingProxyType({})

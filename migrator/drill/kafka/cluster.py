@@ -59,7 +59,7 @@ class KafkaCluster:
     :param kafka: the release of the brokers and, later, of stock controllers.
     :param zookeeper: connection string of the cluster's ZooKeeper; None for a cluster that never had one.
     :param release_version: the metadata.version, and ``inter.broker.protocol.version`` of the brokers, e.g. ``3.6``;
-        None for that of ``kafka``.
+        None: the release of ``kafka``.
     :param other_releases: by broker id, of brokers that run another release.
     :param broker_properties: properties for every broker, which override those of the cluster.
     :param controller_properties: the same for controllers.
@@ -290,7 +290,7 @@ def _must_end_well(controller: ControllerProcess) -> None:
 def until(what: str, condition: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> float:
     """Wait for a condition; return the seconds that it took.
 
-    :raises OperatorError: it did not come.
+    :raises OperatorError: the message did not come in time.
     """
     begin = time.monotonic()
     while not condition():

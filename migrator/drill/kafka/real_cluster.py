@@ -107,7 +107,7 @@ class RealCluster(Cluster):
         return self._opened
 
     async def begin(self, report: DrillReport) -> None:
-        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
+        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind, and note these metadata."""
         for name, text in ({} if self.options.shape is None else self.options.shape.figures).items():
             report.figure(name, text)
         report.wait_for("ZooKeeper starts")

@@ -1,8 +1,8 @@
 """A migrating broker without data, which behaves like a real one towards controllers.
 
-It registers in ZooKeeper and with the quorum, sends heartbeats, leads and follows partitions as it is told, refuses the
-requests that real brokers refuse, and notes what would harm a real broker (`violations`). Sources: ``KafkaServer``,
-``BrokerLifecycleManager``, ``KafkaApis``, ``AlterPartitionManager``.
+It registers in ZooKeeper and with the quorum, sends heartbeats, leads and follows partitions as the controller orders,
+refuses the requests that real brokers refuse, and notes what would harm a real broker (`violations`). Sources:
+``KafkaServer``, ``BrokerLifecycleManager``, ``KafkaApis``, ``AlterPartitionManager``.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class LightBrokerMode(Enum):
 @value
 class LightBrokerOptions:
     """``zookeeper``: connection string with chroot, or how to connect. ``controllers``: host and port of each listener.
-    ``metadata_version``: the one level that the broker's inter.broker.protocol.version stands for.
-    ``protocol`` and ``security`` are of its own listener, ``at_controllers`` is how it comes to the controllers.
-    ``rack``: "" for one of its own. ``file``: the keys of its property file, which it tells who asks; with one, it
-    follows the metadata log in KRaft mode. ``life`` tells processes apart that are the same broker one after the
-    other."""
+    ``metadata_version``: the one level that the broker's inter.broker.protocol.version stands for. ``protocol`` and
+    ``security``: of the broker's listener. ``at_controllers``: how the broker connects to the controllers. ``rack``: ""
+    for a rack that no other broker is in. ``file``: the keys of its property file, which DescribeConfigs returns; with
+    a file, the broker follows the metadata log in KRaft mode. ``life``: distinguishes the successive processes of one
+    broker."""
 
     broker_id: int
     cluster_id: str
@@ -122,7 +122,7 @@ class LightBroker:
         self.forgotten: set[tuple[str, UUID | None]] = set()
         """Topics that lost partitions in the cache, with the ids they had; fine if they were deleted."""
         self.errors: dict[ErrorCode, int] = defaultdict(int)
-        """What was refused, and how often."""
+        """The number of refusals, by kind."""
         self.requests: dict[int, int] = defaultdict(int)
         """Control requests by API key."""
         self.epoch = -1

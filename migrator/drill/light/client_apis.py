@@ -31,7 +31,8 @@ CLIENT_APIS = {
 
 
 def configs(context: RequestContext, body: Any, broker_id: int, file: Mapping[str, str]) -> Any:
-    """DescribeConfigs: of the broker itself what its property file said as it started; topics have no own settings."""
+    """DescribeConfigs: the broker itself has the settings of its property file at its start; topics have no own
+    settings."""
     results = []
     for resource in body.resources:
         own = resource.resource_type == BROKER and resource.resource_name == str(broker_id)

@@ -103,7 +103,7 @@ class LightCluster(Cluster):
         return ControllerChannel(self.addresses, client_id, self.security.at_controllers(OPERATOR))
 
     async def begin(self, report: DrillReport) -> None:
-        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
+        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind, and note these metadata."""
         report.wait_for("ZooKeeper starts")
         await asyncio.to_thread(self.start_zookeeper)
         report.wait_for(f"ZooKeeper is filled with {self.options.partitions:,} partitions")
@@ -121,7 +121,7 @@ class LightCluster(Cluster):
             await asyncio.to_thread(controller.start)
 
     async def migrate_last_broker(self, _report: DrillReport) -> None:
-        """The last one runs in migration mode, too; what it waits for is the end of the copy (see `Cluster`)."""
+        """The last broker runs in migration mode, too, and waits for the end of the copy (see `Cluster`)."""
         await self.brokers[-1].start()
         async with asyncio.timeout(WAIT_SECONDS):
             await self.brokers[-1].running.wait()
@@ -244,7 +244,7 @@ ALLOCATE_PRODUCER_IDS = (67, 0)
 
 
 class LightWorkload(Workload):
-    """Real brokers shrink ISRs and ask for producer ids by themselves; light ones have to be told."""
+    """Real brokers shrink ISRs and ask for producer ids without an order; light brokers need one."""
 
     def __init__(self, channel: ControllerChannel, brokers: Sequence[LightBroker], seed: int) -> None:
         super().__init__(channel, [broker.options.broker_id for broker in brokers], seed)

@@ -1,4 +1,4 @@
-"""What a broker in ZooKeeper mode knows of the cluster from UpdateMetadata. Source: ``ZkMetadataCache``."""
+"""The metadata that a broker in ZooKeeper mode has received by UpdateMetadata. Source: ``ZkMetadataCache``."""
 
 from __future__ import annotations
 

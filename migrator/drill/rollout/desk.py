@@ -69,7 +69,7 @@ class DeskNodes:
 
 
 class RolloutDesk:
-    """The rollout of one drill's cluster. `close` ends what it runs, and no node.
+    """The rollout of one drill's cluster. `close` ends the running command, and no node.
 
     :param meanwhile: called again and again while a command runs.
     """
@@ -217,7 +217,7 @@ def _executor(socket: Path) -> dict[str, Any]:
 
 
 def _end(child: ChildProcess) -> None:
-    """End the command as Ctrl-C twice does: then it ends what it has started."""
+    """End the command as Ctrl-C twice does: then it ends the processes that it has started."""
     for seconds in (AT_ONCE_SECONDS, GRACE_SECONDS):
         if child.exit_code() is None:
             child.send(signal.SIGINT)

@@ -40,7 +40,7 @@ class Service(Protocol):
     def end(self) -> None:
         """End its process in good order, and wait for its end. Blocking.
 
-        :raises OperatorError: it did not end cleanly.
+        :raises OperatorError: the process did not end cleanly.
         """
 
     def running(self) -> ChildProcess | None:

@@ -18,7 +18,7 @@ FINISHED = PublicState.FINISHED.label
 async def finish(cluster: Cluster, report: DrillReport) -> None:
     """Roll the brokers to KRaft mode, then the controllers to a configuration without the migration.
 
-    :raises DrillFailedError: it cannot go on.
+    :raises DrillFailedError: the drill cannot continue.
     """
     with report.step("Finishing too early is refused"):
         await _too_early(cluster, report)
@@ -39,7 +39,7 @@ async def refuse_rollback(cluster: Cluster, report: DrillReport) -> None:
     """Turn the migration on again: it stays finished, and nothing is written to or read from ZooKeeper. At the end the
     controllers have their files as before, so the rollout can go on.
 
-    :raises DrillFailedError: it cannot go on.
+    :raises DrillFailedError: the drill cannot continue.
     """
     with report.step("A rollback without a reopening is refused"):
         before = await asyncio.to_thread(_metadata, cluster)

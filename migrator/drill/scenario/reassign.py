@@ -22,7 +22,7 @@ from migrator.rpc.operator_client import OperatorClient
 
 LOOK_SECONDS = 0.1
 WORK_SECONDS = 2.0
-"""How long clients write before and after the change."""
+"""Seconds that clients write before and after the change."""
 
 
 async def reassign(cluster: Cluster, report: DrillReport, earlier: Workload) -> Workload:
@@ -30,7 +30,7 @@ async def reassign(cluster: Cluster, report: DrillReport, earlier: Workload) -> 
 
     :param earlier: the changes so far, none of which may be lost.
     :returns: the changes, with those that were made meanwhile.
-    :raises DrillFailedError: it cannot go on.
+    :raises DrillFailedError: the drill cannot continue.
     :raises OperatorError: a command is refused.
     """
     old = list(cluster.controllers)

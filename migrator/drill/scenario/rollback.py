@@ -20,7 +20,7 @@ async def roll_back(cluster: Cluster, report: DrillReport, before: Mapping[str, 
     """Stop the quorum, roll the cluster back, and check that the old quorum does not claim the cluster again.
 
     :param before: the metadata that ZooKeeper must hold at the end; empty when changes were dual-written.
-    :raises DrillFailedError: it cannot go on.
+    :raises DrillFailedError: the drill cannot continue.
     """
     with report.step(f"Rollback at {state}"):
         seconds = await cluster.go_back(report, reopens=state == PublicState.FINISHED.label)

@@ -63,7 +63,7 @@ class DrillOptions:
 async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillReport) -> None:
     """Run it to its end.
 
-    :raises DrillFailedError: it cannot go on.
+    :raises DrillFailedError: the drill cannot continue.
     :raises OperatorError: a part does not start, or a command is refused.
     """
     drill = _Drill(cluster, options, report)
@@ -126,7 +126,7 @@ class _Drill:
         self.before: dict[str, bytes | None] = {}
         """The metadata in ZooKeeper before the migration."""
         self.rehearsal: Mapping[str, Any] = {}
-        """What `migrator rehearse` printed; empty without a rehearsal."""
+        """The output of `migrator rehearse`; empty without a rehearsal."""
 
     async def zookeeper_cluster(self) -> None:
         with self._report.step("A Kafka cluster in ZooKeeper mode"):

@@ -71,7 +71,7 @@ async def ask_every_port() -> Ports:
 
 
 async def why_in_clear(host: str, port: int) -> str:
-    """What is wrong with a port; empty when nothing is."""
+    """The fault of a port; "" for a sound port."""
     answers = await asyncio.gather(
         _answer(host, port, _client_hello()), *(_answer(host, port, request) for request in PLAIN_REQUESTS)
     )

@@ -156,7 +156,7 @@ class ControllerDoor(Enum):
 
 
 class Secured(InClear):
-    """TLS on every port, certificates or passwords from everybody, and access control lists in Kafka and ZooKeeper.
+    """TLS on every port, a certificate or password from every caller, and access control lists in Kafka and ZooKeeper.
 
     :param directory: the directory of its certificates and keys, which are made when they are needed.
     :param door: the login at the controllers.
@@ -260,7 +260,7 @@ class Secured(InClear):
         return file
 
     def strangers(self) -> Mapping[str, ListenerSecurity]:
-        """Connections of strangers, who trust us and must not be trusted, by their credentials."""
+        """Connections of callers who must be refused, by their credentials. These callers trust our certificates."""
         nothing = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self._trust)}
         something = nothing | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self._foreign())}
         return {

@@ -27,7 +27,7 @@ PLAIN = "PLAIN"
 
 class Shaped(Secured):
     """Names and protocols are those of the shape. Every user who logs in may do everything: an inventory has no
-    permissions, and no intruder tries to get in (unlike `Secured`)."""
+    permissions, and the drill runs no intruder (unlike `Secured`)."""
 
     permissions = MappingProxyType({})
 
@@ -55,7 +55,7 @@ class Shaped(Secured):
         return {**self._node(f"{CONTROLLER}-{node}", CONTROLLER), **self._zookeeper()}
 
     def of_broker(self, broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
-        """What a broker's property file says of its listeners (see `InClear`)."""
+        """The keys of a broker's property file about its listeners (see `InClear`)."""
         clients, between = self._shape.for_clients.name, self._shape.between_brokers.name
         listeners = {between: ports.replication} | {clients: ports.clients}
         return {
