@@ -65,7 +65,7 @@ class Machine:
         return ThreadPoolExecutor(count, thread_name_prefix=name)
 
     def freeze_live_objects(self) -> None:
-        """Exempt what lives now from the garbage collector, see `migrator.observe.loop_health`."""
+        """Exempt all present objects from the garbage collector, see `migrator.observe.loop_health`."""
         gc.collect()
         gc.freeze()
 
@@ -181,7 +181,7 @@ class Machine:
 
 
 def write_again(descriptor: int) -> None:
-    """Write what a file holds once more, for the next fsync.
+    """Write the contents of a file once more, for the next fsync.
 
     Linux marks the pages as clean even when an fsync fails. The next process reads them from memory, later
     fsyncs skip them, and a power cut loses them. Writing makes them dirty again. See "Can Applications Recover from

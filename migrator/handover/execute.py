@@ -265,8 +265,8 @@ class Survey:
         self._eyes = QuorumEyes(settings)
         self._voters = tuple(voter.voter_id for voter in settings.voters)
         self._seen = Observation()
-        """The migration's state in the last image. It stays true while no image can be read: without a leader nothing
-        changes, and a finished migration stays finished."""
+        """The migration's state and metadata.version in the last image. They stay true while no image can be read:
+        without a leader nothing changes, and a finished migration stays finished."""
 
     async def look(self) -> Observation:
         look = await self._eyes.look_and_close()

@@ -83,7 +83,7 @@ class ClusterBuilder:
         self._set_fenced(record, fenced=False)
 
     def change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
-        """Fencing, controlled shutdown and log directories; what the record leaves out stays."""
+        """Fencing, controlled shutdown and log directories; fields that the record leaves out keep their values."""
         old = self._registration(record.broker_id, record.broker_epoch)
         if record.fenced not in _FENCING or record.in_controlled_shutdown not in _SHUTDOWN:
             raise InvariantViolation(
@@ -207,7 +207,7 @@ class ImageBuilder:
         self._settings = SettingsBuilder(base)
         self._security = SecurityBuilder(base)
         self.records = 0
-        """How many records were replayed."""
+        """The number of replayed records."""
         self._handlers: dict[type, Callable[[Any], object]] = {}
         """The handlers of the record types seen so far: most batches hold one type."""
 
@@ -309,4 +309,4 @@ _HANDLERS: dict[type, Callable[[ImageBuilder], Callable[[Any], object]]] = {
     rec.RegisterControllerRecord: attrgetter("_cluster.register_controller"),
     rec.ClearElrRecord: attrgetter("_topics.clear_elr"),
 }
-"""What replays each kind of record."""
+"""The function that replays each record type."""

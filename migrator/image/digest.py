@@ -153,8 +153,8 @@ def _some(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[tuple[Any, Any],
 
 
 def _singles(image: MetadataImage) -> Mapping[str, Iterable[rec.MetadataRecord]]:
-    """The records of the parts of an image that are no maps. Of the migration without the fields that an older release
-    does not know, and that a stock leader's snapshot does not keep."""
+    """The records of the parts of an image that are no maps. The digest of the migration without the fields that older
+    releases do not know and a stock leader's snapshot does not keep."""
     features = image.features
     return {
         "migration": (rec.ZkMigrationStateRecord(int(features.zk_migration_state), features.migration_hold),),

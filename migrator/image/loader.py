@@ -41,7 +41,7 @@ MAX_STATES = 1024
 """The most unpublished states that are held. When there are more, a new one absorbs the one before it."""
 
 Step = Callable[[MetadataImage, MetadataImage, Changes], None]
-"""(image before, image after, what may differ between the two)."""
+"""(image before, image after, the entities that may differ)."""
 Leap = Callable[[MetadataImage, MetadataImage], None]
 """(image before, image after)."""
 
@@ -104,7 +104,7 @@ class ImageLoader:
         self._on_leap = on_leap
         self._intern = Interner()
         self.last_applied = 0
-        """How much the last `apply` did: records, and partitions that were removed with their topics."""
+        """The work of the last `apply`: records, and partitions that were removed with their topics."""
         self._start(image)
 
     def _start(self, image: MetadataImage) -> None:
@@ -153,7 +153,7 @@ class ImageLoader:
 
     @property
     def transaction_start(self) -> int | None:
-        """The offset of the Begin of the open transaction, as far as applied; None outside."""
+        """The offset of BeginTransaction of the open transaction in the applied records; None without one."""
         return self._open_transaction
 
     @property

@@ -267,12 +267,12 @@ class Changes:
     scram: frozenset[ScramKey] = frozenset()
     tokens: frozenset[str] = frozenset()
     records: int = 0
-    """How many records were applied, NoOps included."""
+    """The number of applied records, NoOps included."""
 
 
 @value
 class ImageDelta:
-    """What subscribers get: two images, and the entities that may differ."""
+    """The value that subscribers get: two images, and the entities that may differ."""
 
     before: MetadataImage
     after: MetadataImage

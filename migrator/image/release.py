@@ -1,4 +1,4 @@
-"""Frees what only one image has, a part in each turn of the event loop.
+"""Frees the objects that only one image has, a part in each turn of the event loop.
 
 To drop the last reference to an image of 2,000,000 partitions takes half a second, in which no thread runs Python.
 """
@@ -17,7 +17,7 @@ from migrator.turns import Turn
 def release(images: list[MetadataImage], kept: MetadataImage = EMPTY_IMAGE) -> Iterator[None]:
     """Take the images out of the list and free them; yields where a turn is over.
 
-    :param images: the caller keeps no other reference to them. What another image shares with them stays.
+    :param images: the caller keeps no other reference to them. Parts that another image shares stay.
     :param kept: an image that shares parts with them: these need no visit.
     """
     turn = Turn()

@@ -202,7 +202,7 @@ class TopicsBuilder:
 
 
 def removed_partitions(topics: TopicsImage, records: Iterable[MetadataRecord]) -> int:
-    """How many partitions the records remove together with their topics."""
+    """The number of partitions that the records remove together with their topics."""
     gone = (topics.by_id.get(record.topic_id) for record in records if type(record) is RemoveTopicRecord)
     return sum(len(topic.partitions) for topic in gone if topic is not None)
 

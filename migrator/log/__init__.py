@@ -1,4 +1,4 @@
-"""The disk of one controller: log segments, snapshots, and the small files beside them, in Kafka's formats.
+"""The disk of one controller: log segments, snapshots, and the small files next to them, in Kafka's formats.
 
 A stock controller can continue from a directory that this program has written, and the other way round. The files:
 

@@ -1,6 +1,6 @@
 """``must-fetch-first``: the mark of a disk that was empty when its controller started.
 
-The file is beside the log. The controller writes it before it sends its first message, and removes it when everything
+The file is next to the log. The controller writes it before it sends its first message, and removes it when everything
 up to a leader's high watermark is on disk. The file also notes that the quorum is new, once all voters have said so.
 Stock Kafka ignores the file. See docs/adr/0033-an-empty-disk.md.
 """
@@ -34,7 +34,7 @@ class EmptyMark:
         self._path = log_directory / FILE_NAME
 
     def read(self) -> Beginning | None:
-        """What the mark says; None without a mark. A mark that cannot be understood counts as the strictest one.
+        """The contents of the mark; None without a mark. A mark that cannot be understood counts as the strictest one.
 
         :raises StorageError: it cannot be read.
         """

@@ -40,7 +40,7 @@ _REMEDIES = {
 def storage_errors(doing: str, path: Path, *, no_space: type[StorageError] = StorageError) -> Iterator[None]:
     """Turn an `OSError` into a `StorageError` that names the file.
 
-    :param doing: what failed, for example "cannot append".
+    :param doing: the action that failed, for example "cannot append".
     :param no_space: the error for a full disk. An fsync that fails on a full disk is as fatal as any other, so it
         keeps the default.
     """

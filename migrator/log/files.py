@@ -175,7 +175,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def make_directory(path: Path) -> None:
     """Create a private directory and its parents, durably.
 
-    :raises StorageError: when one cannot be made.
+    :raises StorageError: when a directory cannot be made.
     """
     missing = [folder for folder in (path, *path.parents) if not machine().exists(folder)]
     with storage_errors("cannot create the directory", path):
@@ -189,7 +189,7 @@ def make_directory(path: Path) -> None:
 def remove_file(path: Path) -> None:
     """Remove a file if it exists. The removal is durable only after `sync_directory`.
 
-    :raises StorageError: when it cannot be removed.
+    :raises StorageError: when the file cannot be removed.
     """
     with storage_errors("cannot remove", path):
         machine().remove(path)

@@ -1,4 +1,4 @@
-"""Formatting: it binds a directory to one node of one cluster. And opening of formatted directories.
+"""Formatting: it binds a directory to one node of one cluster. It also opens formatted directories.
 
 Source: ``kafka.tools.StorageTool``, ``org.apache.kafka.metadata.storage.Formatter``.
 """
@@ -31,7 +31,7 @@ DYNAMIC_MINIMUM = 21
 
 @value
 class FormatPlan:
-    """What to format.
+    """The order to format a directory.
 
     :ivar directories: every log directory of the node; the metadata directory may be one of them.
     :ivar cluster_id_of: where the cluster id comes from, for messages.

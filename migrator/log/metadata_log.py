@@ -1,9 +1,9 @@
 """The metadata log of one node on its disk: segments, snapshots, epochs.
 
-`append` writes without fsync. `sync` makes durable what was appended before it began; it may run in another thread
-while this one appends and reads. Every other change is durable when its method returns. After a failed fsync the
-content of the disk is unknown: every later call raises, and the process has to stop.
-Source: ``kafka.raft.KafkaMetadataLog``.
+`append` writes without fsync. `sync` makes durable everything that was appended before it began; it may run in another
+thread while this one appends and reads. Every other change is durable when its method returns. After a failed fsync the
+content of the disk is unknown: every later call raises, and the process has to stop. Source:
+``kafka.raft.KafkaMetadataLog``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READ_BYTES = 1024 * 1024
 
 @value
 class LogLimits:
-    """When a new segment begins: metadata.log.segment.bytes and metadata.log.segment.ms."""
+    """The limits at which a new segment begins: metadata.log.segment.bytes and metadata.log.segment.ms."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -172,7 +172,8 @@ class MetadataLog:
         return self.end_offset()
 
     def sync(self) -> int:
-        """Make durable what was appended before this began, and return its end offset. Any thread may call this.
+        """Make durable everything that was appended before this call, and return its end offset. Any thread may call
+        this.
 
         :raises StorageError: the fsync failed; it is never tried again.
         """
@@ -186,7 +187,7 @@ class MetadataLog:
             return end_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batches that hold ``offset`` and what follows. Durable on return; waits for a running fsync.
+        """Remove the batch that holds ``offset`` and all later batches. Durable on return; waits for a running fsync.
 
         :raises StorageError: the disk refused; the log cannot be used any more.
         """

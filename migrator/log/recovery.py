@@ -39,7 +39,7 @@ _REMEDY = (
 
 @value
 class Recovery:
-    """What opening the log has changed: ``cut_bytes`` bytes after the last whole batch were cut off, with the
+    """The changes that opening the log has made: ``cut_bytes`` bytes after the last whole batch were cut off, with the
     reason."""
 
     cut_bytes: int = 0

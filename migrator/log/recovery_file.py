@@ -1,6 +1,6 @@
 """``quorum-recovery``: the recoveries of a lost majority in this directory. The last one may be unfinished.
 
-The file is beside the log, and is written before the log is. An entry counts once its records are in the log; until
+The file is next to the log, and is written before the log is. An entry counts once its records are in the log; until
 then nothing has changed. Stock Kafka ignores the file. See docs/adr/0024-a-lost-majority.md.
 """
 

@@ -24,7 +24,7 @@ DELETED_SUFFIX = ".deleted"
 WINDOW_BYTES = INDEX_INTERVAL_BYTES + HEADER_SIZE
 """The bytes that a search for a batch reads at once."""
 COMPANION_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
-"""Disposable files that stock Kafka keeps beside a segment."""
+"""Disposable files that stock Kafka keeps next to a segment."""
 RECENT = 64
 """The exact position of at least this many last appends is kept: followers and the image read there."""
 
@@ -107,7 +107,7 @@ class Segment:
             machine().truncate(self._descriptor, size)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batches that hold ``offset`` and what follows, durably.
+        """Remove the batch that holds ``offset`` and all later batches, durably.
 
         :raises StorageError: when that fails.
         """
@@ -133,7 +133,7 @@ class Segment:
     def sync(self) -> None:
         """Make all that was written durable; callable from another thread.
 
-        :raises StorageError: when that fails. What the file holds is then unknown: the process must stop.
+        :raises StorageError: when that fails. The contents of the file are then unknown: the process must stop.
         """
         with storage_errors("cannot make the segment durable", self.path):
             sync_file(self._descriptor)

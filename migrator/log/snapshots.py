@@ -139,7 +139,7 @@ class _PartFile:
         self.size += len(data)
 
     def publish(self) -> Path:
-        """Make the complete file durable and read-only, and give it its final name. For any thread.
+        """Make the complete file durable and read-only, and give it its final name. Any thread may call this.
 
         :raises StorageError: when the disk refuses.
         """

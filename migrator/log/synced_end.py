@@ -5,7 +5,7 @@ below this offset that fails its check was damaged later, and this voter has ack
 after the last fsync, and removed, durably, before the log changes again.
 
 Stock Kafka ignores the file. A stock controller that ran in between may have truncated and replaced records. Its index
-files beside the segments show that: this program never writes such files and removes them at each start.
+files next to the segments show that: this program never writes such files and removes them at each start.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ KEY: Final = "migrator.authorizer.log.file"
 FILE_NAME: Final = "authorizer-log.jsonl"
 """The name in the metadata directory, unless the key says otherwise."""
 FILES: Final = 10
-"""How many files there are; together they have the bytes of ``migrator.authorizer.log.max.bytes``."""
+"""The number of files; together they have at most the bytes of ``migrator.authorizer.log.max.bytes``."""
 QUEUE_BYTES: Final = 8 << 20
-"""The most bytes of lines that wait for the disk."""
+"""The limit, in bytes, of the lines that wait for the disk."""
 MODE: Final = 0o600
 LINES_AT_ONCE: Final = 100
 RETRY_SECONDS: Final = 1.0
@@ -64,7 +64,7 @@ class AuthorizerLog:
         self._queue: deque[bytes | _Gap] = deque()
         self._room = queue_bytes
         self.lost = 0
-        """How many lines found no room, since the start."""
+        """The number of lines since the start for which the queue had no room."""
         self.is_failing = False
         """Whether the disk refuses lines now."""
         self._is_torn = False
@@ -95,7 +95,7 @@ class AuthorizerLog:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what waits, for at most `CLOSE_SECONDS`."""
+        """Write the waiting lines, for at most `CLOSE_SECONDS`."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()

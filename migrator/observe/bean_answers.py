@@ -1,7 +1,7 @@
-"""Two read paths beside the metrics, for tools that poll Kafka's controllers. The answers are JSON.
+"""Two read paths next to the metrics, for tools that poll Kafka's controllers. The answers are JSON.
 
 * Jolokia 1.x, as an agent in a controller's JVM answers ``GET /jolokia/read/<mbean>[/<attribute>]``. cp-ansible polls
-  it. For what does not exist, the answer has ``status`` 404 in its body, and 200 in HTTP.
+  it. If a bean does not exist, the answer has ``status`` 404 in its body, and 200 in HTTP.
 * ``GET /v1/kraft-migration/``, as the agent of Strimzi answers: ``{"state": 1}``.
 """
 

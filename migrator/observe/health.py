@@ -1,4 +1,4 @@
-"""What a load balancer learns of a controller: one line, and whether it is alive and ready."""
+"""A controller's answer to a load balancer: one line, and whether it is alive and ready."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NodeHealth:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this node is a voter or observer that knows what the quorum knows."""
+        """Whether this node is a voter or observer that has caught up with the quorum."""
         return self.is_alive and self.is_caught_up and self.leader_id is not None
 
     def as_json(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The journal: what happened in the migration, kept across restarts, one JSON object a line.
+"""The journal: the events of the migration, kept across restarts, one JSON object a line.
 
 It is in the metadata directory, durable and bounded: a full file becomes the one older file that is kept. An incomplete
 last line, as a crash leaves it, is cut off.
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 FILE_NAME = "migration-journal.jsonl"
 """The file of a controller, in its log directory."""
 COMMAND_FILE = "journal.jsonl"
-"""The file of a command that can be continued (a rollout, a hand-over), in a directory of its own."""
+"""The file of a command that can be continued (a rollout, a hand-over), in a separate directory."""
 OLD_SUFFIX = ".1"
 RECENT_MAX = 1_000
 """How many events are kept in memory for readers."""
@@ -78,8 +78,8 @@ class Journal:
     def append(self, time_ms: int, kind: str, text: str, **details: str) -> JournalEvent:
         """Note an event that must not happen without its entry, such as an order. It is durable when this returns.
 
-        :raises OperatorError: the disk refuses. There is no entry; what was written of it is removed before the next
-            one.
+        :raises OperatorError: the disk refuses. There is no entry; a part that was written is removed before the next
+            entry.
         """
         try:
             return self._put(JournalEvent(0, time_ms, kind, text, tuple(details.items())))[-1]
@@ -112,7 +112,7 @@ class Journal:
         return numbered
 
     def after(self, sequence: int) -> list[JournalEvent]:
-        """Events with a higher number, oldest first, as far as memory has them. Events that wait for the disk have
+        """The events in memory with a higher number, oldest first. Events that wait for the disk have
         number 0."""
         return [event for event in (*self._recent, *self._waiting) if event.sequence > sequence]
 

@@ -1,4 +1,4 @@
-"""The words that Kafka and its tools have for the states of a migration, beside ours. Pure.
+"""The words of Kafka and its tools for the states of a migration, next to ours. Pure.
 
 Sources: MigrationDriverState in Kafka 3.9 (org.apache.kafka.metadata.migration); the phases are those of Confluent's
 kafka-migration-check. A test compares both tables with docs/kip-866.md.
@@ -48,7 +48,7 @@ PHASES: Mapping[tuple[str, bool], str] = {
 
 
 def kafkas_words(public_state: str, internal_state: str, *, in_zookeeper_mode: bool) -> str:
-    """The phase and the state of Kafka's driver, as far as there are words.
+    """The phase and the state of Kafka's driver; "" where Kafka has no word.
 
     :param in_zookeeper_mode: whether a broker is in ZooKeeper mode, with the migration on or off.
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 def stock_leads(leader: int) -> str:
-    """Kafka's controller leads. To run the command on its machine does not help: our program is not there."""
+    """Kafka's controller leads. Running the command on its machine does not help: our program is not there."""
     return f"controller {leader} leads, and is one of Kafka's own controllers: it takes no orders of this program"
 
 
 def under_stock(leader: int) -> str:
-    """What works then, as a remedy."""
+    """The remedy for that case."""
     return (
         f"Restart controller {leader}, so that a controller of this program can be elected, and try again. Kafka's "
         "kafka-metadata-quorum.sh describes and changes voters under any leader"

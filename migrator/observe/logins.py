@@ -1,6 +1,6 @@
 """Failed logins on every door of a controller: counted, and logged at a limited rate.
 
-A client decides how often it tries and with which name, and so what a log without a limit would have to hold.
+A client decides how often it tries and with which name, and so the size of a log without a limit.
 """
 
 from __future__ import annotations

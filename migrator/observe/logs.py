@@ -1,7 +1,7 @@
 """The process log on standard error: one line for each event, as text for people or as JSON for collectors.
 
-What others have sent is escaped, so that no name forges a line or controls a terminal. The lines of an exception are
-indented.
+Text from clients and peers is escaped, so that no name forges a line or controls a terminal. The lines of an exception
+are indented.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CommandFormatter(logging.Formatter):
     """Formats log lines for the terminal of a command."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """What happened, on one line."""
+        """The error on one line."""
         return printable(f"migrator: {record.levelname.lower()}: {without_looked_up(record.getMessage())}")
 
 

@@ -112,7 +112,7 @@ class LoopHealth:
 
 def take_short_turns() -> None:
     """Let no thread keep Python's lock for long. The event loop releases the lock in each system call, and gets it back
-    only when another thread's time is over. With Python's default of 5 ms, a heartbeat took half a second beside a
+    only when another thread's time is over. With Python's default of 5 ms, a heartbeat took half a second during a
     large request."""
     sys.setswitchinterval(SWITCH_SECONDS)
 

@@ -1,7 +1,7 @@
 """Metrics of one controller for Prometheus, with the names that a JMX exporter gives to those of stock Kafka.
 
 ``kafka.controller:type=KafkaController,name=MetadataType`` is ``kafka_controller_kafkacontroller_metadatatype``. Every
-sample has the node's role and epoch, so that figures of a deposed leader can be told from those of the leader.
+sample has the node's role and epoch, so that values of a former leader can be distinguished from those of the leader.
 """
 
 from __future__ import annotations

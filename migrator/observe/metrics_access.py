@@ -1,7 +1,7 @@
 """Who may read metrics, and the encryption: PEM files, and a file with names and passwords.
 
 The files are checked for each connection, and read again when one has changed. A changed file that cannot be used is an
-error in the log and in the metrics, and what was read before stays in force.
+error in the log and in the metrics, and the files that were read before stay in force.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AccessFiles:
 
 
 OPEN = AccessFiles()
-"""Everybody who reaches the port may read, without encryption."""
+"""Every client that reaches the port may read, without encryption."""
 
 
 def access_files(settings: Settings) -> AccessFiles:

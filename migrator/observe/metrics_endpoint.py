@@ -1,9 +1,9 @@
 """The HTTP endpoint for Prometheus, for tools that poll beans, and for load balancers.
 
-It has few paths, and bounds on what a caller may ask. (The server of the standard library bounds neither threads nor
-the time of a connection, and answers on every path.) A connection is a stranger until its request is read and admitted.
-When all places are taken, the oldest stranger gives way to the next connection, so silent clients keep no honest scrape
-out.
+It has few paths, and bounds on each caller's requests. (The server of the standard library bounds neither threads nor
+the time of a connection, and answers on every path.) A connection is provisional until its request is read and
+admitted. When all places are taken, the oldest provisional connection is closed for the next one, so silent clients
+cannot block a scrape.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ HealthOf = Callable[[], NodeHealth]
 
 
 class MetricsEndpoint:
-    """Serves in threads of its own until it is closed.
+    """Serves in separate threads until it is closed.
 
     :param host: "" for every IPv4 address.
     :param collectors: must be safe to call from another thread.
@@ -145,7 +145,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().__init__(address, _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is a free place, or a stranger that gives up its place."""
+        """Whether there is a free place, or a provisional connection to close."""
         address = client_address[0]
         entries = list(self._open.values())
         of_address = [entry for entry in entries if entry.address == address]
@@ -167,13 +167,13 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return True
 
     def admitted(self, connection: socket.socket) -> None:
-        """This connection is no stranger any more."""
+        """This connection is not provisional any more."""
         for entry in list(self._open.values()):
             if entry.connection is connection:
                 entry.admitted = True
 
     def service_actions(self) -> None:
-        """Called twice a second: ends connections whose time is over, whatever their threads wait for."""
+        """Called twice a second: ends connections whose time is over, even when their threads wait."""
         self.end_connections(time.monotonic())
 
     def end_connections(self, before: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What an operator does next in each state of a migration: a table, and the row of it that fits a status."""
+"""The operator's next step in each state of a migration: a table, and the row that fits a status."""
 
 from __future__ import annotations
 

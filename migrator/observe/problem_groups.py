@@ -14,7 +14,7 @@ NUMBERED = re.compile(r"(broker|controller) (\d+)")
 
 @value
 class Group:
-    """Problems with one remedy. ``whats``: pairs of nodes, and what is wrong with them."""
+    """Problems with one remedy. ``whats``: pairs of nodes and their fault."""
 
     remedy: str
     warning: bool
@@ -22,7 +22,7 @@ class Group:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is wrong, one line each, and the remedy; on one line if there is one problem only."""
+        """The faults, one line each, and the remedy; all on one line if there is only one problem."""
         said = [f"{who}: {what}" for who, what in self.whats]
         remedy = self.remedy.rstrip(".")
         if len(said) == 1:

@@ -38,7 +38,7 @@ class RateMeter:
         self._samples: deque[_Sample] = deque()
 
     def look(self, status: Status) -> Rates:
-        """Take in a status; returns what is known now."""
+        """Add a status; returns the rates."""
         if status.quorum.high_watermark < 0:  # a new leader does not know its high watermark yet
             self._samples.clear()
             return Rates()

@@ -1,4 +1,4 @@
-"""What a controller tells an operator about itself: one value, which the node fills and `migrator status` shows.
+"""The status of a controller for an operator: one value, which the node fills and `migrator status` shows.
 
 Times are milliseconds since 1970, ages and durations milliseconds, offsets record offsets; -1 is unknown.
 """
@@ -13,7 +13,7 @@ from migrator.values import value
 
 
 class NodeRole(StrEnum):
-    """What a node is in its quorum."""
+    """The role of a node in its quorum."""
 
     LEADER = "Leader"
     FOLLOWER = "Follower"
@@ -33,7 +33,7 @@ class BrokerState(StrEnum):
 
 
 class Goal(StrEnum):
-    """What an operator may want to reach."""
+    """The goals of an operator."""
 
     FINISH = "finish"
     ROLLBACK = "rollback"
@@ -41,7 +41,7 @@ class Goal(StrEnum):
 
 
 class Force(StrEnum):
-    """What an operator can order that the migration does not do by itself."""
+    """The actions of the migration that need an operator's order."""
 
     RECLAIM = "reclaim"
     """Take over again a cluster that was rolled back to ZooKeeper, or whose ``/migration`` is not proven to be ours."""
@@ -80,7 +80,7 @@ class QuorumStatus:
     high_watermark: int
     voters: tuple[VoterStatus, ...] = ()
     stock_leader: bool = False
-    """Whether the leader is one of Kafka's controllers, as far as this node knows."""
+    """Whether this node knows that the leader is one of Kafka's controllers."""
 
 
 @value
@@ -131,9 +131,9 @@ UNKNOWN_LAG = -1
 
 @value
 class WriteBehindStatus:
-    """``lag_records``: `UNKNOWN_LAG` while it is unknown what the earlier leader has left unwritten. ``lag_ms``: how
-    long the oldest record has waited, without the time in which a comparison made progress. ``blocked_ms``: how long
-    writes have waited for ZooKeeper in total."""
+    """``lag_records``: `UNKNOWN_LAG` while it is unknown which changes the earlier leader has not written. ``lag_ms``:
+    how long the oldest record has waited, without the time in which a comparison made progress. ``blocked_ms``: how
+    long writes have waited for ZooKeeper in total."""
 
     lag_records: int
     lag_ms: int
@@ -242,7 +242,7 @@ class ImagesStatus:
 
 @value
 class Gate:
-    """A condition on the way to a `Goal`. ``what`` says how far it is met."""
+    """A condition on the way to a `Goal`. ``what`` describes the progress."""
 
     name: str
     open: bool
@@ -277,8 +277,7 @@ class Status:
 
     @property
     def is_new(self) -> bool:
-        """Whether no leader was ever elected, as far as this node knows; a log that is still being loaded may say
-        otherwise."""
+        """Whether this node knows of no leader that was ever elected. A log that is still being loaded may name one."""
         return self.is_blank and self.quorum.log_end_offset <= 0
 
 

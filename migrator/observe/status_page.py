@@ -1,7 +1,8 @@
-"""What `migrator status` shows, made from the answers of controllers. Pure: lines and tables, or one line for a change.
+"""The output of `migrator status`, made from the answers of controllers. Pure: lines and tables, or one line for a
+change.
 
-Whichever controller is asked, the page shows the view of the leader, if it could be asked: other controllers know only
-their logs. What they say of themselves is added.
+The page shows the leader's view if the leader answers: other controllers know only their logs. The page adds their
+reports about themselves.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _events(answers: Answers) -> tuple[JournalEvent, ...]:
 
 
 def change_line(answers: Answers) -> str:
-    """What matters of a status, on one line without a time. Two equal lines mean no change."""
+    """The important parts of a status, on one line without a time. Two equal lines mean no change."""
     status = answers.best
     migration = status.migration
     doing = f" ({migration.internal_state})" if migration.active else ""
@@ -135,7 +136,7 @@ def event_line(event: JournalEvent) -> str:
 
 
 def sentence_of(event: JournalEvent) -> str:
-    """What happened, and by whose order."""
+    """The event, and who ordered it."""
     return f"{event.kind}: {event.text}" + (f" (by {event.by})" if event.by else "")
 
 
@@ -270,7 +271,7 @@ def heard(age_ms: int, silent_ms: int) -> str:
 
 
 def problems_of(answers: Answers, *, with_ages: bool = True) -> tuple[Problem, ...]:
-    """All problems: of the view, of silent voters, and what other controllers say of themselves."""
+    """All problems: of the view, of silent voters, and those that other controllers report about themselves."""
     status = answers.best
     found = list(status.problems)
     named = {problem.who for problem in found}

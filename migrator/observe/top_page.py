@@ -1,7 +1,7 @@
-"""What `migrator top` shows: one screen, whatever the size of the cluster. Pure: texts, no colours.
+"""The screen of `migrator top`: one screen for a cluster of any size. Pure: texts, no colours.
 
 `status_page` makes the parts that `migrator status` has, too. This adds the stages of the migration, brokers counted by
-what they do, and rates.
+mode and state, and rates.
 """
 
 from __future__ import annotations

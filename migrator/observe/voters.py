@@ -8,7 +8,7 @@ from migrator.values import value
 
 
 class VoterOrder(Enum):
-    """What an operator orders: exactly these voters; these in addition; without these; no change any more; or that the
+    """An operator's order: exactly these voters; these in addition; without these; no change any more; or that the
     configured voters go into the log, so that they can change."""
 
     TO = "to"
@@ -76,4 +76,4 @@ class VotersDescription:
     next_steps: tuple[str, ...]
     replicas: tuple[ReplicaDescription, ...]
     stock_leader: bool = False
-    """Whether the leader is one of Kafka's controllers, as far as this node knows."""
+    """Whether this node knows that the leader is one of Kafka's controllers."""

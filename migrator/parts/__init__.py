@@ -1,4 +1,4 @@
-"""Real ZooKeeper and real Kafka as child processes of this one, and what tests, drill and rehearsal need beside them.
+"""Real ZooKeeper and real Kafka as child processes of this one, and other parts that tests, drill and rehearsal need.
 
 `zookeeper.EmbeddedZooKeeper` and `kafka.StockNode` are servers; `java` finds Java and the jars in pyspark, `kafka_jars`
 fetches the jars of a Kafka release, and `kafka_hashes` checks them. `certificates` makes throw-away certificates,

@@ -20,7 +20,7 @@ ONE_TIER = "-XX:TieredStopAtLevel=1"
 two thirds of the processor time; from two million rows on the second tier is better."""
 ARCHIVES = "MIGRATOR_JAVA_ARCHIVES"
 """Environment: a directory with archives of class data (JEP 310), see `archive_of`. With one, Java starts in half the
-processor time. Java runs what is in an archive, so the directory has to be as trustworthy as the jars."""
+processor time. Java runs the code in an archive, so the directory has to be as trustworthy as the jars."""
 _MINIMUM_VERSION = 17
 _REMEDY = (
     "Install a Java runtime, for example 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one. "
@@ -30,7 +30,7 @@ _REMEDY = (
 
 @value
 class Jvm:
-    """Options of a Java process; small and quick to start unless told otherwise.
+    """Options of a Java process; by default small and quick to start.
 
     ``heap`` is the -Xmx value. ``flags`` default to one compiler tier and one collector thread, which start fastest
     on few cores; a benchmark passes ``()``.

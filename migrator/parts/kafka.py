@@ -134,7 +134,7 @@ class StockKafka:
         jvm: Jvm | None = None,
         log_level: str = "INFO",
     ) -> StockNode:
-        """A controller or broker, in whichever mode the properties say; not started yet.
+        """A controller or broker, in the mode of the properties; not started yet.
 
         :param directory: property file, output and (unless the properties say otherwise) ``log.dirs``.
         :param log_level: the line that `wait_until_started` waits for has level INFO; with another level there is no
@@ -220,7 +220,7 @@ class StockNode:
     def wait_until_started(self, *, timeout_seconds: float = START_SECONDS) -> None:
         """Wait until it logs that it serves.
 
-        :raises OperatorError: it ends first, or the time is over; with the output's tail.
+        :raises OperatorError: the process ends first, or the time is over; the error has the end of its output.
         """
         self.process.wait_for_output(_STARTED, timeout_seconds=timeout_seconds)
 

@@ -1,6 +1,6 @@
 """SHA-256 of each jar of each Kafka release that this program fetches and runs, and the comparison with a folder.
 
-The list is `kafka_jars.sha256` beside this file, in the format of ``sha256sum``: a digest, two spaces, and
+The list is `kafka_jars.sha256` next to this file, in the format of ``sha256sum``: a digest, two spaces, and
 ``RELEASE/FILE``. CONTRIBUTING.md says how to add a release.
 """
 

@@ -61,8 +61,8 @@ class NotFetchedError(OperatorError):
 def fetch_jars(version: str, hashes: Mapping[str, str], tell: Callable[[int], None] = lambda _: None) -> Path:
     """Return the folder with the jars of that release, fetched if necessary. Its jars have the expected hashes.
 
-    Safe to interrupt and to call from several processes at once: one fetches into a folder of its own, which becomes
-    the release's folder by a rename.
+    Safe to interrupt and to call from several processes at once: each fetches into a separate folder, which becomes the
+    release's folder by a rename.
 
     :param hashes: SHA-256 of each jar, by file.
     :param tell: called during the download, every `TELL_SECONDS`, with the number of bytes so far.

@@ -13,7 +13,7 @@ SAMPLE_SECONDS = 0.25
 
 
 class Sampler(ABC):
-    """Takes samples in a thread of its own, as long as the context lasts.
+    """Takes samples in a separate thread, as long as the context lasts.
 
     :param seconds: the time between two samples.
     """

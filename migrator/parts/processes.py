@@ -1,7 +1,7 @@
 """Child processes that never outlive the process that started them.
 
-Each child leads a process group of its own, writes its output to a file, and is watched by the guardian: one small
-process that reads the groups of this process from a pipe and kills what is left of them when the pipe closes. So
+Each child leads a separate process group, writes its output to a file, and is watched by the guardian: one small
+process that reads the groups of this process from a pipe and kills the remaining processes when the pipe closes. So
 children end also when their parent is killed with -9, which no handler in the parent could see to. (Linux'
 PR_SET_PDEATHSIG would be tied to the *thread* that started the child.)
 """
@@ -285,7 +285,7 @@ def run_to_end(
 class _OwnPorts:
     """Ports that neither `free_port` nor the kernel gives to another process, as long as this process lives.
 
-    The kernel gives ports of its own range (from 32768 on Linux, from 49152 on macOS) to connections, and to servers
+    The kernel gives ports of one range (from 32768 on Linux, from 49152 on macOS) to connections, and to servers
     that ask for any port. A server with a port of that range may find it taken after it was down, or while it starts
     slowly.
     """

@@ -8,9 +8,9 @@ checks (`table`, from the files of `checks`)::
 
 `reading` and its helpers (`census`, `spellings`, `permissions`) read ZooKeeper, `files` reads property files, `host`
 and `asking` look at this machine and the brokers. `reference` makes docs/checks.md from the table. `repair` is a
-command of its own: it writes lost partition states anew, as `lost_states` decides.
+separate command: it writes lost partition states again, as `lost_states` decides.
 
 **What always holds.** A check is a pure function of the evidence. Gathering writes nothing, except that permissions are
-tried by operations that cannot succeed. What could not be looked at is named in `Evidence.unknown`, and never passes.
-No value of a secret gets into a finding.
+tried by operations that cannot succeed. A source that could not be read is named in `Evidence.unknown`; a check that
+needs it never passes. No value of a secret gets into a finding.
 """

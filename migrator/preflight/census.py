@@ -1,4 +1,5 @@
-"""Counts over topics while they are read: what is in flight, what is inconsistent, and the size of requests to brokers.
+"""Counts over topics while they are read: running reassignments, inconsistent partitions, and the size of requests to
+brokers.
 
 Pure. It takes one topic at a time, so memory does not grow with the partitions. The sizes are those of
 `migrator.wire.legacy.encode` (LeaderAndIsr 7, UpdateMetadata 8); a test compares them.

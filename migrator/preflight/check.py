@@ -54,7 +54,7 @@ class PreflightCheck:
     of_not_examined: bool = False
     """Its finding names keys whose values were not looked up. No other check finds anything about these keys."""
     asks: bool = False
-    """A warning about which an operator decides: a rollout asks before it goes on."""
+    """A warning about which an operator decides: a rollout asks before it continues."""
     of_host: bool = False
     """It looks at the host of the first controller's file, which a rollout therefore asks on each host (`--here`)."""
 
@@ -86,7 +86,7 @@ class PreflightFinding:
 
 @value
 class PreflightReport:
-    """The verdict. ``unknown``: what could not be looked at."""
+    """The verdict. ``unknown``: the sources that could not be read."""
 
     findings: tuple[PreflightFinding, ...]
     unknown: tuple[UnknownFact, ...]
@@ -98,7 +98,7 @@ class PreflightReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """A blocker decides, whatever is unknown. Without a blocker, an unknown fact is not a pass."""
+        """A blocker decides, even when facts are unknown. Without a blocker, an unknown fact is not a pass."""
         if self.blockers:
             return ExitCode.DIFFERENT
         return ExitCode.REFUSED if self.unknown else ExitCode.OK

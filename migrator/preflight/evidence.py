@@ -172,8 +172,8 @@ class BrokerFile:
 @value
 class Endurance:
     """What a group of equal partitions tolerates. ``without_a_rack``: the fewest replicas that are left without one of
-    their racks; a broker without a rack counts as one of its own. ``min_isr``: the topic's own ``min.insync.replicas``;
-    0 if it goes by its brokers' default."""
+    their racks; a broker without a rack counts as a separate rack. ``min_isr``: the topic's own
+    ``min.insync.replicas``; 0 if it goes by its brokers' default."""
 
     replicas: int
     without_a_rack: int
@@ -320,12 +320,12 @@ class MachineFacts:
 
 @value
 class HostFacts:
-    """What a rollout has seen on the host of a node. ``who``: such as ``broker 1``. ``where``: the node and its host.
-    ``faults``: commands of the rollout that would fail. ``untried``: actions whose commands could not be tried.
-    ``directory``: where the metadata will be, with what is free there (None: unknown), what is needed, and whether the
-    user of the service may write. ``unseen``: why nobody has looked there. ``later``: as ``faults``, of Kafka's
-    controller that takes over in the end. ``java``: the major version of its Java, 0
-    for none; None where nobody has asked. ``needs_java``: the version that is needed."""
+    """The facts that a rollout has found on the host of a node. ``who``: such as ``broker 1``. ``where``: the node and
+    its host. ``faults``: commands of the rollout that would fail. ``untried``: actions whose commands could not be
+    tried. ``directory``: where the metadata will be, with the free bytes there (None: unknown), the needed bytes, and
+    whether the user of the service may write. ``unseen``: why nobody has looked there. ``later``: as ``faults``, of
+    Kafka's controller that takes over in the end. ``java``: the major version of its Java, 0 for none; None where
+    nobody has asked. ``needs_java``: the version that is needed."""
 
     who: str
     where: str

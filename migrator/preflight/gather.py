@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 @value
 class PreflightRequest:
-    """What to look at. The first controller's file belongs to this host, the others may be copies from other hosts.
+    """The sources to read. The first controller's file belongs to this host, the others may be copies from other hosts.
     ``zookeeper``: a connection string; None for that of the first controller's file."""
 
     controllers: tuple[Path, ...]
@@ -47,7 +47,7 @@ class PreflightRequest:
 
 
 def gather(request: PreflightRequest, tell: Tell) -> Evidence:
-    """Look at everything. What cannot be looked at is named in `Evidence.unknown`.
+    """Look at everything. A source that cannot be read is named in `Evidence.unknown`.
 
     :param tell: is called with sentences about the progress.
     """

@@ -1,4 +1,4 @@
-"""Looks at this machine, and what it reaches: ports to bind, brokers to ask."""
+"""Looks at this machine, and at the peers that it reaches: ports to bind, brokers to ask."""
 
 from __future__ import annotations
 

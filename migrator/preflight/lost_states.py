@@ -1,4 +1,4 @@
-"""Partition states that ZooKeeper has lost: what brokers still know of them, and what to write. Pure.
+"""Partition states that ZooKeeper has lost: the brokers' knowledge of them, and the states to write. Pure.
 
 A state that is gone, or does not decode, cannot be invented: with a leader epoch of 0 it would be older than the
 brokers' own, and they ignore an older one (``ReplicaManager.becomeLeaderOrFollower``). The brokers still know the
@@ -21,7 +21,7 @@ UNDER_WAY = b"migrator is restoring this state"
 state."""
 
 SETS_AHEAD = 10_000
-"""No broker tells the partition epoch of a state whose znode is gone. So the new znode is set again and again, until
+"""No broker reports the partition epoch of a state whose znode is gone. So the new znode is set again and again, until
 its version is this much above that of the most often written partition state of the cluster. This takes some tenths of
 a second."""
 
@@ -61,7 +61,7 @@ class Reported:
 
 @value
 class Restored:
-    """What a lost state will become. ``version``: the least data version that its znode has to reach."""
+    """The new value of a lost state. ``version``: the least data version that its znode has to reach."""
 
     lost: Lost
     reported: Reported
@@ -81,7 +81,7 @@ def restore(
     controller_epoch: int,
     least_version: int,
 ) -> tuple[list[Restored], list[tuple[Lost, str]]]:
-    """What to write, and what cannot be restored, with the reason.
+    """The states to write, and those that cannot be restored, with the reason.
 
     The leader epoch is one above the reported one: brokers then take the state as a new one, and follow its partition
     epoch from there. A new znode has to reach a version that no broker has seen of the old one.

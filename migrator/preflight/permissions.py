@@ -1,4 +1,4 @@
-"""What our ZooKeeper identity may not do, which identity it is, and the access control lists."""
+"""The permissions that our ZooKeeper identity lacks, its name, and the access control lists."""
 
 from __future__ import annotations
 

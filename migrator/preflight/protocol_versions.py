@@ -1,4 +1,4 @@
-"""Each broker's ``inter.broker.protocol.version`` in ZooKeeper mode, as it is in force, and what follows from it.
+"""Each broker's ``inter.broker.protocol.version`` in force in ZooKeeper mode, and its consequences.
 
 A quorum that begins a migration must have the same: its ``metadata.version`` decides which records and requests the
 brokers get (KIP-866).

@@ -1,4 +1,4 @@
-"""One reading of ZooKeeper for the checks: what a copy would read, and other znodes. Writes nothing."""
+"""One reading of ZooKeeper for the checks: the znodes that a copy reads, and others. Writes nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAULTS_MAX = 100
 PROGRESS_SECONDS = 2.0
 SEQUENCE = "/brokers/seqid"
 CHILD_BYTES = 4
-"""Bytes of a name in a list of children, beside the name itself."""
+"""Bytes of a name in a list of children, in addition to the name itself."""
 
 KNOWN_CHILDREN = {
     "/": {

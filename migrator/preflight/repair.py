@@ -1,4 +1,4 @@
-"""Restores lost partition states from what brokers know, while a ZooKeeper broker is the controller."""
+"""Restores lost partition states from the brokers' knowledge, while a ZooKeeper broker is the controller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from migrator.zookeeper.znodes.topics import decode_topic
 
 @value
 class RepairPlan:
-    """What to write, what cannot be restored and why, and the controller that was in office when this was found."""
+    """The states to write, those that cannot be restored and why, and the active controller at that time."""
 
     restored: tuple[Restored, ...]
     left: tuple[tuple[Lost, str], ...]

@@ -62,7 +62,7 @@ def look_at_spellings(reader: ZkSource, broker_configs: list[str], client_config
 
 
 def _ignored_client(path: str, tallies: _Tallies) -> None:
-    """What lies below a user's znode with an unusual name."""
+    """The contents below a user's znode with an unusual name."""
     name = source.config_name(path)
     if "/clients/" in name:
         with contextlib.suppress(ZnodeError):

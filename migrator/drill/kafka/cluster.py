@@ -290,7 +290,7 @@ def _must_end_well(controller: ControllerProcess) -> None:
 def until(what: str, condition: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> float:
     """Wait for a condition; return the seconds that it took.
 
-    :raises OperatorError: the message did not come in time.
+    :raises OperatorError: the condition did not hold in time.
     """
     begin = time.monotonic()
     while not condition():

@@ -122,7 +122,7 @@ class LightBroker:
         self.forgotten: set[tuple[str, UUID | None]] = set()
         """Topics that lost partitions in the cache, with the ids they had; fine if they were deleted."""
         self.errors: dict[ErrorCode, int] = defaultdict(int)
-        """The number of refusals, by kind."""
+        """The number of refusals, by error code."""
         self.requests: dict[int, int] = defaultdict(int)
         """Control requests by API key."""
         self.epoch = -1

@@ -11,7 +11,7 @@ from migrator.observe.printable import printable
 
 
 def template(path: Path) -> Template:
-    """The template in this file. It may include files of its own directory, and of this one."""
+    """The template in this file. It may include files of the page's directory, and of this one."""
     environment = Environment(
         loader=FileSystemLoader([path.parent, Path(__file__).parent]),
         autoescape=True,

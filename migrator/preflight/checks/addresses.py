@@ -27,7 +27,7 @@ def another_port(evidence: Evidence) -> Iterator[Found]:
 
 
 def _of_kafka(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]:
-    """The key, where the port is opened, the port that others are told, and the port that is opened."""
+    """The key, the address of the open port, the advertised port, and the open port."""
     try:
         listeners = controller.settings.advertised_controller_listeners
     except ValueError:  # another finding refuses the listeners already

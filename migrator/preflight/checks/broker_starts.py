@@ -1,6 +1,6 @@
 """M128 to M131: brokers' files with which a broker does not start, or does not reach its controllers.
 
-`brokers` has the checks of what Kafka's manual asks for (missing keys, the control plane, releases).
+`brokers` has the checks of the requirements in Kafka's manual (missing keys, the control plane, releases).
 """
 
 from __future__ import annotations

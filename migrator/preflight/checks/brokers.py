@@ -24,7 +24,7 @@ ADD_PARTITIONS_TO_TXN, VERSION_OF_3_6 = 24, 4
 """The only API whose versions tell a broker of 3.6 from an older one."""
 ZOOKEEPER_KEYS = ("zookeeper.set.acl", "zookeeper.ssl.client.enable")
 QUORUM_KEYS = (VOTERS, SERVERS)
-"""Each of them tells a broker where the controllers are."""
+"""Each of these keys gives a broker the addresses of the controllers."""
 
 
 @of_zookeeper

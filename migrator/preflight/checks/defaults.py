@@ -1,7 +1,7 @@
 """M115 and M133: defaults that brokers decide by before a migration, and controllers after it.
 
-Source: ``ControllerServer`` and ``ControllerApis`` of Kafka 3.9 for what a controller decides;
-``ControllerConfigurationValidator`` and ``ServerTopicConfigSynonyms`` for what it only checks and shows.
+Source: ``ControllerServer`` and ``ControllerApis`` of Kafka 3.9 for settings that a controller uses;
+``ControllerConfigurationValidator`` and ``ServerTopicConfigSynonyms`` for settings that it only checks and shows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def shown_otherwise(evidence: Evidence) -> Iterator[Found]:
 
 
 def _pairs(evidence: Evidence) -> Iterator[tuple[ControllerFile, BrokerFile]]:
-    """Each controller with each broker, as far as dynamic configurations leave their files in force."""
+    """Compares each controller with each broker, unless dynamic configurations override their files."""
     zookeeper = evidence.zookeeper
     for controller in evidence.controllers:
         of_all = {} if zookeeper is None else zookeeper.dynamic_defaults.get(paths.DEFAULT_ENTITY, {})

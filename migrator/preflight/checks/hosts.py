@@ -1,4 +1,4 @@
-"""M6xx: what a later step of a rollout needs on the host of each node. A rollout gathers these facts, because only it
+"""M6xx: requirements of later rollout steps on the host of each node. A rollout gathers these facts, because only it
 reaches the hosts; `migrator preflight` alone has none.
 
 Source: Kafka 4.0 needs Java 17 for brokers and controllers (KIP-1013), earlier releases Java 8.

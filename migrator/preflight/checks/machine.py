@@ -11,7 +11,7 @@ from migrator.preflight.evidence import Evidence, ZooKeeperFacts
 RECORD_BYTES = 150
 """Bytes of a record in a batch, rather too many: a partition with three replicas has 123."""
 COPIES = 4
-"""The log, a snapshot, the next snapshot while it is written, and what is appended meanwhile."""
+"""The log, a snapshot, the next snapshot while it is written, and the records appended in that time."""
 SPARE_BYTES = 512 * 1024 * 1024
 CLOCK_MS = 5_000
 FIRST_WITH_MULTI_READ = (3, 6, 0)

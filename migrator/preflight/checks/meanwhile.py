@@ -1,4 +1,4 @@
-"""M134 and M218: what holds only while a migration runs.
+"""M134 and M218: checks that apply only while a migration runs.
 
 Source: ``ReplicaManager.handleLogDirFailure`` and ``ControllerServer`` (``setMaxIdleIntervalNs``) of Kafka 3.9.
 """

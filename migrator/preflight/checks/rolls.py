@@ -35,9 +35,9 @@ def harmed_by_a_roll(evidence: Evidence) -> Iterator[Found]:
 
 
 def _harm(alike: Endurance, default: int, *, by_rack: bool) -> str:
-    """What a roll does to such partitions; "" if they stay as they are.
+    """The effect of a roll on such partitions; "" without an effect.
 
-    :param default: ``min.insync.replicas`` of topics without one of their own.
+    :param default: ``min.insync.replicas`` of topics that do not set it.
     """
     needed = min(alike.min_isr or default, alike.replicas)
     if alike.replicas == 1:

@@ -1,4 +1,4 @@
-"""M3xx: authorization, secrets, Java classes, and who may do what in ZooKeeper."""
+"""M3xx: authorization, secrets, Java classes, and permissions in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUILDER = "principal.builder.class"
 SECRET = "password.encoder.secret"  # noqa: S105 - a key
 _WORLD = "world:anyone ALL"
 STOCK_WAY = "let Kafka's own controllers migrate the cluster (docs/stock-controllers.md)"
-"""The way of a cluster that needs what only Java has; the page says which case has which way."""
+"""The way for a cluster that needs a feature that only Java has; the page says which way fits which case."""
 
 
 def java_classes(evidence: Evidence) -> Iterator[Found]:
@@ -256,7 +256,7 @@ def may_not_write(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
-    """Znodes that we create would be open, beside znodes that are not."""
+    """Our new znodes would be open, while existing znodes are protected."""
     if evidence.zookeeper is None:
         return
     owners = evidence.zookeeper.permissions.owners

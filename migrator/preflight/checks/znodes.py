@@ -1,4 +1,4 @@
-"""M0xx: what ZooKeeper holds."""
+"""M0xx: the contents of ZooKeeper."""
 
 from __future__ import annotations
 
