@@ -1,8 +1,8 @@
 """Owns all tasks and timers that run for long, so that no error of a task stays unnoticed.
 
-A component has one `Supervisor` and starts its tasks and timers with it. Each has a `TaskKind`, which says what an
-unexpected error does: it stops the process, it ends that one task, or the task runs again after a back-off. Each
-such error is logged and counted in the `FailureBook` of the controller, which the metrics show. A task handles the
+A component has one `Supervisor` and starts its tasks and timers with it. Each has a `TaskKind`, which decides the
+effect of an unexpected error: it stops the process, it ends that one task, or the task runs again after a back-off.
+Each such error is logged and counted in the `FailureBook` of the controller, which the metrics show. A task handles the
 errors that it expects.
 
 A task or timer belongs to its component, not to the request that begins it: its context holds the machine and nothing
@@ -40,7 +40,7 @@ HEALTHY_SECONDS = 60.0
 
 
 class OnError(Enum):
-    """What an unexpected error does."""
+    """The effect of an unexpected error."""
 
     STOP = "the process stops"
     RESTART = "the task runs again after a back-off"
@@ -96,7 +96,8 @@ class AbandonedError(Exception):
 class Supervisor:
     """Owns the tasks and timers of one component, on one event loop.
 
-    :param on_failure: told of what must stop the process; without it such an error is only logged and counted.
+    :param on_failure: called with an error that must stop the process; without it such an error is only logged and
+        counted.
     """
 
     def __init__(self, on_failure: OnFailure | None = None) -> None:
@@ -125,7 +126,7 @@ class Supervisor:
     ) -> asyncio.Task[None]:
         """Start work that lasts, and start it again, after a back-off, whenever an error ends it.
 
-        :param on_error: told of each such error, before the back-off.
+        :param on_error: called with each such error, before the back-off.
         """
         name = name or kind.name
         kept = self._keep(kind, work, name, on_error)

@@ -32,7 +32,7 @@ class Turn:
 
     @property
     def records_left(self) -> int:
-        """How many records this turn may still do, one at least."""
+        """The number of records that this turn may still process, at least 1."""
         return TURN_RECORDS - self._records
 
     def is_over(self, records: int = 1, size: int = 0) -> bool:
@@ -51,7 +51,7 @@ async def give_back() -> None:
 
 
 async def in_turns(steps: Iterable[T], share: float = 1.0) -> AsyncIterator[T]:
-    """Take each step in a turn of its own.
+    """Take each step in a separate turn.
 
     :param share: the largest share of the time that the steps may take; the rest of the time is pauses, each of
         `PAUSE_MAX_SECONDS` at most.

@@ -183,7 +183,8 @@ class _EncodedConfigs:
         self._made: dict[int, tuple[Any, ...]] = {}
 
     def of(self, configs: tuple[EffectiveConfig, ...]) -> tuple[Any, ...]:
-        """The encoded configs of one topic. ``configs`` lives longer than this object, so its identity is the key."""
+        """The encoded configs of one topic. The key of the cache is the identity of ``configs``, which outlives this
+        object."""
         if self._type is None:
             return ()
         if id(configs) not in self._made:

@@ -72,7 +72,7 @@ class Decision(Generic[R]):
     note: Callable[[Sessions, int, int], None] | None = None
     """Called after the append to update the soft state: with sessions, the log's last offset, and monotonic ms."""
     refusal: ApiError | None = None
-    """The error when the whole request is refused, for responses that have only the error, or several."""
+    """The error when the whole request is refused, for responses with one or several errors."""
 
     def answering(self, response: S) -> Decision[S]:
         """The same decision with another form of the response."""

@@ -23,10 +23,10 @@ lost majority may lose it. The high watermark of a process never falls.
 
 1. *One step at a time.* The node performs every effect of a step, in order, before the next step. Events that arrive
    meanwhile wait. ``now_ms`` comes from one monotonic clock and never goes back.
-2. *Durable at once:* `PersistElectionState`, `TruncateTo`, `InstallSnapshot`, and what `QuorumIsNew` and `LogIsWhole`
-   change of the mark of an empty disk, are on disk (file and directory fsynced) before the next effect of the list is
-   performed. A vote therefore never leaves before it is durable.
-   If one of them fails, the node stops the process: nothing after it may happen.
+2. *Durable at once:* `PersistElectionState`, `TruncateTo`, `InstallSnapshot`, and the changes that `QuorumIsNew` and
+   `LogIsWhole` make to the mark of an empty disk, are on disk (file and directory fsynced) before the next effect of
+   the list is performed. A vote therefore never leaves before it is durable. If one of them fails, the node stops the
+   process: nothing after it may happen.
 3. *Durable later:* `Append`, `AppendLeaderChange` and `AppendVoters` write to the log without fsync, and `RequestSync`
    asks for one in the background. When an fsync that began after the request has ended, the node reports `LogSynced`
    with the end offset that the log had and the newest generation that had been asked for when that fsync began.
@@ -39,14 +39,13 @@ lost majority may lose it. The high watermark of a process never falls.
    for that download: another download of the same snapshot may have begun by then.
 5. *Reads happen when performed:* the node may answer `ReadLog` and `ReadSnapshot` some steps later, in their order, and
    from the log of that moment. When the leader epoch of the answer is over by then, or the log begins later, a
-   `ReadLog` is answered without records.
-   A fetch that was waiting is answered after the append that it waited for, because it follows it in the list.
-   Every `RequestReceived` gets exactly one `Reply`, `ReadLog` or `ReadSnapshot`, in this or a later step. `telling` is
-   the one place that decides what an answer may tell to whom.
+   `ReadLog` is answered without records. A fetch that was waiting is answered after the append that it waited for,
+   because it follows it in the list. Every `RequestReceived` gets exactly one `Reply`, `ReadLog` or `ReadSnapshot`, in
+   this or a later step. `telling` alone decides which replica may learn the epoch and the leader.
 6. *Requests out:* for each `Send` the node reports one `ResponseReceived` or `RequestFailed` with the same correlation,
    or nothing at all: the core forgets a request after ``request_timeout_ms``. At most one is outstanding per peer.
 7. *Proposals:* a leader's node encodes batches without offsets and steps `Propose`. They get offsets and epoch when
-   `Append` is performed, and not before: the leader appends records of its own (voters), too. The records are
+   `Append` is performed, and not before: the leader itself appends records (voters), too. The records are
    committed when `AdvanceHighWatermark` passes them. When `RoleChanged` comes first, they may be lost, or may never
    have been appended.
    `ChangeVoters` is answered within its step, by `AppendVoters` or `VotersRefused`. The voters that the log names are

@@ -33,7 +33,7 @@ EMPTY_END = EpochOffset(0, 0)
 
 
 class Word(Enum):
-    """What a voter says of its disk."""
+    """A voter's report about its disk."""
 
     SILENT = "silent"
     UNKNOWN = "unknown"
@@ -62,7 +62,7 @@ class Census:
         self._voters: dict[int, _Voter] = {}
 
     def words(self, others: set[int], now: int) -> dict[int, Word]:
-        """What each voter says of its disk."""
+        """The report of each voter about its disk."""
         return {voter: self._fresh(voter, now).word for voter in sorted(others)}
 
     def best_end(self, others: set[int], now: int) -> EpochOffset | None:
@@ -130,7 +130,7 @@ class Census:
 
 
 def own_log(quorum: Quorum) -> OwnLog:
-    """What this node tells others of its own log."""
+    """This node's report about its log for other voters."""
     return OwnLog(quorum.log_end(), quorum.must_fetch_first)
 
 

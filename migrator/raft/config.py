@@ -55,14 +55,14 @@ class RaftConfig:
     candidate sees a refusal as a vote for another node. It also filters the successors of a leader that resigns.
     ``asks_for_pre_votes``: whether an election begins with pre-votes (KIP-996);
     ``asks_for_pre_votes_once_dynamic``: the same, from kraft.version 1 on only.
-    ``must_fetch_first``: the disk began empty, and has not yet held everything that a leader had committed. Such a
-    node takes part in elections only if every other voter says the same of its own disk, or if ``takes_part_empty`` is
-    set: the operator said so, or the node works as in Kafka.
+    ``must_fetch_first``: the disk began empty, and has not yet held everything that a leader had committed. Such a node
+    takes part in elections only if every other voter's disk began empty, too, or if ``takes_part_empty`` is set, by the
+    operator or because the node works as in Kafka.
     ``may_stand`` is called before this node begins an election. It returns False while the node could not lead although
     its log is good enough. The node has to step a `Tick` when the answer changes.
     ``has_address`` is called from kraft.version 1 on, before this node stands for election: whether the address of the
     voter with that id is known.
-    ``recovered`` is called each time, and returns what recoveries of a lost majority have left in the log.
+    ``recovered`` is called each time, and returns the traces of recoveries of a lost majority in the log.
     """
 
     node_id: int

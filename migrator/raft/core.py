@@ -192,8 +192,8 @@ class QuorumInfo:
     has_leader: bool = True
     """Whether this node leads, or has heard of its leader within the fetch time-out."""
     waits_for: Mapping[int, Word] = field(default_factory=dict)
-    """What the other voters say of their disks, while this node takes no part in elections because its disk began
-    empty."""
+    """The reports of the other voters about their disks, while this node takes no part in elections because its disk
+    began empty."""
     led_by_stock: bool = False
     """Whether the leader is one of Kafka's own controllers. The node reads that from the first record of the epoch."""
     vote: ReplicaKey | None = None
@@ -237,7 +237,7 @@ class RaftNode:
 
     @property
     def high_watermark(self) -> int:
-        """Everything before it is committed, as far as this node knows."""
+        """The offset before which everything is committed, to this node's knowledge."""
         return self._quorum.high_watermark
 
     @property
@@ -280,7 +280,7 @@ class RaftNode:
         """Handle one event.
 
         :param now_ms: milliseconds on a monotonic clock.
-        :returns: what the node has to do, in this order, before the next step.
+        :returns: the effects that the node has to perform, in this order, before the next step.
         :raises InvariantViolation: this process is in a wrong state and has to stop. No peer can cause that.
         """
         quorum = self._quorum

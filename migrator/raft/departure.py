@@ -1,4 +1,4 @@
-"""How a follower notices that the leader's process has died, without waiting for the fetch time-out.
+"""Lets a follower notice that the leader's process has died, without waiting for the fetch time-out.
 
 When a process ends, its kernel breaks its connections and refuses new ones. A follower needs to see both. A live
 leader closes connections, too: one of too many, an idle one, one with an old certificate. And a port may be closed to

@@ -1,4 +1,5 @@
-"""The effects: what the node has to do after a step, in order. The contract is in the package's docstring."""
+"""The effects: the actions that the node has to perform after a step, in order. The contract is in the package's
+docstring."""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ class Reply:
 @value
 class ReadLog:
     """Answer a fetch: ``response`` with ``records`` set to whole batches from ``offset`` on, at most ``max_bytes`` or
-    what the node reads in one turn, but at least one batch; none when ``offset`` is the end."""
+    the amount that the node reads in one turn, but at least one batch; none when ``offset`` is the end."""
 
     context: Hashable
     response: FetchResponse

@@ -62,9 +62,9 @@ def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
 
 
 def _may_stand(quorum: Quorum, request: VoteRequest) -> bool:
-    """Whether a candidate may raise the epoch. A voter may. At kraft.version 0 the voters are configured, and nobody
-    else may. With voters in the log, this node's set may be older than the candidate's: then a stranger may, too, while
-    this node hears no leader, so that no leader is unseated."""
+    """Whether a candidate may raise the epoch. A voter may. At kraft.version 0 the voters are configured, and no other
+    node may. With voters in the log, this node's set may be older than the candidate's: then an unknown node may, too,
+    but only while this node hears no leader, so that it deposes none."""
     if not may_follow(quorum.epoch, request.candidate_epoch):
         return False
     if quorum.voter_set.has(request.candidate_id, request.candidate_directory_id):
@@ -307,7 +307,7 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
 
 def _ask_for_votes(quorum: Quorum, state: Candidate | Prospective) -> int:
     """Ask the voters that have not answered, but only once the whole log is on disk. A voter grants the same candidate
-    a second time without comparing logs, so a crash must not take back what the first request claimed."""
+    a second time without comparing logs, so a crash must not undo the claim of the first request."""
     if not quorum.log_is_durable:
         return NEVER  # the node steps LogSynced
     config, end = quorum.config, quorum.log_end()

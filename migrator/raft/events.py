@@ -33,10 +33,10 @@ class ResponseReceived:
 
 
 class Failure(Enum):
-    """Why a request will not be answered, as far as the transport knows."""
+    """The reason, known to the transport, why a request gets no answer."""
 
     NO_ANSWER = auto()
-    """No answer in time, no way to the peer, or an answer that cannot be read: this tells nothing of the peer."""
+    """No answer in time, no way to the peer, or an answer that cannot be read. The peer's process may live."""
     CONNECTION_LOST = auto()
     """The peer's side closed a connection on which it had answered before."""
     REFUSED = auto()

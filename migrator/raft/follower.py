@@ -186,7 +186,7 @@ def ask_any_voter(quorum: Quorum, among: Collection[int]) -> int:
 
 
 def fetch_request(quorum: Quorum) -> FetchRequest:
-    """The next fetch. Its offset tells the leader that everything before it is on this node's disk."""
+    """The next fetch. Its offset means to the leader that everything before it is on this node's disk."""
     config, end = quorum.config, quorum.log_end()
     return FetchRequest(
         cluster_id=config.cluster_id,

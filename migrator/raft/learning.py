@@ -1,4 +1,4 @@
-"""What a node takes from each request and response: a higher epoch, and the leader (``KafkaRaftClient`` 3.9)."""
+"""A node takes from each request and response a higher epoch, and the leader (``KafkaRaftClient`` 3.9)."""
 
 from __future__ import annotations
 

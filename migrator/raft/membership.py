@@ -1,4 +1,4 @@
-"""Changing the voters: what the leader checks and appends, and what every node does when the voters have changed.
+"""Changes of the voters: the leader's checks and records, and the work of every node when the voters have changed.
 
 The voters change one at a time, so that each majority of the old set shares a voter with each majority of the new one.
 The new set counts from its append on (Raft thesis 4.1; KIP-853). The order of the checks is that of Kafka 3.9
@@ -198,9 +198,9 @@ BEFORE: dict[type, tuple[Rule, ...]] = {
         _is_after_every_shown_end,
     ),
 }
-"""What is checked before the new voter is asked for its versions."""
+"""The checks before the new voter is asked for its versions."""
 AFTER: dict[type, tuple[Rule, ...]] = {AddVoter: (_range_fits, _has_caught_up)}
-"""What is checked once the new voter has answered which versions it supports."""
+"""The checks after the new voter has answered which versions it supports."""
 
 
 def why_not(quorum: Quorum, change: VoterChange) -> Refusal | None:

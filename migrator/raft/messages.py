@@ -39,7 +39,7 @@ class VoteRequest:
 
 @value
 class OwnLog:
-    """What a node says of its own log: its end, and whether its disk began empty and has not yet held everything that a
+    """A node's report about its log: its end, and whether its disk began empty and has not yet held everything that a
     leader had committed."""
 
     end: EpochOffset

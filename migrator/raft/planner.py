@@ -53,7 +53,7 @@ def seen(status: ReplicaStatus, now_ms: int, fetch_timeout_ms: int, election_tim
 
 @value
 class PlannerView:
-    """What a controller knows when it asks for the next step.
+    """The facts that a controller knows when it asks for the next step.
 
     ``voters`` are those in force. ``ours``: ids of the controllers of this program.
     ``hold``: why the leader may make no change of the voters now.
@@ -90,7 +90,7 @@ class Idle:
 
 @value
 class Wait:
-    """Something has to happen first. The texts are whole sentences: why, and what a person can do."""
+    """Something has to happen first. The texts are whole sentences: the reason, and the operator's remedy."""
 
     reason: str
     remedy: str
@@ -166,7 +166,7 @@ def _leaving_order(view: PlannerView, key: ReplicaKey) -> tuple[object, ...]:
 
 
 def plan_for(view: PlannerView, target: Target) -> Plan:
-    """What to add and what to remove. Dead and lagging voters leave first, this leader last."""
+    """The voters to add and to remove. Dead and lagging voters leave first, this leader last."""
     voters = keys(view.voters)
     to_add = tuple(wanted for wanted in target if not any(_satisfies(view, voter, wanted) for voter in voters))
     leaving = [voter for voter in voters if not any(_satisfies(view, voter, wanted) for wanted in target)]

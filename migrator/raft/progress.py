@@ -1,4 +1,4 @@
-"""What a leader knows of the other replicas: the offset to which each has fetched, and when."""
+"""A leader's knowledge of the other replicas: the offset to which each has fetched, and when."""
 
 from __future__ import annotations
 

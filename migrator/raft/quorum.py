@@ -164,7 +164,7 @@ class Quorum:
 
     @property
     def waits_for(self) -> dict[int, Word]:
-        """What the other voters say of their disks, while this node is barred from elections; empty otherwise."""
+        """The reports of the other voters about their disks, while this node is barred from elections; else empty."""
         return self.census.words(self.other_voters(), self.now) if self.is_barred else {}
 
     @property

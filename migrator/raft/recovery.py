@@ -1,4 +1,4 @@
-"""The recovery of a single surviving voter when the majority of the voters in the log is gone for good.
+"""The recovery of a single surviving voter when the majority of the voters in the log is permanently lost.
 
 Stock Kafka has nothing like it. The survivor's log is kept, and gets a record that names the survivor as the only
 voter, in an epoch far above any epoch that it knows (docs/adr/0024-a-lost-majority.md).
@@ -21,7 +21,8 @@ second would need 11 days to use it up."""
 
 @value
 class RecoveryPlan:
-    """What to write. ``lost``: the replicas that are refused for ever; ``offset``: that of the new record."""
+    """The records and files to write. ``lost``: the replicas that are refused for ever; ``offset``: that of the new
+    record."""
 
     before: VoterSet
     after: VoterSet

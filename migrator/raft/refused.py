@@ -1,4 +1,4 @@
-"""What recoveries of a lost majority leave behind for ever: replicas that are refused, records that stay in the log.
+"""The permanent traces of recoveries of a lost majority: replicas that are refused, records that stay in the log.
 
 `migrator.raft.recovery` decides on a recovery; docs/adr/0024-a-lost-majority.md has the reasons.
 """

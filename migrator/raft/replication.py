@@ -36,7 +36,7 @@ def propose(quorum: Quorum, event: Propose) -> None:
 
 
 def update_high_watermark(quorum: Quorum, leader: Leader) -> None:
-    """Commit what a majority has on disk, once that includes a record of this epoch (Raft 5.4.2)."""
+    """Commit the records that a majority has on disk, once these include a record of this epoch (Raft 5.4.2)."""
     ends = [_durable_end(quorum, leader, voter) for voter in quorum.voters]
     offset = votes.committed_offset(ends)
     if offset is None or offset <= leader.start_offset or offset <= (leader.high_watermark or 0):
@@ -136,7 +136,8 @@ def progress_of(quorum: Quorum, leader: Leader, request: FetchRequest | FetchSna
 
 
 def _note_fetch(quorum: Quorum, leader: Leader, progress: Progress, offset: int) -> bool:
-    """Note what a replica has on disk. Returns whether the replica does not know the high watermark yet."""
+    """Note the offset to which a replica has the log on disk. Returns whether the replica does not know the high
+    watermark yet."""
     progress.fetched(offset, quorum.log.end_offset(), quorum.now)
     note_contact(quorum, leader, *progress.key)
     update_high_watermark(quorum, leader)
@@ -270,7 +271,7 @@ def poll_leader(quorum: Quorum, leader: Leader) -> int:
 
 def _announce(quorum: Quorum, leader: Leader, period: int) -> None:
     """Send BeginQuorumEpoch to every voter that has not fetched for ``period`` milliseconds. The others know the leader
-    (KAFKA-16926, Kafka 4.2; up to 4.1 Kafka tells all voters)."""
+    (KAFKA-16926, Kafka 4.2; up to 4.1 Kafka informs all voters)."""
     for voter in sorted(quorum.other_voters()):
         heard_ms = leader.replicas.voters[voter].heard_ms
         is_silent = heard_ms < 0 or quorum.now - heard_ms >= period

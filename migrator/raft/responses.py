@@ -28,7 +28,7 @@ NONE = ErrorCode.none
 
 
 class Responder(Protocol):
-    """What a response tells of the node that sends it: leader, epoch and the start of its log."""
+    """The fields of a response about the node that sends it: leader, epoch and the start of its log."""
 
     @property
     def leader_id(self) -> int | None: ...
@@ -76,7 +76,7 @@ def fetch_snapshot(node: Responder, error: ErrorCode, request: FetchSnapshotRequ
 
 
 def nothing(request: RaftRequest, error: ErrorCode, *, top_error: ErrorCode = NONE) -> RaftResponse:
-    """A response of the request's type that tells the error and nothing else."""
+    """A response of the request's type that has only the error."""
     leader, epoch = -1, 0
     match request:
         case VoteRequest():

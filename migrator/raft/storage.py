@@ -1,4 +1,4 @@
-"""What the consensus core reads of the log. `migrator.log` implements it on disk, the simulator in memory.
+"""The part of the log that the consensus core reads. `migrator.log` implements it on disk, the simulator in memory.
 
 There are only reads here. Every write is an effect, so that the caller decides when it is durable.
 """

@@ -1,4 +1,5 @@
-"""What the runner of the consensus core needs from a transport. gRPC and the Kafka protocol both implement it.
+"""The interface between the runner of the consensus core and a transport. gRPC and the Kafka protocol both implement
+it.
 
 A transport carries the values of `migrator.raft.messages`, with one request in flight per peer.
 """
@@ -14,9 +15,10 @@ from migrator.raft.messages import RaftRequest, RaftResponse
 
 
 class TransportError(MigratorError):
-    """No usable answer came: the peer is away or too slow, or its answer cannot be read. The request may have arrived.
+    """No usable answer came: the peer is unreachable or too slow, or its answer cannot be read. The request may have
+    arrived.
 
-    :param how: what the failure tells of the peer's process.
+    :param how: the kind of failure, which shows whether the peer's process lives.
     """
 
     def __init__(self, message: str, *, how: Failure = Failure.NO_ANSWER) -> None:

@@ -64,7 +64,7 @@ class VoterSet:
         return None
 
     def key(self, voter_id: int) -> ReplicaKey:
-        """The voter's id with its directory, as far as the set knows one."""
+        """The voter's id, with its directory if the set has one."""
         voter = self.find(voter_id)
         return ReplicaKey(voter_id, ZERO_UUID if voter is None else voter.voter_directory_id)
 

@@ -10,7 +10,7 @@ consensus and snapshots write. `batch` frames both, and `runs` checks whole batc
     >>> decode(value)[0].name
     'orders'
 
-**Contract.** Pure: values and bytes only. Readers take a buffer and a position; what does not decode is a
+**Contract.** Pure: values and bytes only. Readers take a buffer and a position; bytes that do not decode raise
 `errors.CorruptRecordsError`, to which the caller adds the file or peer. Writers raise ValueError, or
 `errors.TooLongError` for a text that no Kafka reader accepts.
 

@@ -164,7 +164,7 @@ def _codec(spec: ControlSpec, version: int) -> Codec:
 def encode_control(record: ControlRecord, version: int = 0) -> tuple[bytes, bytes]:
     """Key and value of a control record.
 
-    :raises ValueError: when the version does not exist or cannot carry what the record says.
+    :raises ValueError: when the version does not exist or lacks a field that the record needs.
     """
     spec = _BY_TYPE[type(record)]
     key = INT16.write(_KEY_VERSION) + INT16.write(spec.type_id)

@@ -10,6 +10,6 @@ It reads a live ZooKeeper, makes the log and the snapshot that the migration wou
 `forecast` has the model of the times (docs/rehearse.md), and `report` the result and the verdict. The copy itself is
 the migration's own code (`migrator.migration.copying`).
 
-**What always holds.** ZooKeeper is only read. The directory was new or empty. What is wrong with the cluster ends up in
-the report; an `OperatorError` means that the rehearsal could not be carried out.
+**What always holds.** ZooKeeper is only read. The directory was new or empty. Faults of the cluster are in the report;
+an `OperatorError` means that the rehearsal could not be carried out.
 """

@@ -1,4 +1,4 @@
-"""Reads what ZooKeeper shows before there is a quorum: who is the controller, what blocks a copy, and later changes."""
+"""Reads ZooKeeper before there is a quorum: the controller, obstacles to a copy, and later changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ReadOnlyZooKeeper:
         return int(self._session.client.last_zxid)
 
     def standing(self) -> Standing:
-        """Who is the controller of the cluster.
+        """The controller of the cluster.
 
         :raises NoClusterError: there is no cluster.
         """
@@ -89,7 +89,7 @@ class PlannedQuorum:
 
 
 def gaps(standing: Standing, brokers: ZooKeeperBrokers, quorum: PlannedQuorum) -> list[Gap]:
-    """What would block the copy, and warnings, as far as ZooKeeper shows it without decoding."""
+    """Obstacles to the copy, and warnings, that are visible in ZooKeeper without decoding."""
     return [*_standing_gaps(standing, quorum), *foresee(brokers, quorum.inter_broker_listener)]
 
 

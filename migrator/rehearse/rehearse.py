@@ -1,6 +1,6 @@
 """A migration up to dual-write, without a quorum and without a write: from a live ZooKeeper into a directory.
 
-It runs the code of the migration (`worker` and `transaction` in `migrator.migration.copying`) on a log of its own.
+It runs the code of the migration (`worker` and `transaction` in `migrator.migration.copying`) on a separate log.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RETRY_SECONDS = 30.0
 WORKER_SECONDS = 30.0
 """Time for a worker process to start."""
 EXAMPLES = 5
-"""How many differences or changed znodes a sentence names."""
+"""The number of differences or changed znodes that a sentence names."""
 
 Progress = Callable[[str], None]
 """Is called with the name of each phase when it begins."""
@@ -57,7 +57,7 @@ Progress = Callable[[str], None]
 
 @value
 class RehearsalRequest:
-    """What to rehearse.
+    """The inputs of a rehearsal.
 
     :ivar directory: new or empty.
     :ivar version_from: where the version comes from, as text for people.
@@ -161,7 +161,7 @@ class _Rehearsal:
         return tuple(faults), decoded.faults_in_all
 
     async def _produce(self, cluster_id: str) -> MetadataImage:
-        """Write log and snapshot, and count what the first reconcile would write."""
+        """Write log and snapshot, and count the writes of the first reconcile."""
         request, report = self._request, self._report
         log = LocalLog.create(request.directory, cluster_id, request.quorum.node_id, request.version)
         try:

@@ -33,7 +33,7 @@ _EXIT_CODES = {
 
 @value
 class RehearsalCheck:
-    """``detail``: why the check failed, or what was checked."""
+    """``detail``: the reason of the failure, or the subject of the check."""
 
     outcome: Outcome
     detail: str
@@ -44,7 +44,7 @@ NOTHING_COPIED = RehearsalCheck(Outcome.NOT_CHECKED, "nothing was copied")
 
 @value
 class FirstReconcile:
-    """What the first reconcile would do to ZooKeeper: how many entities it would write and delete. ``held``: these are
+    """The work of the first reconcile in ZooKeeper: how many entities it would write and delete. ``held``: these are
     so many that it would wait for an order."""
 
     writes: int
@@ -88,7 +88,7 @@ class RehearsalReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 fine, 1 blockers or differences, 2 could not be told."""
+        """0 fine, 1 blockers or differences, 2 unknown."""
         return _EXIT_CODES[self.outcome]
 
     def to_json(self) -> dict[str, object]:

@@ -4,8 +4,8 @@ It replays the log and ends the migration in its copy (its flag is off, so it ne
 writes a snapshot, which is compared with ours.
 
 The copy has every credential of the cluster, and a controller needs a listener. The listener is on loopback, with a
-password that is new in each run and stands in a file that only this user can read. So no other user of this machine
-gets in.
+password that is new in each run and stands in a file that only this user can read. So no other user of this machine can
+connect.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _offset(snapshot: Path | None) -> int:
 
 
 def _differences(ours: Counter[bytes], theirs: Counter[bytes]) -> str:
-    """The differences in words. Records are compared by their bytes; only their kinds are told, because they may hold
-    secrets."""
+    """The differences in words. Records are compared by their bytes; the report has only their types, because they may
+    hold secrets."""
     lacking, adding = _kinds(ours - theirs), _kinds(theirs - ours)
     words = [f"lacks {count:,} {kind}" for kind, count in sorted(lacking.items())]
     words += [f"has {count:,} {kind} more" for kind, count in sorted(adding.items())]
@@ -125,6 +125,7 @@ def _kinds(contents: Counter[bytes]) -> Counter[str]:
 
 
 def _values(snapshot: Path | None) -> Counter[bytes]:
-    """How often each record's bytes occur: snapshots of equal images may have their records in different orders."""
+    """The number of occurrences of each record's bytes: snapshots of equal images may have their records in different
+    orders."""
     batches = [] if snapshot is None else [batch for batch in iter_snapshot(snapshot) if not batch.header.is_control]
     return Counter(record.value for batch in batches for record in batch.raw_records())

@@ -12,7 +12,7 @@ An example::
     async with connect(config=Path("controller.properties"), server=None) as controller:
         status = await controller.status()
 
-**Contract.** Everything runs on the event loop; gRPC asks for renewed certificates on threads of its own (`tls`). The
+**Contract.** Everything runs on the event loop; gRPC asks for renewed certificates on its threads (`tls`). The
 node implements `StatusSource`, `VoterSource` and `QuorumView`. A client's failure is an `OperatorError` for operators
 and a `TransportError` for the transport.
 

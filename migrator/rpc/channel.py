@@ -52,7 +52,7 @@ CLIENT_OPTIONS = client_options()
 
 
 def server_options(handshake_ms: int = HANDSHAKE_MS, connections: int = MAX_CONNECTIONS) -> tuple[tuple[str, int], ...]:
-    """Bounds of a server: before anybody is known, and after.
+    """Limits of a server: before the caller's identity is known, and after.
 
     :param handshake_ms: for TLS and the first bytes of HTTP/2; gRPC's own bound is two minutes.
     """

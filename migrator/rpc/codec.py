@@ -82,7 +82,7 @@ def _load_optional(proto: Any, name: str) -> Any:
 
 
 def _loader(field: dataclasses.Field[Any]) -> _Load | None:
-    """What reads a field; None where a look at it is enough."""
+    """The function that reads a field; None where `getattr` is enough."""
     name = field.name
     if name in _OPTIONAL:
         return _load_optional

@@ -1,4 +1,4 @@
-"""The identity of a gRPC caller, from what its connection proves."""
+"""The identity of a gRPC caller, as its connection proves it."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class Identities:
         self._owner = local_user(os.geteuid())
 
     def caller(self, context: Any) -> Caller:
-        """Who makes the call of this servicer context."""
+        """The caller of this servicer context."""
         proofs = context.auth_context().get("x509_pem_cert", ())
         return self.known(tuple(proofs), unquote(context.peer()), wall_time())
 
     def known(self, pems: Sequence[bytes], peer: str, now: datetime) -> Caller:
-        """Who that is at that time.
+        """The caller at that time.
 
         :param pems: the certificate that the peer has proved to have the key of, if any.
         :param peer: the other end's address, in gRPC's words.

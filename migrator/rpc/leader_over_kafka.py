@@ -1,4 +1,4 @@
-"""What the leader says of itself and of the migration, over the Kafka listener: for controllers without gRPC (ADR 59).
+"""The leader's status and that of the migration, over the Kafka listener: for controllers without gRPC (ADR 59).
 
 The question and the answer are tagged fields of DescribeQuorum (`migrator.wire.leader_question`). The caller logs in as
 a controller does, and needs ClusterAction of the cluster; to any other caller the leader answers as Kafka's does.
@@ -34,7 +34,7 @@ ASK_SECONDS = 3.0
 CLIENT_ID = "migrator"
 T = TypeVar("T")
 Read = Callable[[bytes], tuple[str, T]]
-"""Reads an answer: the id of the cluster, and what is said."""
+"""Reads an answer: the id of the cluster, and the content."""
 
 
 def answering(source: StatusSource) -> Callable[[str], Awaitable[bytes]]:
@@ -89,7 +89,8 @@ def _gates(said: bytes) -> tuple[str, tuple[Gate, ...]]:
 
 
 def _own_cluster(settings: Settings) -> str:
-    """The cluster of the metadata directory; "" where the command runs beside another one, or may not read it."""
+    """The cluster of the metadata directory; "" where the command runs next to another cluster's directory, or may not
+    read it."""
     with suppress(StorageError):
         found = read_meta_properties(settings.metadata_directory)
         return "" if found is None else found.cluster_id

@@ -63,7 +63,7 @@ class OperatorClient:
     def on_socket(cls, metadata_directory: Path) -> OperatorClient:
         """The node whose metadata directory that is.
 
-        :raises OperatorError: there is no socket, or this user may not use it, or it may be anybody's.
+        :raises OperatorError: there is no socket, or this user may not use it, or any user may own it.
         """
         try:
             socket = SocketDirectory(metadata_directory, create=False)
@@ -163,7 +163,7 @@ class OperatorClient:
     ) -> None:
         """Order an act that needs an operator's decision. It has begun when this returns.
 
-        :param without: for `Force.FINISH`: the nodes that are gone for good.
+        :param without: for `Force.FINISH`: the nodes that are permanently lost.
         :param overrides: the facts that the operator was shown and overrides (`MigrationStatus.overridable`).
         """
         with self._refusals():

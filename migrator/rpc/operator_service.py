@@ -63,7 +63,7 @@ class StatusSource(Protocol):
     ) -> None:
         """Begin to carry out the order.
 
-        :param without: for `Force.FINISH`: the nodes that are gone for good.
+        :param without: for `Force.FINISH`: the nodes that are permanently lost.
         :param overrides: the facts that the operator was shown and overrides.
         :raises OperatorError: the migration does not wait for this order, or another controller drives it.
         """
@@ -81,10 +81,10 @@ class StatusSource(Protocol):
         """
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """What stands between here and ``goal``."""
+        """The conditions that still prevent ``goal``."""
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """Take note of what a comparison found.
+        """Store the result of a comparison.
 
         :raises OperatorError: another controller drives the migration.
         """

@@ -53,7 +53,7 @@ class NodeAddress:
 
 @value
 class ImageDigest:
-    """What a node's metadata come to at the end ``offset`` (exclusive); -1: the node has not come so far. ``digest``:
+    """The digest of a node's metadata at the end ``offset`` (exclusive); -1: the node has not reached it. ``digest``:
     see `migrator.image.digest`."""
 
     offset: int
@@ -70,16 +70,17 @@ class QuorumView(Protocol):
         """A peer says where it is itself (KIP-642)."""
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
-        """Learn what a peer knows, tell what we know (KIP-642)."""
+        """Exchange addresses with a peer (KIP-642)."""
 
     def image_digest(self, offset: int, *, replay: bool) -> ImageDigest:
-        """What the metadata here come to at an offset that a peer names; it asks again until they are there.
+        """The digest of this node's metadata at an offset that a peer names. The peer asks again until this node has
+        reached the offset.
 
         :param replay: compare the image with a replay of the own log, too.
         """
 
     def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
-        """Where a leader is, if peers are to be told."""
+        """The address of a leader, if peers must learn it."""
 
     def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
         """The leader of an epoch says where it is."""
@@ -89,7 +90,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServicer):
     """Serves `migrator.quorum.v1.Quorum`.
 
     :param handler: the core's runner.
-    :param on_violation: told of an `InvariantViolation` inside the handler, so that the process can stop.
+    :param on_violation: called with an `InvariantViolation` inside the handler, so that the process can stop.
     """
 
     def __init__(

@@ -147,8 +147,8 @@ class GrpcRaftTransport:
 
     :param cluster_id: ours; a peer of another cluster is refused.
     :param find: where a peer is now.
-    :param told: hears of the leader endpoints that peers name.
-    :param own_endpoint: our controller listener, if voters are to be told when we lead.
+    :param told: called with the leader endpoints that peers name.
+    :param own_endpoint: our controller listener, if voters must learn it when we lead.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class GrpcRaftTransport:
         await self._call(peer, "AdvertiseBroker", request, timeout)
 
     async def discover(self, peer: int, known: Sequence[NodeAddress], timeout: float) -> tuple[NodeAddress, ...]:
-        """Tell a peer what we know of addresses, learn what it knows.
+        """Exchange known addresses with a peer.
 
         :raises TransportError: no answer.
         """
@@ -223,7 +223,7 @@ class GrpcRaftTransport:
         return tuple(address_from_proto(address) for address in answer.known)
 
     async def image_digest(self, peer: int, offset: int, *, replay: bool, timeout: float) -> ImageDigest:
-        """What a peer's metadata come to at an offset.
+        """The digest of a peer's metadata at an offset.
 
         :raises TransportError: no answer; a controller of an earlier release, or of Kafka, knows no such call.
         """
@@ -316,7 +316,7 @@ class GrpcRaftTransport:
         return answer
 
     def _tell(self, peer: int, why: str) -> None:
-        """Each reason once: a peer that is away is asked again and again."""
+        """Log each reason once: an unreachable peer is asked again and again."""
         said = self._said.setdefault(peer, set())
         if why not in said:
             if len(said) >= REMEMBERED_REASONS:
@@ -331,7 +331,7 @@ def _left(deadline: asyncio.Timeout) -> float:
 
 def _translate(peer: int, error: grpc.aio.AioRpcError) -> TransportError:
     text = f"node {peer}: {error.details() or error.code().name}"
-    if error.code() is grpc.StatusCode.UNAVAILABLE:  # whoever is called has proved before who it is
+    if error.code() is grpc.StatusCode.UNAVAILABLE:  # the peer that is called has proved its identity before
         return UnreachableError(text, how=Failure.CONNECTION_LOST)
     kinds = {
         grpc.StatusCode.DEADLINE_EXCEEDED: PeerTimeoutError,

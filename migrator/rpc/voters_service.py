@@ -17,7 +17,7 @@ from migrator.rpc.voters_codec import answer_to_proto, description_to_proto, ord
 
 
 class VoterSource(Protocol):
-    """What the service tells and does; the node implements it."""
+    """The interface between the service and the node, which implements it."""
 
     async def describe(self) -> VotersDescription:
         """The voters and the plan now."""

@@ -10,12 +10,12 @@ Every part that watches a quorum uses it: a rollout, a hand-over, and the comman
     await eyes.close()
 
 `controllers` has the values of a look. `quorum_status` makes of a look the status that `migrator top` shows.
-`stock_leader` decides whether Kafka's leader writes to ZooKeeper what is committed.
+`stock_leader` decides whether Kafka's leader writes committed changes to ZooKeeper.
 
 **Contract.** `look` and `catch_up` raise nothing, and are bounded in time and bytes. A look is a value. A `QuorumEyes`
 keeps an image of the committed metadata, so each look reads only the records that are new since the look before.
 
-**What always holds.** A fact that no controller has told is unknown (None or -1), and never counts as good. When
+**What always holds.** A fact that no controller has reported is unknown (None or -1), and never counts as good. When
 several controllers claim to lead, the one with the highest epoch counts. This room writes nothing, except for
 `QuorumEyes.unregister`.
 """

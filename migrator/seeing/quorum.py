@@ -1,4 +1,5 @@
-"""Asks the controllers over the Kafka protocol: which run, which one leads, how far each is, and what is committed."""
+"""Asks the controllers over the Kafka protocol: which run, which one leads, how far each is, and the committed
+metadata."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from migrator.wire.voters import VoterAnswer, VoterSignals
 
 ASK_SECONDS = 3.0
 PATIENCE_SECONDS = 2.0
-"""How long the reader of the log waits for a leader."""
+"""Seconds that the reader of the log waits for a leader."""
 IMAGE_SECONDS = 20.0
 """Time to read the records that are new since the look before. A longer reading continues at the next look."""
 FETCH_SECONDS = 15.0
@@ -59,8 +60,8 @@ class QuorumLook:
     or the log could not be read to its end. ``unknown`` says why something is not known.
     ``committed_before``: the high watermark of the look before; ``committed_earlier``: of a look at least
     `stock_leader.BEHIND_SECONDS` ago; -1 unknown.
-    ``described``: the one partition of the leader's DescribeQuorum response. ``addresses``: of the voters, as far as
-    they are known. ``leader_epoch``: -1 while no controller leads."""
+    ``described``: the one partition of the leader's DescribeQuorum response. ``addresses``: the known addresses of the
+    voters. ``leader_epoch``: -1 while no controller leads."""
 
     seen: QuorumSeen | None
     image: MetadataImage | None
@@ -73,7 +74,7 @@ class QuorumLook:
 
 
 class QuorumEyes:
-    """Looks at one quorum, again and again. What makes the next look cheaper is kept.
+    """Looks at one quorum, again and again. It keeps data that make the next look cheaper.
 
     :param settings: name the voters or bootstrap servers, and how to log in.
     :raises OperatorError: the settings cannot be used.

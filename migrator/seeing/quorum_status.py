@@ -1,7 +1,7 @@
-"""The status of a quorum from what the Kafka protocol alone tells, for Kafka's own controllers.
+"""The status of a quorum from the Kafka protocol alone, for Kafka's own controllers.
 
-It has no fact that only a leader of ours tells: what it waits for, how far ZooKeeper is behind, when it last heard from
-each broker.
+It lacks the facts that only a leader of ours reports: its next condition, how far ZooKeeper is behind, when it last
+heard from each broker.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def status_of(look: QuorumLook, known_ms: int, time_ms: int) -> Status:
 
 
 def _voters(look: QuorumLook, known_ms: int) -> Iterator[VoterStatus]:
-    """Each age is the difference of two times that the leader has told, so only the leader's clock counts."""
+    """Each age is the difference of two times of the leader's clock, so other clocks do not matter."""
     rows = {} if look.described is None else {row.replica_id: row for row in look.described.current_voters}
     own = None if look.described is None else rows.get(look.described.leader_id)
     now = -1 if own is None else max(own.last_fetch_timestamp, own.last_caught_up_timestamp)

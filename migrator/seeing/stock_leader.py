@@ -16,7 +16,7 @@ from migrator.migration.machine.states import PublicState
 from migrator.values import value
 
 BEHIND_SECONDS = 2.0
-"""A leader under load is always some records behind. What was committed this long ago must be in ZooKeeper."""
+"""A leader under load is always some records behind. Seconds after which a committed change must be in ZooKeeper."""
 
 
 class StockLeader:

@@ -1,4 +1,4 @@
-"""Runs work beside the event loop that would block it for long: decoding of big messages, and decisions about them.
+"""Runs long work on other threads than the event loop: decoding of big messages, and decisions about them.
 
 There are a few lanes of one thread each. Work waits only for other work in its lane, so a frame of 100 MB does not
 delay an operator's request. The threads hold the interpreter for short times only (`take_short_turns`): the event loop
@@ -22,7 +22,7 @@ INLINE_BYTES: Final = 16 * 1024
 INLINE_ELEMENTS: Final = 200
 """Messages with more elements in their arrays are worked on and encoded on a lane."""
 BIG_BYTES: Final = 1024 * 1024
-"""Bigger messages have a lane of their own."""
+"""Bigger messages have a separate lane."""
 
 
 class Lane:

@@ -37,7 +37,7 @@ SMALL_LOGIN_BYTES = 4 * 1024
 
 
 class Part(Enum):
-    """A group of callers with rooms of its own."""
+    """A group of callers with separate rooms."""
 
     RIGHTS = "with rights on the cluster"
     REST = "without"
@@ -181,7 +181,7 @@ class Charge:
             want.go_on()
 
     def close(self) -> None:
-        """End the charge in whatever room or queue it is. A second call does nothing."""
+        """End the charge in its room or queue. A second call does nothing."""
         if self._want is not None:
             want, self._want = self._want, None
             want.room.withdraw(want)
@@ -233,7 +233,7 @@ class Room:
         self._by_caller: Counter[Caller] = Counter()
         self._waiting: dict[Share, dict[Caller, dict[Charge, Want]]] = {share: {} for share in Share}
         self._passed = dict.fromkeys(Share, 0.0)
-        """What each share has been given, divided by its weight. The share with the least is next."""
+        """The bytes given to each share, divided by its weight. The share with the least is next."""
         self._now = 0.0
         """The value in `_passed` of the share that was served last. A share that was idle begins from it."""
         self._admits = False
@@ -310,7 +310,7 @@ class Room:
 
     def cut_off_slow(self, now: float) -> None:
         """Cut off peers that are slow beyond their patience, the slowest first, until the first waiting charge fits.
-        When a caller's own charges keep it waiting, these are cut off."""
+        When a caller waits because of its own charges, these are cut off."""
         first = self._first()
         for wants in [wants for callers in self._waiting.values() for wants in callers.values()]:
             want = next(iter(wants.values()), None)

@@ -303,7 +303,7 @@ class KafkaClient:
         """The connection; a new one if there is none.
 
         :param timeout: seconds.
-        :raises TransportError: the peer is away, refuses us, or is no Kafka server.
+        :raises TransportError: the peer is unreachable, refuses us, or is no Kafka server.
         """
         if (standing := self._standing()) is not None:
             return standing
@@ -356,7 +356,7 @@ class KafkaClient:
     async def highest_version(self, api_key: int, ours: VersionRange, timeout: float) -> int:
         """The highest version that both sides support.
 
-        :raises TransportError: the peer is away, or there is no common version.
+        :raises TransportError: the peer is unreachable, or there is no common version.
         """
         connection = await self.connect(timeout)
         theirs = connection.apis.get(api_key)
@@ -367,7 +367,7 @@ class KafkaClient:
         return min(theirs.max, ours.max)
 
     async def close(self) -> None:
-        """Close for good; requests that wait fail with `TransportError`."""
+        """Close permanently; waiting requests fail with `TransportError`."""
         self._closed = True
         await self._drop(self._connection)
 

@@ -25,7 +25,7 @@ UNBOUNDED = 2**62
 
 
 class TooManyElementsError(PeerError):
-    """The message has more elements than this controller accepts. It is well formed as far as it was read."""
+    """The message has more elements than this controller accepts. The part that was read is well formed."""
 
 
 class _Room(threading.local):

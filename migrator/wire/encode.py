@@ -19,8 +19,8 @@ Chunks = list[bytes]
 Write = Callable[[Chunks, Any], None]
 
 LONGEST_TEXT = 2**15 - 1
-"""The most bytes of a string in a message that is not flexible. A longer string, set in a newer version, cannot be told
-in an older one: the request fails, as in Kafka."""
+"""The most bytes of a string in a message that is not flexible. A longer string, set in a newer version, does not fit
+into an older one: the request fails, as in Kafka."""
 _SMALL_VARINTS = tuple(bytes((n,)) for n in range(128))
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

@@ -1,9 +1,9 @@
 """Reads the committed log of a running quorum as a client, without joining it.
 
 It works with controllers of this program and with stock ones: it sends Fetch and FetchSnapshot with replica id -1,
-which no controller counts as a replica. A new leader does not know yet what is committed, and names a high watermark
-only after the first record of its own epoch is committed (Kafka's ``LeaderState``). So an answer counts only with a
-high watermark. Source: KIP-595, KIP-630, ``KafkaRaftClient``.
+which no controller counts as a replica. A new leader does not know yet which records are committed, and names a high
+watermark only after the first record of its own epoch is committed (Kafka's ``LeaderState``). So an answer counts only
+with a high watermark. Source: KIP-595, KIP-630, ``KafkaRaftClient``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOBODY = -1
 MAX_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 5.0
 REDIRECTS_MAX = 5
-"""How many nodes in a row one request follows to the leader before it pauses."""
+"""The number of nodes that one request follows to the leader before it pauses."""
 REST_SECONDS = 0.1
 FIRST_PART_BYTES = 64 * 1024
 """The bytes of a snapshot's first part: it arrives in time on a line of 0.1 Mbit/s."""
@@ -36,7 +36,7 @@ GONE = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
 
 
 class NoAnswerError(MigratorError):
-    """No controller can say what is committed now; the message has the reason."""
+    """No controller knows now which records are committed; the message has the reason."""
 
 
 class SnapshotGoneError(NoAnswerError):
@@ -51,7 +51,7 @@ class Observer:
     :param peers: the controllers to ask for the leader, in this order.
     :param cluster_id: the expected cluster; None accepts any.
     :param patience_seconds: how long each call waits for a leader that has committed a record of its epoch. That takes
-        one or two elections, unless a majority is away.
+        one or two elections, unless a majority is unreachable.
     :param fetch_seconds: how long an answer with a part of the log may take; ``request_seconds`` by default. A stock
         leader sends 8 MiB of log even when fewer bytes are requested.
     :param gives_up: whether a call fails at once when no controller answers; otherwise it waits for that, too.

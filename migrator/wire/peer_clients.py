@@ -64,5 +64,5 @@ class PeerClients:
         return self._clients.get(peer)
 
     async def close(self) -> None:
-        """Drop every connection for good; requests that wait fail with `TransportError`."""
+        """Drop every connection permanently; waiting requests fail with `TransportError`."""
         await asyncio.gather(*(client.close() for client in self._clients.values()))

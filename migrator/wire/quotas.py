@@ -38,7 +38,7 @@ class ProcessLimits:
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    """The bound of each address that has one of its own."""
+    """The limit of each address that has a separate limit."""
     max_connection_rate: int = UNLIMITED
     """New connections a second (``max.connection.creation.rate``)."""
     max_bytes_in_flight: int = 268_435_456

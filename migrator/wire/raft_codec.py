@@ -390,7 +390,7 @@ def decode_raft_response(body: Any) -> RaftResponse:
 
 
 def _own_log(partition: Any) -> OwnLog | None:
-    """What a controller of this program tells of its log, from version 2 on; None from other controllers."""
+    """The report of this program's controller about its log, from version 2 on; None from other controllers."""
     told = getattr(partition, "own_log", None)
     if told is None or told.epoch < 0 or told.end_offset < 0:
         return None

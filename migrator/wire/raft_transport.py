@@ -43,7 +43,7 @@ Told = Callable[[int, int, str, int], None]
 
 
 def ignore(_node_id: int, _epoch: int, _host: str, _port: int) -> None:
-    """The default: what peers say of leaders' addresses is ignored."""
+    """The default: the leaders' addresses that peers name are ignored."""
 
 
 NO_PRE_VOTES = VoteResponse(ErrorCode.unsupported_version, ErrorCode.none, -1, -1, vote_granted=False)

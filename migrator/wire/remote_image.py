@@ -15,13 +15,14 @@ from migrator.turns import TURN_RECORDS, Turn, give_back, in_turns
 from migrator.wire.observer import UNKNOWN_SIZE, NoAnswerError, Observer, SnapshotGoneError
 
 BEGINNINGS_MAX = 5
-"""How often one reading may begin again at another snapshot. The bound stops a leader that always names a new one."""
+"""The number of times that one reading may begin again at another snapshot. The bound stops a leader that always names
+a new one."""
 
 
 async def read_remote_image(observer: Observer) -> MetadataImage:
     """The image at the high watermark of the leader, which is then `Observer.leader`.
 
-    :raises NoAnswerError: as in `Observer.fetch`, or the leader does not send what it has committed.
+    :raises NoAnswerError: as in `Observer.fetch`, or the leader does not send its committed records.
     """
     return await RemoteImage().advance(observer)
 
@@ -55,7 +56,7 @@ class RemoteImage:
             raise
 
     async def _advance(self, observer: Observer) -> MetadataImage:
-        await self._apply()  # finish what the reading before has left
+        await self._apply()  # finish the work that the previous reading has left
         deadline = observer.deadline()
         beginnings = 0
         while True:

@@ -31,8 +31,8 @@ class Session:
 
 @value
 class RequestContext:
-    """What a handler knows about a request besides its body. ``peer_host``: see `migrator.wire.hosts`. ``session``:
-    None for a request that a broker has forwarded."""
+    """The facts about a request that a handler gets with the body. ``peer_host``: see `migrator.wire.hosts`.
+    ``session``: None for a request that a broker has forwarded."""
 
     api_key: int
     api_version: int
@@ -81,7 +81,7 @@ class Request:
         self.abandonable = abandonable
 
     def lane(self, size: int = 0) -> Lane:
-        """The lane on which the request is worked on beside the event loop; ``size``: the bytes to decode."""
+        """The lane whose thread works on the request; ``size``: the bytes to decode."""
         has_rights = self._charge.caller.share.part is not Part.REST
         return lanes().of_size(size) if has_rights else lanes().without_rights
 

@@ -60,7 +60,7 @@ class ListenerLimits:
 
 @dataclass(slots=True)
 class ListenerCounters:
-    """What a listener has seen since its start."""
+    """The counts of a listener since its start."""
 
     accepted: int = 0
     expired: int = 0

@@ -153,7 +153,7 @@ def fixed(shape: Shape) -> Fixed | None:
 
 
 def runs(shapes: list[Shape]) -> list[list[Shape]]:
-    """Group neighbouring fields of fixed width. Every other field is a group of its own."""
+    """Group neighbouring fields of fixed width. Every other field is a separate group."""
     runs: list[list[Shape]] = []
     for shape in shapes:
         if fixed(shape) and runs and fixed(runs[-1][-1]):

@@ -73,7 +73,7 @@ class VoteRequest(_InRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLog(_InResponse):
-    """What a controller of this program tells of its own log, in a tagged field that Kafka does not have. Kafka skips
+    """The report of this program's controller about its log, in a tagged field that Kafka does not have. Kafka skips
     unknown tags (KIP-482). ``epoch`` is -1 when the field is absent."""
 
     epoch: i32 = field(metadata={"kafka_type": "int32"}, default=i32(-1))

@@ -75,7 +75,7 @@ class VoterLink:
         return None if question.cancelled() else question.result()
 
     async def close(self) -> None:
-        """End the running question without an answer, and close the connection for good."""
+        """End the running question without an answer, and close the connection permanently."""
         self._is_closed = True
         if self._question is not None:
             self._question.cancel()

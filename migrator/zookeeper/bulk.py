@@ -73,7 +73,7 @@ class BulkReader:
     def read(self, paths: Iterable[str]) -> Iterator[Znode | None]:
         """Data and Stat in the order of ``paths``; None for a missing znode. The reader reads ahead of its consumer.
 
-        :raises ZooKeeperUnavailableError: the connection is away for ``retry_seconds``.
+        :raises ZooKeeperUnavailableError: there is no connection for ``retry_seconds``.
         :raises OperatorError: the server refuses a path.
         """
         return self._stream(GET_DATA, iter(paths))

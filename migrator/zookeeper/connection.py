@@ -1,8 +1,8 @@
 """kazoo's client with two changes: it is connected only after its login, and a failed login is a lost connection with a
 reason.
 
-kazoo itself reports CONNECTED before the SASL exchange, and stops for good when the exchange fails, even when only the
-server went away. Here requests wait in kazoo's queue until the exchange is over, at every reconnect and every new
+kazoo itself reports CONNECTED before the SASL exchange, and stops permanently when the exchange fails, even when only
+the server went away. Here requests wait in kazoo's queue until the exchange is over, at every reconnect and every new
 session, so none is sent without an identity.
 """
 
@@ -34,8 +34,8 @@ ATTEMPTS = (
     "Failed connecting",
     "Cannot resolve",
 )
-"""How the warnings begin that kazoo logs at each attempt to connect: about 65 a minute while ZooKeeper is away.
-They are not logged: the code that waits for the connection reports better (`ZooKeeperSession.start`,
+"""The start of the warnings that kazoo logs at each attempt to connect: about 65 a minute while ZooKeeper is
+unreachable. They are not logged: the code that waits for the connection reports better (`ZooKeeperSession.start`,
 `migrator.node.migration.away`)."""
 
 
@@ -101,7 +101,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
 
 class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
-    """The connection of a `Client`, on a thread of its own."""
+    """The connection of a `Client`, on a separate thread."""
 
     def __init__(
         self, client: Client, retry: Any, tls: TlsOptions | None, jaas: JaasEntry | None, **options: Any

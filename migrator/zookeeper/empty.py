@@ -25,7 +25,7 @@ FIRST_EPOCH = 0
 def make_cluster(session: ZooKeeperSession, cluster_id: str) -> bool:
     """Write both znodes, and the chroot if it is missing. Returns False when they are there already.
 
-    :raises OperatorError: other znodes of Kafka are there, or somebody writes at the same time.
+    :raises OperatorError: other znodes of Kafka are there, or another client writes at the same time.
     """
     session.sync()
     found = list(BulkReader(session).read([*roots(), paths.CLUSTER_ID]))

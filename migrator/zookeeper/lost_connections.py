@@ -26,7 +26,7 @@ def persistently(session: ZooKeeperSession, attempt: Callable[[], T], *, seconds
 
     :param seconds: how long to try again after lost connections. The end of the session ends the attempts, too.
     :param done: the participle of the action for messages, such as "read".
-    :raises ZooKeeperUnavailableError: the connection is away for that long.
+    :raises ZooKeeperUnavailableError: there is no connection for that long.
     :raises OperatorError: the server refuses the request.
     """
     timeout = session.client.handler.timeout_exception

@@ -1,4 +1,4 @@
-"""Finds out what this client may not do in ZooKeeper, without a change.
+"""Finds the permissions that this client lacks in ZooKeeper, without a change.
 
 ZooKeeper checks the operations of a multi one after the other, each first against the access control list and then for
 its other conditions (``PrepRequestProcessor.pRequest2Txn``), and applies all or none. So a multi of the wanted

@@ -10,9 +10,10 @@ BYTES_MAX = 512 * 1024
 """The most bytes of a multi with several operations: half of the limit, which also bounds the server's transaction."""
 OPS_MAX = 1_000
 _OP_OVERHEAD = 80
-"""An upper bound for the bytes of an operation beside path and data: headers, lengths, an access control list."""
+"""An upper bound for the bytes of an operation in addition to path and data: headers, lengths, an access control
+list."""
 _GUARD_BYTES = 1_024
-"""The bytes that a multi needs beside one large operation: checks, ``/migration``, a chroot."""
+"""The bytes that a multi needs in addition to one large operation: checks, ``/migration``, a chroot."""
 
 
 def op_bytes(op: Op) -> int:

@@ -277,7 +277,7 @@ class ZooKeeperSession:
         return self.client.refused_by_all
 
     def start_in_background(self) -> None:
-        """Connect without waiting. Listeners are told of the connection."""
+        """Connect without waiting. Listeners learn of the connection."""
         self.client.start_async()
 
     def wait_connected(self, seconds: float, give_up: Callable[[], bool] = lambda: False) -> bool:
@@ -382,8 +382,8 @@ class ZooKeeperSession:
 
 
 def default_acl(path: str, *, set_acl: bool) -> Sequence[ACL]:
-    """Everybody has all rights. With ``zookeeper.set.acl`` only the creator has, and everybody may read znodes without
-    secrets."""
+    """Every client has all rights. With ``zookeeper.set.acl`` only the creator has, and every client may read znodes
+    without secrets."""
     if not set_acl or path == paths.OPEN_PATH:
         return tuple(OPEN_ACL_UNSAFE)
     if paths.is_sensitive(path):

@@ -1,4 +1,5 @@
-"""Conditional writes: pipelined multis within a server's size limit, with outcomes that say what is known."""
+"""Conditional writes: pipelined multis within a server's size limit, whose outcomes distinguish applied, refused and
+unknown."""
 
 from __future__ import annotations
 

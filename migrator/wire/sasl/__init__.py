@@ -1,7 +1,8 @@
 """SASL over Kafka frames: PLAIN, SCRAM, delegation tokens and OAUTHBEARER, both sides.
 
-The exchanges and the server's state are without I/O; `KeySet`, `https` and `login` fetch what an identity provider has.
-Messages are KIP-43's and KIP-152's: SaslHandshake names the mechanism, SaslAuthenticate carries its tokens.
+The exchanges and the server's state are without I/O; `KeySet`, `https` and `login` fetch keys and tokens from an
+identity provider. Messages are KIP-43's and KIP-152's: SaslHandshake names the mechanism, SaslAuthenticate carries its
+tokens.
 """
 
 from migrator.wire.sasl.exchange import (

@@ -20,8 +20,8 @@ MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
 class AuthenticationError(PeerError):
     """The other side's proof is wrong.
 
-    :param reason: what is wrong, for this node's log.
-    :param public: what the other side is told; None for a sentence that does not say which part was wrong.
+    :param reason: the fault, for this node's log.
+    :param public: the text for the other side; None for a sentence that does not say which part was wrong.
     """
 
     def __init__(self, reason: str, public: str | None = None) -> None:
@@ -63,7 +63,8 @@ class ServerExchange(Protocol):
         """
 
     def takes_long(self, token: bytes) -> bool:
-        """Whether `step` would take milliseconds for this token, and has to run beside the event loop."""
+        """Whether `step` would take milliseconds for this token, and has to run on another thread than the event
+        loop."""
 
 
 class ClientExchange(Protocol):

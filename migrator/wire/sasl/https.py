@@ -1,7 +1,7 @@
 """One HTTPS request of bounded size and time, for keys and tokens of an identity provider.
 
-Redirects are not followed, so only the server that the operator named can answer. The calls block, and run on threads
-beside the event loop.
+Redirects are not followed, so only the server that the operator named can answer. The calls block, and run on other
+threads than the event loop.
 """
 
 from __future__ import annotations

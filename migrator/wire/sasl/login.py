@@ -29,7 +29,7 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class Login(Protocol):
-    """Makes exchanges. A call may block, so it runs on a thread beside the event loop."""
+    """Makes exchanges. A call may block, so it runs on another thread than the event loop."""
 
     @property
     def mechanism(self) -> str: ...
@@ -140,5 +140,5 @@ def expiry_of(token: str) -> float:
     claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     found = claims.get("exp") if isinstance(claims, dict) else None
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ValueError("the token does not say when it expires")  # noqa: TRY004 - what a peer sent
+        raise ValueError("the token does not say when it expires")  # noqa: TRY004 - a peer sent it
     return float(found)

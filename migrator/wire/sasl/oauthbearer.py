@@ -35,7 +35,7 @@ class TokenError(Exception):
     """The token is not valid.
 
     :param reason: why, for this node's log.
-    :param scope: the scopes that it lacks, which the client is told; empty when it fails for another reason.
+    :param scope: the scopes that the token lacks, which the client learns; empty when it fails for another reason.
     """
 
     def __init__(self, reason: str, scope: str = "") -> None:

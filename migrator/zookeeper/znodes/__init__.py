@@ -5,6 +5,6 @@
     topic = decode_topic(path, data)    # ZnodeError: path, fault, remedy
     data = encode_topic(topic)          # the bytes that Kafka would write
 
-**What always holds.** A decoder takes what a Kafka broker takes, and refuses the rest with `errors.ZnodeError`, which
-quotes no content. Nothing here connects to ZooKeeper.
+**What always holds.** A decoder accepts the values that a Kafka broker accepts, and refuses the rest with
+`errors.ZnodeError`, which quotes no content. Nothing here connects to ZooKeeper.
 """

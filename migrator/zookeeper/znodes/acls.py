@@ -18,7 +18,7 @@ from migrator.zookeeper.znodes.fields import JSON_BYTES_PER_CHARACTER, Fields
 
 _REMEDY = "Correct the ACLs of this resource with kafka-acls or a ZooKeeper client, and try again"
 _ENTRY_BYTES = 128
-"""The most bytes of an entry beside principal and host: names of fields, operation, permission."""
+"""The limit, in bytes, of an entry without principal and host: names of fields, operation, permission."""
 
 
 @value
@@ -64,7 +64,7 @@ def parse_acl_path(path: str) -> ResourcePattern | None:
     """The resource pattern of a znode that brokers read; None for any other path.
 
     Brokers look a type up in any case, but then list the znode with the type's own name (``AclAuthorizer.loadAllAcls``,
-    ``ZkAclStore.path``): what lies below ``/kafka-acl/topic`` gives nobody a right.
+    ``ZkAclStore.path``): an entry below ``/kafka-acl/topic`` gives no right.
     """
     for pattern_type, root in ROOTS.items():
         if path.startswith(f"{root}/"):

@@ -71,7 +71,7 @@ def encode_controller(claim: ControllerClaim) -> bytes:
 
 
 def decode_controller_epoch(path: str, data: bytes | None) -> int:
-    """:raises ZnodeError: when it is not a number from 0."""
+    """:raises ZnodeError: when the epoch is not a number from 0."""
     epoch = parse_decimal(path, utf8(path, data, _EPOCH_REMEDY), "the controller epoch", _EPOCH_REMEDY)
     if not 0 <= epoch <= EPOCH_MAX:
         raise ZnodeError(path, f"the controller epoch {epoch} is out of range", _EPOCH_REMEDY)

@@ -4,7 +4,7 @@ Some tools write names without URL-encoding, or with another encoding. A broker 
 its start, in no fixed order, and reads them as follows (``UserConfigHandler``, ``ClientIdConfigHandler``,
 ``IpConfigHandler``, ``BrokerConfigHandler``, ``ClientQuotaManager``):
 
-* Credentials belong to the decoded name of the user's znode, whatever its spelling.
+* Credentials belong to the decoded name of the user's znode, with any spelling.
 * Quotas of a user, and of a user's clients, count only where the user's znode has the *canonical* name, the one that
   Kafka's own tools give it: brokers look them up by the encoded name.
 * Quotas of a client belong to the decoded name of the client's znode.
@@ -71,8 +71,8 @@ def address(path: str, node: str) -> str:
 
 
 def grouped(names: Iterable[str], on_fault: Callable[[ZnodeError], None]) -> dict[str, list[str]]:
-    """The names by their entities' canonical ones, a canonical name first. Left out is what lies below a user's znode
-    that has not the canonical name: no broker obeys it.
+    """The names by their entities' canonical ones, a canonical name first. It leaves out the children of a user's znode
+    without the canonical name: no broker obeys them.
 
     :param on_fault: hears of names that stand for nothing.
     """

@@ -103,7 +103,8 @@ class Fields:
         return tuple(value)
 
     def text_map(self, name: str) -> dict[str, str]:
-        """:raises ZnodeError: when not an object with string values; {} when missing or null."""
+        """{} when the field is missing or null. :raises ZnodeError: when the field is not an object with string
+        values."""
         value = self.mapping(name)
         for key, item in value.items():
             if type(item) is not str:
@@ -111,7 +112,7 @@ class Fields:
         return dict(value)
 
     def mapping(self, name: str) -> Mapping[str, Any]:
-        """:raises ZnodeError: when not an object; {} when missing or null."""
+        """{} when the field is missing or null. :raises ZnodeError: when the field is not an object."""
         value = self._fields.get(name)
         if value is None:
             return {}

@@ -2,9 +2,9 @@
 KIP-866).
 
 This program adds two fields. ``migrator_batch_crc`` proves the log to which the offset belongs: every young quorum has
-an offset 100 of epoch 1. ``migrator_copied_as`` is the random name of the copy. The log keeps the name for good, so it
-proves the same when the log has dropped the batch. Stock controllers ignore both fields, and leave them out when they
-write.
+an offset 100 of epoch 1. ``migrator_copied_as`` is the random name of the copy. The log keeps the name permanently, so
+it is still a proof when the log has dropped the batch. Stock controllers ignore both fields, and leave them out when
+they write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MigrationState:
     """ZooKeeper has the metadata up to ``kraft_metadata_offset`` of the log; before the copy every field is -1.
 
     ``batch_crc``: CRC-32C of the batch that holds the offset, as in the batch's header; None if a stock controller
-    wrote the znode. ``copied_as``: the name of the copy; None before the copy, and if somebody else wrote the znode.
+    wrote the znode. ``copied_as``: the name of the copy; None before the copy, and if another program wrote the znode.
     """
 
     kraft_controller_id: int

@@ -84,7 +84,7 @@ SENSITIVE_PREFIXES = (USER_CONFIGS, BROKER_CONFIGS, TOKENS)
 """The prefixes below which only the creator may read with ``zookeeper.set.acl``."""
 
 OPEN_PATH = "/consumers"
-"""Everybody has all rights here, even with ``zookeeper.set.acl``."""
+"""Every client has all rights here, even with ``zookeeper.set.acl``."""
 
 _MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ILLEGAL_IN_NAMES = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
