@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.migration.translate.source import names_below
+from migrator.migration.translate.source import names_below, subtrees
 from migrator.observe.printable import quoted
 from migrator.values import value
 from migrator.zookeeper.ops import Create, Delete, Op, ZkSource
@@ -22,9 +22,9 @@ SHOWN_CHARS = 200
 
 @value
 class OldOrders:
-    """``removals``: deletes the orders to delete topics, each at the version that was read. ``last``: the operations
-    for the release of the claim, which delete the others; they fail when an order was changed or added since.
-    ``told``: what is removed, a line for each kind."""
+    """``removals``: deletes the orders to delete topics, each at the version that was read, with what lies below.
+    ``last``: the operations for the release of the claim, which delete the others; they fail when an order was changed
+    or added since. ``told``: what is removed, a line for each kind; nothing without any order."""
 
     removals: tuple[Op, ...] = ()
     last: tuple[Op, ...] = ()
@@ -54,8 +54,13 @@ def read_old_orders(reader: ZkSource) -> OldOrders:
         else:
             last.append(Delete(path, znode.stat.version))
             told.append(f"{path}: {quoted((znode.data or b'').decode(errors='replace'), SHOWN_CHARS)}")
-    removals = tuple(Delete(marker.path, marker.stat.version) for marker in markers)
-    return OldOrders(removals, tuple(last), tuple(told))
+    below = subtrees(reader, [marker.path for marker in markers])  # a ZooKeeper controller looks at the names alone
+    removals = [
+        op
+        for marker in markers
+        for op in (*map(Delete, below.get(marker.path, [])[:-1]), Delete(marker.path, marker.stat.version))
+    ]
+    return OldOrders(tuple(removals), tuple(last), tuple(told))
 
 
 def _deletions(topics: list[str]) -> Iterator[str]:

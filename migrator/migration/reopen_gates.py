@@ -76,6 +76,13 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
             "of the controllers to the same value; or make these topics, configs or access control lists smaller",
         ),
         _brokers(facts.image),
+        Gate(
+            "groups",
+            open=True,
+            what="no controller knows the types of groups. Consumers of groups of the types 'consumer' and 'share' stop "
+            "when brokers run in ZooKeeper mode; committed offsets stay. Look for them with 'kafka-consumer-groups.sh "
+            "--list --type consumer'",
+        ),
     )
 
 

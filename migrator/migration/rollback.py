@@ -20,7 +20,7 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.leadership import ClaimView, CrcAt, holds_nothing, read_view
-from migrator.zookeeper.ops import Applied, Check, Create, Delete, Op, SetData
+from migrator.zookeeper.ops import Applied, Check, Create, Delete, Failed, MultiOutcome, Op, SetData, ZkError
 from migrator.zookeeper.request_size import op_bytes
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
@@ -100,7 +100,18 @@ def release(session: ZooKeeperSession, view: ClaimView, epoch: int | None, order
     for part in split_ops(orders.removals, reserved_bytes=sum(map(op_bytes, guard))):
         apply(session, [*guard, *part])
     ops = end_ops(view, epoch)
-    apply(session, [*ops, *orders.last] if ops else [])
+    if not ops:
+        return
+    outcome = ConditionalWriter(session).write([*ops, *orders.last])
+    if (
+        isinstance(outcome, Failed)
+        and outcome.error is ZkError.NO_AUTH
+        and outcome.index >= len(ops)
+        and not orders.told
+        and not read_old_orders(BulkReader(session)).told
+    ):  # we may not delete below /admin, so the last look is not in one request with the release
+        outcome = ConditionalWriter(session).write(ops)
+    _check_applied(session, outcome)
 
 
 def look(
@@ -282,7 +293,10 @@ def apply(session: ZooKeeperSession, ops: list[Op]) -> None:
     """
     if not ops:
         return
-    outcome = ConditionalWriter(session).write(ops)
+    _check_applied(session, ConditionalWriter(session).write(ops))
+
+
+def _check_applied(session: ZooKeeperSession, outcome: MultiOutcome) -> None:
     if not isinstance(outcome, Applied):
         raise OperatorError(
             f"ZooKeeper changed meanwhile: {outcome}",

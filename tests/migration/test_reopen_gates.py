@@ -182,6 +182,7 @@ CONTROLLER = {
     ("name", "changed", "words"),
     [
         ("", {}, ""),
+        ("", {"super.users": "${env:SUPER_USERS}"}, ""),
         ("", {"delegation.token.secret.key": "${file:/etc/kafka/secrets:token}"}, ""),
         ("mode", {"process.roles": "broker"}, "KRaft mode"),
         ("mode", {"zookeeper.metadata.migration.enable": ""}, "migration.enable is not true"),

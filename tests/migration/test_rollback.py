@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from immutables import Map
 from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
@@ -216,8 +217,8 @@ def test_partition_states_are_raised_by_nobody_once_there_is_another_controller(
 def test_old_orders_go_with_the_claim_and_a_new_one_keeps_it(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:
-    """A ZooKeeper controller would delete a topic that was created anew since."""
-    zookeeper_client.create(paths.delete_topic("orders"), b"", makepath=True)
+    """A ZooKeeper controller would delete a topic that was created anew since. It looks at the names alone."""
+    zookeeper_client.create(f"{paths.delete_topic('orders')}/by hand", b"", makepath=True)
     zookeeper_client.create(paths.REASSIGN_PARTITIONS, b'{"version":1}')
     shown = old_orders(session, look(session, image_at()), image_at())
     assert [line.partition(":")[0] for line in shown.told] == [paths.DELETE_TOPICS, paths.REASSIGN_PARTITIONS]
@@ -230,6 +231,24 @@ def test_old_orders_go_with_the_claim_and_a_new_one_keeps_it(
     assert roll_back(session, image_at(), PASSWORDS) == RolledBack(released=True, old_orders=shown.told)
     assert zookeeper_client.get_children(paths.ADMIN) == ["delete_topics"]
     assert zookeeper_client.get_children(paths.DELETE_TOPICS) == []
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_without_an_order_no_right_to_delete_them_is_needed(
+    session: ZooKeeperSession, zookeeper_client: KazooClient, *, ordered: bool
+) -> None:
+    """Without it, one look tells nothing of an order that comes later, so an order is looked for once more."""
+    zookeeper_client.ensure_path(paths.DELETE_TOPICS)
+    if ordered:
+        zookeeper_client.create(paths.PREFERRED_ELECTION, b"")
+    zookeeper_client.set_acls(paths.ADMIN, [make_acl("world", "anyone", read=True, admin=True)])
+    if ordered:
+        with pytest.raises(OperatorError, match="NO_AUTH"):
+            roll_back(session, image_at(), PASSWORDS)
+        assert zookeeper_client.exists(paths.CONTROLLER)
+    else:
+        assert roll_back(session, image_at(), PASSWORDS).released
+    zookeeper_client.set_acls(paths.ADMIN, OPEN_ACL_UNSAFE)
 
 
 @pytest.mark.parametrize(("holder", "state"), [(1, ZkMigrationState.MIGRATION), (None, ZkMigrationState.PRE_MIGRATION)])

@@ -90,8 +90,10 @@ def reconcile_topics(
         listed, marked = {only}, {only} if marker is not None else set()
         every = [only] if only in wanted else []
     yield from _deletions(zookeeper, sorted((listed | marked) - wanted.keys()), marked)
-    for name in sorted(marked & wanted.keys()):
-        marker_gone = (Delete(paths.delete_topic(name)),)
+    answered = sorted(marked & wanted.keys())
+    markers = subtrees(zookeeper, map(paths.delete_topic, answered))
+    for name in answered:
+        marker_gone = tuple(map(Delete, markers.get(paths.delete_topic(name), ())))
         yield EntityWrite(entity_name(EntityKind.TOPIC, name), marker_gone, effect=Effect.FINISH_DELETION)
     by_name = {name: target.image.topics.by_id[wanted[name]] for name in every}
 
@@ -109,12 +111,11 @@ def _deletions(zookeeper: ZkSource, gone: list[str], marked: set[str]) -> Iterat
     """Deletes topics and configs of topics that the image does not have; the deletion marker goes last."""
     for chunk in source.chunks(gone):
         roots = [path for name in chunk for path in (paths.topic(name), paths.topic_config(name))]
-        found = subtrees(zookeeper, roots)
+        found = subtrees(zookeeper, [*roots, *(paths.delete_topic(name) for name in chunk if name in marked)])
         for name in chunk:
             topic, config = found.get(paths.topic(name), []), found.get(paths.topic_config(name), [])
             doomed = [*topic[:-1], *config, *topic[-1:]]
-            if name in marked:
-                doomed.append(paths.delete_topic(name))
+            doomed += found.get(paths.delete_topic(name), [])
             if doomed:
                 effect = Effect.FINISH_DELETION if name in marked else Effect.DELETE
                 yield EntityWrite(entity_name(EntityKind.TOPIC, name), tuple(map(Delete, doomed)), effect=effect)
