@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -90,12 +91,21 @@ controller.quorum.voters=3001@c:9093
 """
 
 
-def test_keys_of_zookeeper_come_back_from_comments() -> None:
+@pytest.mark.parametrize("level", ["3.8-IV0", "3.9-IV0", ""])
+@pytest.mark.parametrize("kept", [True, False])
+def test_keys_of_zookeeper_come_back_from_comments(level: str, *, kept: bool) -> None:
+    """The level of the protocol is that of the cluster, which may have been raised since: with the old one, a broker
+    does not register."""
     node = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+    settings = replace(SETTINGS, release_version=level)
     in_kraft = rewritten(node, OF_ZOOKEEPER, FileMode.BROKER_KRAFT, SETTINGS)
-    found = changed(in_kraft, FileMode.BROKER_MIGRATING)
-    before = parse_properties(OF_ZOOKEEPER)
-    assert {key: found.get(key) for key in before} == before
+    back = rewritten(node, in_kraft, MIGRATING, settings, OF_ZOOKEEPER if kept else None)
+    expected = parse_properties(OF_ZOOKEEPER) | ({"inter.broker.protocol.version": level} if "3.9" in level else {})
+    found = parse_properties(back)
+    assert {key: found.get(key) for key in expected} == expected
+    home = rewritten(node, back, ZOOKEEPER, settings, OF_ZOOKEEPER.replace("zookeeper.metadata", "#") if kept else None)
+    assert parse_properties(home)["inter.broker.protocol.version"] == expected["inter.broker.protocol.version"]
+    assert (back == OF_ZOOKEEPER) is (kept and "3.9" not in level)
     assert not lost_zookeeper(node, in_kraft, FileMode.BROKER_MIGRATING)
 
 

@@ -179,6 +179,26 @@ def test_the_rollout_goes_home_from_the_end_when_it_is_told_to_reopen(
     assert operator.lock.left_quorum
 
 
+def test_the_files_of_migration_mode_are_looked_at_before_the_migration_is_reopened(operator: Operator) -> None:
+    files, line = operator.cluster.files, b"super.users=User:other\n"
+    for node in operator.cluster.inventory.controllers.nodes:
+        files[node.name, node.properties] += b"super.users=User:admin\n"
+    for node in operator.cluster.inventory.brokers.nodes:
+        authorizer = b"authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+        files[node.name, node.properties] += authorizer + b"super.users=User:admin\n"
+    files["broker-2", "/etc/b2.properties"] += line
+    is_complete(operator)
+    operator.reopens = True
+    with pytest.raises(OperatorError, match=r"not reopened.* broker-2 .*super.users differ .* in User:admin, User:other"):
+        operator.rollback()
+    assert operator.cluster.state == FINISHED
+    files["broker-2", "/etc/b2.properties"] = files["broker-2", "/etc/b2.properties"].replace(line, b"")
+    with pytest.raises(FileChangedError):
+        operator.resume()
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.violations == []
+
+
 def test_no_leader_right_after_a_restart_is_waited_for(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock is in the quorum, which has no leader until the gate behind the restart has opened."""
     is_complete(operator)

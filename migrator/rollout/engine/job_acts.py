@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from migrator.config.keys import IBP
+from migrator.config.properties import decoded
 from migrator.errors import ExitCode, OperatorError
+from migrator.migration.broker_file_gates import broker_file_gates
 from migrator.rollout.engine.context import RunContext, UnansweredError
 from migrator.rollout.engine.hosts import with_hosts
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
-from migrator.rollout.files.property_files import backup_of, digest_of, text_of
+from migrator.rollout.files.property_files import backup_of, digest_of, earlier_of, text_of
 from migrator.rollout.gates.excuses import refuse_gone
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan import jobs
-from migrator.rollout.plan.modes import FileMode, file_mode, parsed
+from migrator.rollout.plan.modes import FileMode, file_mode, parsed, rewritten
 from migrator.rollout.plan.reports import lines_of, questions_of
 from migrator.rollout.plan.steps import Act, Job, Step
 from migrator.rollout.ports import Observation, Output
@@ -99,6 +102,8 @@ class JobActs:
         elif job is Job.UNREGISTER:
             await self._unregister(node, seen)
         else:
+            if job is Job.REOPEN:
+                await self._refuse_files_of_brokers(node, seen)
             details |= await self._command(step, job, self._runner(job, node, seen), seen)
         if job is Job.FORMAT:  # the operator may have corrected it since it was written: the node starts with this file
             details |= {"node": node.name, "file": await digest_of(self._parts.executor, node)}
@@ -210,6 +215,36 @@ class JobActs:
                 f"the registration of broker {node.node_id} cannot be removed: {why_not}",
                 where=node.name,
                 remedy=jobs.REMEDIES[Job.UNREGISTER],
+            )
+
+    async def _refuse_files_of_brokers(self, controller: Node, seen: Observation) -> None:
+        """Before the migration is reopened: look at the files that the brokers will get in migration mode.
+
+        :raises JobFailedError: with one of them, a broker would not start, or would lose something.
+        """
+        level = seen.metadata_version or self._run.progress.release_version
+        settings, files = self._parts.mode_settings(level), {}
+        for node in self._parts.inventory.brokers.nodes:
+            text = await text_of(self._parts.executor, node)
+            if file_mode(node.role, parsed(node, text)) is not FileMode.BROKER_KRAFT:
+                continue
+            earlier = await earlier_of(
+                self._parts.executor, node, FileMode.BROKER_MIGRATING, self._run.progress.rollout, text
+            )
+            was = None if earlier is None else decoded(earlier)
+            wanted = rewritten(node, text, FileMode.BROKER_MIGRATING, settings, was)
+            broker = seen.broker(node)
+            default = {IBP: level if broker is None or not broker.release else broker.release}
+            files[f"{node.name} ({node.properties})"] = default | parsed(node, wanted)
+        mine = parsed(controller, await text_of(self._parts.executor, controller))
+        closed = [gate for gate in broker_file_gates(files, mine, level) if not gate.open]
+        if closed:
+            raise JobFailedError(
+                "the migration was not reopened: as the rollout would make them, files of brokers do not fit. "
+                + "; ".join(gate.what for gate in closed),
+                where=f"{controller.name} on {controller.host}",
+                remedy=". ".join(gate.remedy for gate in closed) + ". Write it to the file of KRaft mode, which the "
+                "rollout takes over; then 'migrator rollout resume'",
             )
 
     def _runner(self, job: Job, node: Node, seen: Observation) -> Node:

@@ -33,6 +33,7 @@ from migrator.config.property_edits import Edit, edited, original, settled, with
 from migrator.config.reading import is_on, is_set, means_the_same, number_of, text_of
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.errors import OperatorError
+from migrator.records.versions import parse_version
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.listeners import (
     foreign_listeners,
@@ -88,7 +89,8 @@ OF_BROKERS = {
 class ModeSettings:
     """One cluster's settings for the migration: what brokers get, and values that a file may have lost.
 
-    ``zookeeper_connect`` and ``release_version`` are for files that have them no longer; "" when unknown.
+    ``zookeeper_connect`` is for files that have it no longer. ``release_version``: the metadata.version, which a file
+    gets as its protocol's version when it comes back from KRaft mode. Each is "" when unknown.
     """
 
     for_brokers: Mapping[str, str]
@@ -135,11 +137,30 @@ def parsed(node: Node, text: str) -> dict[str, str]:
 
 def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, earlier: str | None = None) -> str:
     """The file in another mode. Only the keys of the mode change; comments and order stay. What only rollouts have
-    changed comes back byte for byte.
+    changed comes back byte for byte, except for a level of the protocol that is not the cluster's any more.
 
     :param earlier: the file as this rollout found it in the mode ``target``, where there is such a backup.
     :raises OperatorError: the file can't be read, a value is lost, or it is unknown which comments were settings.
     """
+    made, here = _rewritten(node, text, target, settings, earlier), parsed(node, text)
+    if node.role is Role.CONTROLLER or target is FileMode.BROKER_KRAFT:
+        return made
+    level = here.get(IBP, settings.release_version if ROLES in here else "")
+    held = parse_properties(made).get(IBP)
+    if not level or held is None or _same_level(held, level):
+        return made
+    made = edited(made, [Edit(IBP, level)])
+    return settled(made) if target is FileMode.BROKER_ZOOKEEPER else made
+
+
+def _same_level(one: str, other: str) -> bool:
+    try:
+        return parse_version(one) == parse_version(other)
+    except ValueError:  # a placeholder, or what Kafka refuses
+        return True
+
+
+def _rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, earlier: str | None) -> str:
     properties, before = parsed(node, text), without_rollout(node, text)
     here = file_mode(node.role, properties)
     if here is target is FileMode.BROKER_ZOOKEEPER and not _is_refused(node, properties):
@@ -155,7 +176,7 @@ def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, e
         and _fits(node, before, settings, properties)
         and _becomes(node, before, here, settings, properties)
     ):
-        return rewritten(node, before, target, settings, earlier)
+        return _rewritten(node, before, target, settings, earlier)
     if here in WITHOUT_ZOOKEEPER and target not in WITHOUT_ZOOKEEPER and CONNECT not in {*properties, *was}:
         _ask(node, text, settings)
     if target is not FileMode.BROKER_ZOOKEEPER:
