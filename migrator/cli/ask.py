@@ -10,7 +10,7 @@ import click
 from migrator.cli.options import settings_of_spark, sources_options
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
-from migrator.verify.kraft.files import end_of_log
+from migrator.verify.kraft.files import log_directory_of
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
 from migrator.verify.questions import OF_ZOOKEEPER, QUESTIONS
@@ -62,6 +62,7 @@ def command(name: str | None, config: Path | None, **given: Any) -> None:
     from migrator.verify.spark.metadata_source import offset_of  # noqa: PLC0415 - likewise
 
     log, since, until = Path(directory), given["since"], given["until"]
-    last = end_of_log(log) - 1 if until is None else offset_of(log, until, "--to")
+    log_directory_of(log)
+    last = None if until is None else offset_of(log, until, "--to")
     question = Question(name, given["sql"], -1 if since is None else offset_of(log, since, "--from"), last)
     ask_run.run(sources, question, (given["master"], settings), given["form"], given["parquet"])

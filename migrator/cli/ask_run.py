@@ -41,8 +41,7 @@ def run(
     with terminated_as_interrupted(), VerifyProgress(stderr) as progress:
         progress.begin("starting Spark")
         with spark_session(*of_spark) as spark:
-            progress.begin("reading the metadata")
-            with answered(spark, sources, question) as answer:
+            with answered(spark, sources, question, progress.begin) as answer:
                 if parquet is not None:
                     answer.write.parquet(parquet)
                 else:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.values import value
+from migrator.verify.kraft.files import end_of_log
 from migrator.verify.named import Sources
 from migrator.verify.questions import VIEWS, sql_of
 from migrator.verify.spark.failures import operator_error
 from migrator.verify.spark.metadata_source import METADATA
 from migrator.verify.spark.sides import ZOOKEEPER, register, zookeeper_options
+
+_ZONE = "spark.sql.session.timeZone"
 
 
 @value
@@ -31,45 +35,64 @@ class Question:
 
 
 @contextmanager
-def answered(spark: SparkSession, sources: Sources, question: Question) -> Iterator[DataFrame]:
-    """The answer, to be read while the context lasts.
+def answered(
+    spark: SparkSession, sources: Sources, question: Question, begin: Callable[[str], None] = lambda _: None
+) -> Iterator[DataFrame]:
+    """The answer, to be read while the context lasts. Meanwhile the session's time zone is UTC.
 
     :param sources: ``metadata`` is a directory; ZooKeeper's view exists if ZooKeeper is named.
-    :raises OperatorError: a source cannot be read, or the operator's SQL is not valid.
+    :param begin: called with what is read next.
+    :raises OperatorError: a source cannot be read, or the operator's SQL is not a valid query.
     """
+    zone = spark.conf.get(_ZONE) or "UTC"
+    own = question.sql and question.sql.rstrip().removesuffix(";")
+    text = sql_of(question.name or "") if own is None else f"SELECT * FROM (\n{own}\n)"
     try:
-        _define_views(spark, sources, question.as_of)
-        yield _asked(spark, question)
+        spark.conf.set(_ZONE, "UTC")
+        register(spark)
+        common = {"salt": secrets.token_hex(32)}
+        if "zookeeper" in text.lower() and (options := common | zookeeper_options(sources)) != common:
+            begin("reading ZooKeeper")
+            _define_zookeeper(spark, options)
+        begin("reading the log")
+        _define_views(spark, sources.metadata or "", question.as_of, common)
+        yield _asked(spark, text, question)
     except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error
     finally:
         for name in ("kraft", "changes", "zookeeper", *VIEWS):
             spark.catalog.dropTempView(name)
+        spark.conf.set(_ZONE, zone)
 
 
-def _define_views(spark: SparkSession, sources: Sources, as_of: int) -> None:
-    register(spark)
-    common = {"salt": secrets.token_hex(32)}
-    log = spark.read.format(METADATA).options(**common, path=sources.metadata or "", as_of=str(as_of))
+def _define_zookeeper(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Read ZooKeeper now, before the end of the log is taken: a controller writes there what its log has already, so
+    the log will have every value of a controller."""
+    spark.read.format(ZOOKEEPER).options(**options).load().localCheckpoint().createOrReplaceTempView("zookeeper")
+
+
+def _define_views(spark: SparkSession, metadata: str, as_of: int | None, common: Mapping[str, str]) -> None:
+    last = end_of_log(Path(metadata)) - 1 if as_of is None else as_of
+    log = spark.read.format(METADATA).options(**common, path=metadata, as_of=str(last))
     log.load().createOrReplaceTempView("kraft")
     log.option("mode", "changes").load().createOrReplaceTempView("changes")
-    options = zookeeper_options(sources)
-    if options:
-        spark.read.format(ZOOKEEPER).options(**common, **options).load().createOrReplaceTempView("zookeeper")
     for name in VIEWS:
         spark.sql(sql_of(name)).createOrReplaceTempView(name)
 
 
-def _asked(spark: SparkSession, question: Question) -> DataFrame:
-    text = sql_of(question.name or "") if question.sql is None else question.sql
+def _asked(spark: SparkSession, text: str, question: Question) -> DataFrame:
+    """The answer. The operator's SQL stands between parentheses, where Spark's parser takes queries only."""
     try:
         return spark.sql(text, args={"since": question.since})
-    except AnalysisException as error:  # a ParseException is one, too
+    except AnalysisException as error:
         if question.sql is None:
             raise InvariantViolation(f"Spark does not take the SQL of {question.name}: {error}") from error
-        what = str(error).partition("\n\n")[0].partition(" SQLSTATE")[0].strip()
+        said = str(error).partition("\n\n")[0].partition(" SQLSTATE")[0].strip()
+        no_query = isinstance(error, ParseException)
         raise OperatorError(
-            f"Spark does not take this SQL: {what}",
+            f"Spark does not take this SQL{' as a query' if no_query else ''}: {said}",
             where="--sql",
-            remedy="The views are kraft, changes, history, partitions and, if it is named, zookeeper: see docs/ask.md",
+            remedy="Give one query: SELECT, WITH, FROM or VALUES. What writes is refused"
+            if no_query
+            else "The views are kraft, changes, history, partitions and, if it is named, zookeeper: see docs/ask.md",
         ) from error

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,13 +28,16 @@ from migrator.records import metadata as m
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.records.uuid import Uuid, uuid_to_text
+from migrator.verify.named import Sources
 from migrator.verify.questions import QUESTIONS
+from migrator.verify.spark.ask import Question, answered
 from migrator.zookeeper.znodes import paths
 from tests.image.support.strategies import small_uuid
 from tests.verify.zookeeper.support.writer import Node, write_nodes
 
 pytestmark = pytest.mark.lane("test-all")
 PAGE = Path(__file__).parents[3] / "docs/ask.md"
+ZONE = "spark.sql.session.timeZone"
 METADATA, DATA = "/var/lib/kafka/metadata", "/var/lib/zookeeper"
 TEN_O_CLOCK_MS, MINUTE_MS = 1_767_261_600_000, 60_000
 ORDERS, AUDIT = small_uuid(1), small_uuid(2)
@@ -65,22 +68,22 @@ STEPS: tuple[tuple[m.MetadataRecord, ...], ...] = (
 """What one batch each says, a minute after the one before."""
 
 
-def write_log(directory: Path) -> None:
+def write_log(directory: Path, steps: Sequence[tuple[m.MetadataRecord, ...]] = STEPS) -> None:
     segment, offset = directory / DIRECTORY_NAME / segment_name(0), 0
-    segment.parent.mkdir(parents=True)
+    segment.parent.mkdir(parents=True, exist_ok=True)
     with segment.open("wb") as file:
-        for number, records in enumerate(STEPS):
+        for number, records in enumerate(steps):
             time_ms = TEN_O_CLOCK_MS + number * MINUTE_MS
             file.write(build_batch(encode_all(records, 21), timestamp_ms=time_ms, base_offset=offset, leader_epoch=1))
             offset += len(records)
 
 
-def znodes() -> Iterator[Node]:
+def znodes(retention: str = "1000") -> Iterator[Node]:
     """What ZooKeeper holds: it does not have the new leader yet, and somebody has set a retention there."""
     for root in (paths.TOPICS, paths.TOPIC_CONFIGS, paths.DELETE_TOPICS):
         yield from ((path, None, 0) for path in (*paths.ancestors(root), root))
     yield from topic("orders", ORDERS, RINGS, {"min.insync.replicas": "2"})
-    yield from topic("audit", AUDIT, {0: (2,)}, {"retention.ms": "1000"})
+    yield from topic("audit", AUDIT, {0: (2,)}, {"retention.ms": retention})
 
 
 def topic(name: str, topic_id: Uuid, rings: dict[int, tuple[int, ...]], config: dict[str, str]) -> Iterator[Node]:
@@ -132,6 +135,18 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        *(
+            (("--sql", f"{sql} --", "--metadata", METADATA), "Spark does not take this SQL as a query: [PARSE_SYNTAX")
+            for sql in (
+                "CREATE TABLE taken AS SELECT * FROM kraft",
+                "INSERT INTO kraft VALUES (1)",
+                "WITH a AS (SELECT 1) INSERT INTO kraft SELECT * FROM a",
+                "FROM kraft INSERT INTO taken SELECT *",
+                "DROP VIEW kraft",
+                "INSERT OVERWRITE DIRECTORY '/tmp/taken' USING parquet SELECT 1",
+                "SELECT 1); DROP VIEW kraft; (SELECT 1",
+            )
+        ),
         (("--sql", "SELECT * FROM zookeeper", "--metadata", METADATA), "Spark does not take this SQL: [TABLE_OR_VIEW"),
         (("offline-in-roll", "--metadata", METADATA, "--to", "99"), "could not tell: offset 99 is asked for"),
         (("foreign-writes", "--metadata", METADATA), "no ZooKeeper is named"),
@@ -146,6 +161,33 @@ def test_what_cannot_be_answered_is_refused(spark: SparkSession, both: Path, wor
     answer = ask(both, *words)
     assert isinstance(answer.exception, OperatorError), answer.exception
     assert said in str(answer.exception)
+
+
+def test_what_a_controller_writes_while_the_question_is_asked_is_not_foreign(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The log gets a value, and then ZooKeeper, after the command has begun."""
+    write_log(tmp_path / "metadata")
+    later = (m.ConfigRecord(TOPIC, "audit", "retention.ms", "5000"),)
+
+    def begin(what: str) -> None:
+        if what == "reading ZooKeeper":
+            write_log(tmp_path / "metadata", (*STEPS, later))
+            write_nodes(tmp_path / "data", znodes("5000"))
+
+    sources = Sources(zookeeper_files=(f"{tmp_path}/data",), metadata=f"{tmp_path}/metadata")
+    with answered(spark, sources, Question("foreign-writes", None, -1, None), begin) as answer:
+        assert answer.collect() == []
+
+
+def test_sql_has_times_in_utc_and_may_end_with_a_semicolon(spark: SparkSession, both: Path) -> None:
+    spark.conf.set(ZONE, "Asia/Tokyo")
+    try:
+        sql = "SELECT DISTINCT hour(time) FROM changes;"
+        assert ask(both, "--sql", sql, "--metadata", METADATA, "--csv").stdout.splitlines()[1:] == ["10"]
+        assert spark.conf.get(ZONE) == "Asia/Tokyo"
+    finally:
+        spark.conf.unset(ZONE)
 
 
 def test_json_has_every_column_and_every_type(capsys: pytest.CaptureFixture[str]) -> None:
