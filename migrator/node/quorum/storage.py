@@ -42,6 +42,7 @@ class NodeStorage:
         self._quorum_state = quorum_state
         self._empty_mark = EmptyMark(metadata_log.directory)
         self._receiver: SnapshotReceiver | None = None
+        self._taken: SnapshotReceiver | None = None
         self._led_by_stock: dict[int, bool] = {}
         """The answer for the latest epoch whose leader is known from the log; it is asked often, and never changes."""
 
@@ -161,8 +162,8 @@ class NodeStorage:
         """End the download of that snapshot, and return it. None when writing a part of it has failed."""
         if self._receiver is None or self._receiver.snapshot_id != snapshot_id:
             return None
-        receiver, self._receiver = self._receiver, None
-        return receiver
+        self._taken, self._receiver = self._receiver, None
+        return self._taken
 
     def finish_snapshot(self, receiver: SnapshotReceiver) -> None:
         """Check a downloaded snapshot, make it durable and register it. For any thread."""
@@ -181,8 +182,10 @@ class NodeStorage:
         self.log.truncate_fully_to_snapshot(snapshot_id)
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all files, that of a taken download among them: a stop may come before a thread begins to finish it."""
         self.drop_download()
+        if self._taken is not None:
+            self._taken.abort()
         self.log.close()
 
 

@@ -55,3 +55,19 @@ def test_nothing_is_added_to_a_download_while_the_disk_finishes_it(storage: Node
     storage.finish_snapshot(receiver)
     assert storage.log.store.path(ID).read_bytes() == whole
     storage.close()
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_close_leaves_no_part_of_a_download_that_was_to_be_finished(
+    storage: NodeStorage, whole: bytes, is_finished: bool
+) -> None:
+    """A controller stopped between the last part and the thread that finishes it: the file stayed open (seed 49)."""
+    storage.write_snapshot_chunk(ID, 0, whole)
+    receiver = storage.take_download(ID)
+    assert receiver is not None
+    if is_finished:
+        storage.finish_snapshot(receiver)
+    storage.close()
+    assert not receiver.path.exists()
+    assert storage.log.store.path(ID).exists() == is_finished
+    assert not receiver._open

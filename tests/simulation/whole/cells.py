@@ -39,7 +39,7 @@ FILES = {
 }
 """By a part of their names."""
 OPERATIONS = {
-    "segment": ("create", "write", "fsync", "truncate"),
+    "segment": ("create", "write", "fsync", "truncate", "rename"),
     "snapshot": ("create", "write", "fsync", "rename", "remove"),
     "election state": ("create", "write", "fsync", "rename"),
     "epochs": ("create", "write", "fsync", "rename"),

@@ -2,7 +2,7 @@
 
 As POSIX promises and no more: a file is durable up to its last fsync, a name (of a new, renamed or removed file) up to
 the last fsync of its directory. Of what was done since, a cut leaves a part that the seed chooses: operations on names
-in their order or not, writes in any order, the last of them torn.
+in their order or not, writes in any order, the last of them torn: its beginning is there, or some of its sectors.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from random import Random
 
 SECTOR = 512
+"""Bytes that a disk writes as a whole."""
+SECTORS_KEPT = 0.8
 
 
 class File:
@@ -95,7 +98,7 @@ class File:
                 if index < kept:
                     survivor.truncate(position)
             elif index == kept:
-                survivor.write(data[: random.randrange(len(data) + 1)], position)
+                _tear(survivor, data, position, random)
             else:
                 survivor.write(data, position)
         was = bytes(self.data)
@@ -103,6 +106,17 @@ class File:
         self._pending.clear()
         self._is_stale = False
         return was != self._durable
+
+
+def _tear(file: File, data: bytes, position: int, random: Random) -> None:
+    """A write that a power cut meets: its beginning is on the disk, or some of its sectors are."""
+    second = SECTOR - position % SECTOR
+    if len(data) <= second or random.random() < 0.5:
+        file.write(data[: random.randrange(len(data) + 1)], position)
+        return
+    for begin, end in pairwise((0, *range(second, len(data), SECTOR), len(data))):
+        if random.random() < SECTORS_KEPT:
+            file.write(data[begin:end], position + begin)
 
 
 @dataclass

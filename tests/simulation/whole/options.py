@@ -186,6 +186,10 @@ def _of_operators(seed: int, options: Options) -> dict[str, Any]:
         "change_rate": options.change_rate if options.dynamic or not upgrade_rate else rate(0.5, 0.3),
         "alone_rate": rate(0.4, 0.1),
         "seeks": random.random() < 0.7,
+        "clean_seconds": random.choice((1.0, 5.0, 60.0)),
+        "aside_rate": rate(0.3, 0.1),
+        "reset_rate": rate(0.4, 0.2),
+        "look_rate": rate(0.7, 0.4),
     }
 
 
