@@ -4,7 +4,7 @@ A test runs in the lane of its place (`PLACES`, "test" elsewhere), unless it say
 ``@pytest.mark.lane("test-all")`` on a test, a module (``pytestmark``) or one case (``pytest.param(..., marks=...)``).
 The narrowest mark counts. Without ``--lane`` pytest runs whatever it is asked for. docs/lanes.md says how to choose.
 
-Who runs beside whom (`UNITS`): tests with whole clusters take turns on one worker, all others fill the second one:
+Who runs beside whom (`UNITS`): tests with whole clusters take turns on one worker, all others fill the other ones:
 those that share one Spark, those that start a few controllers or a JVM, and all light ones. A cluster is three
 controllers, a ZooKeeper and mostly some Kafka brokers. Two of them at once on two cores starve each other.
 """
@@ -31,7 +31,6 @@ TEST_SECONDS = 5.0
 HEAVY = {
     "tests/deploy/test_alert_series.py": "Prometheus itself judges the alerts on hours of series",
     "tests/interop/test_log_handover.py": "the one stock controller that goes on with our log",
-    "tests/interop/test_real_brokers_migration.py": "the one migration of real brokers",
     "tests/migration/model/": "every order of things; the first test that asks for a search makes it",
     "tests/node/test_turns.py": "lines of every request of a large cluster are counted",
     "tests/parts/test_kafka.py": "the one stock controller that is formatted by Kafka's own tool",

@@ -14,7 +14,7 @@ QUOTES = {
     "Makefile": (("the tests for every change: {} minutes", TEST), ("a real run of each family: {} minutes", TEST_ALL)),
     "docs/ci.md": (("It takes up to {} minutes", CI),),
     "docs/lanes.md": (
-        ("ends with stock controllers | {} minutes", TEST),
+        ("a stock controller on our log | {} minutes", TEST),
         ("differences from stock | {} minutes", TEST_ALL),
         ("Only those ZooKeeper tests run twice | {} minutes", CI),
     ),

@@ -113,7 +113,6 @@ def assert_nothing_is_lost(cluster: KafkaCluster, traffic: Traffic) -> None:
     assert sorted(map(int, values)) == list(range(traffic.sent))
 
 
-@pytest.mark.lane("test")
 def test_to_kraft_and_on_to_stock_controllers(cluster: KafkaCluster, zookeeper_client: KazooClient) -> None:
     admin = Admin(cluster.bootstrap, 2)
     with Traffic(cluster.bootstrap, TOPIC) as traffic:

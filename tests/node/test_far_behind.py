@@ -32,10 +32,12 @@ from tests.node.support.cluster import FOLLOWS, Cluster, until
 AWAY, FOLLOWERS = 3, 2
 LEVEL = parse_version("3.9").level
 NO_OP = encode(NoOpRecord(), 0)
-NO_OPS = 20_000
-BIG_BATCHES = 3
-BIG_RECORDS = 3_000
-STOCK_BYTES = 700_001
+NO_OPS = 3 * TURN_RECORDS
+BIG_BATCHES = 2
+BIG_RECORDS = 3 * TURN_RECORDS
+VALUE = "v" * 250
+"""All batches together do not fit into one answer."""
+STOCK_BYTES = 100_001
 """Where the answer of the leader ends: a stock one counts bytes, not batches."""
 
 
@@ -44,7 +46,7 @@ def history(small: int = NO_OPS, big: int = BIG_BATCHES) -> bytes:
     batches = [build_batch([encode(FeatureLevelRecord(FEATURE_NAME, LEVEL), 0)], timestamp_ms=1, leader_epoch=1)]
     offset = 1
     for number in range(big):
-        records = [ConfigRecord(ConfigResourceType.BROKER, "", f"k{i}", str(number)) for i in range(BIG_RECORDS)]
+        records = [ConfigRecord(ConfigResourceType.BROKER, "", f"k{i}", f"{VALUE}{number}") for i in range(BIG_RECORDS)]
         batches.append(build_batch(encode_all(records, LEVEL), timestamp_ms=1, base_offset=offset, leader_epoch=1))
         offset += len(records)
     for _ in range(small):
@@ -106,7 +108,9 @@ async def test_a_fetch_that_ends_within_a_batch_is_taken_up_to_there(
 
 
 async def test_no_turn_of_the_loop_does_more_than_its_share(tmp_path: Path) -> None:
-    quorum = Quorum(tmp_path, history())
+    data = history()
+    assert len(data) > reads.READ_BYTES_MAX
+    quorum = Quorum(tmp_path, data)
     leader = await quorum.lead()
     away = quorum.cluster.start(AWAY)
     leader.gauge.counts = away.gauge.counts = True

@@ -279,8 +279,13 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
 
 
 WIDE = {
+    "a failed copy, a crash and a foreign write",
     "a failed copy, and a second leader",
     "a lost answer at every write, and a second leader",
+    "a second leader at every step of a migration",
+    "reopened: crashes, and a change",
+    "takeover: ZooKeeper was restored, a change, a second leader",
+    "takeover: lost answer, second leader",
     "takeover: second leader, crash and change at every step",
 }
 """They take most of the time."""
@@ -316,6 +321,7 @@ def test_nothing_breaks_in_any_order_of_things(name: str) -> None:
     assert set(explored.settled) == expected
 
 
+@pytest.mark.lane("test-all")
 def test_between_them_the_scenarios_visit_every_state_of_the_road() -> None:
     small = [name for name, (_, budget) in SCENARIOS.items() if not budget.elections]
     visited = set[State]().union(*(search(name).states for name in small))

@@ -36,7 +36,7 @@ SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "writes=5", "big_
 """Big writes are worked on by threads, of which none may be a real one."""
 
 
-UP_TO = {TEST: 40, TEST_ALL: 120, TEST_LONG: 5_000}
+UP_TO = {TEST: 12, TEST_ALL: 120, TEST_LONG: 5_000}
 """The seeds of the lanes: each goes on from where the one before it ends."""
 CASE = 100
 """Seeds of one case in the long lane, which goes on with the next case where it was stopped."""
@@ -142,6 +142,7 @@ def test_controllers_find_themselves_that_an_image_is_wrong(options: dict[str, s
     assert sound.coverage["gRPC Vote"]
 
 
+@pytest.mark.lane(TEST_ALL)
 def test_a_seed_is_the_same_whatever_the_hashes_of_texts_are() -> None:
     traces = set()
     for hash_seed in ("1", "2"):
