@@ -66,7 +66,7 @@ class Machine:
 
     def freeze_live_objects(self) -> None:
         """Exempt all present objects from the garbage collector, see `migrator.observe.loop_health`."""
-        gc.collect()
+        gc.collect(1)
         gc.freeze()
 
     # Network, beside what the event loop does.

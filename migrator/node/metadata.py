@@ -27,8 +27,9 @@ from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.turns import TURN_RECORDS, Turn, give_back
 
-FREEZE_RECORDS = 20_000
-"""After so many records the present objects are frozen for the garbage collector."""
+FREEZE_RECORDS = 4 * TURN_RECORDS
+"""After so many records the present objects are frozen for the garbage collector. Their objects are fewer than start a
+collection, so each is looked at once."""
 
 BACKLOG_RECORDS = 10 * TURN_RECORDS
 """While so many records wait to be applied, new ones are left in the log."""
