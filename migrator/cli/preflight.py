@@ -18,7 +18,6 @@ from migrator.preflight.check import Concerns, PreflightCheck, PreflightFinding,
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.phases import START, MigrationPhase
-from migrator.preflight.reference import CONCERNS
 from migrator.preflight.table import CHECKS
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -141,7 +140,7 @@ def _lines(report: PreflightReport, evidence: Evidence) -> Iterable[str]:
 def _described(check: PreflightCheck, findings: list[PreflightFinding]) -> Iterable[str]:
     """The findings of one check; findings with the same remedy are followed by it."""
     word = "BLOCKER" if check.severity is Severity.BLOCKER else "WARNING"
-    concerns = CONCERNS[check.concerns]
+    concerns = check.concerns.in_words
     yield f"{word} {check.code} {check.title}{f' ({concerns})' if concerns else ''}"
     for remedy, same in groupby(findings, lambda finding: finding.remedy):
         for finding in same:

@@ -22,6 +22,11 @@ class Concerns(Enum):
     OURS = "ours"
     STOCK = "stock"
 
+    @property
+    def in_words(self) -> str:
+        """To name them behind the title of a check; "" for both."""
+        return {Concerns.BOTH: "", Concerns.OURS: "this program only", Concerns.STOCK: "stock controllers only"}[self]
+
 
 @value
 class Found:

@@ -18,10 +18,10 @@ from migrator.config.key_lists import (
 from migrator.config.key_uses import ACTED_UPON, Use, judge, listed_use
 from migrator.config.keys import KEYS, OWN_KEYS, key_of_attribute
 from migrator.config.load import settings_from
-from migrator.config.reference import MEANINGS
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from tests.config.test_settings import CLOSED, MIGRATING
+from tests.site.support.configuration import MEANINGS
 
 LISTS = (ACTED_UPON, frozenset(REFUSED), frozenset(name for names in IGNORED.values() for name in names), OF_BROKERS)
 LISTENERS = ("controller", "internal", "internal.two")

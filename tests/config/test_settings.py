@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from migrator.config.checks import problems_of
-from migrator.config.keys import KEYS, key_of_attribute
+from migrator.config.keys import key_of_attribute
 from migrator.config.load import load_settings, settings_from, typed_settings
-from migrator.config.reference import reference
 from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
 from migrator.config.types import Secret, parse
 from migrator.errors import ExitCode, OperatorError
@@ -277,12 +276,6 @@ def test_super_users_are_names_of_certificates_too() -> None:
 def test_the_broker_id_stands_in_for_the_node_id() -> None:
     raw = {key: text for key, text in MINIMAL.items() if key != "node.id"} | {"broker.id": "3000"}
     assert settings_from(raw, "f")[0].node_id == 3000
-
-
-def test_the_reference_in_the_docs_is_the_table_in_the_code() -> None:
-    page = Path(__file__).parents[2] / "docs" / "configuration.md"
-    assert page.read_text() == reference(), "run: python -m migrator.config.reference > docs/configuration.md"
-    assert all(f"`{name}`" in page.read_text() for name in KEYS if name.startswith("migrator."))
 
 
 def test_brokers_get_their_rpcs_where_a_zookeeper_controller_would_send_them() -> None:

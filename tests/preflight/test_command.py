@@ -16,13 +16,11 @@ from kazoo.protocol.states import ZnodeStat
 from migrator.cli.main import migrator
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
 from migrator.parts.processes import free_port
-from migrator.preflight.reference import reference
 from tests.preflight.support import cases_of_files, cases_of_zookeeper
 from tests.preflight.support.ready_cluster import ReadyCluster
 
 ALWAYS = ["M322", "M322", *(["M508"] if os.geteuid() == 0 else [])]
 """Two doors of the cluster are open, and what root makes belongs to root."""
-PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
 
 
 def run(cluster: ReadyCluster, *options: str) -> Result:
@@ -219,12 +217,6 @@ def test_a_damaged_directory_is_not_a_pass(cluster: ReadyCluster) -> None:
     report = cluster.report()
     assert report.exit_code == 2
     assert "meta.properties" in report.unknown[0].where
-
-
-def test_the_page_is_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference(), (
-        "run: python -m migrator.preflight.reference > docs/checks.md"
-    )
 
 
 def stats_of(client: KazooClient, path: str = "/") -> dict[str, ZnodeStat]:

@@ -103,7 +103,7 @@ def test_faults_of_pages_end_the_build(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_generated_page_is_current(page: Path) -> None:
-    """The other generated pages have their tests in tests/config, tests/preflight and tests/test_compatibility.py."""
+    """docs/compatibility.md has its test in tests/test_compatibility.py."""
     assert page.read_text(encoding="utf-8") == PAGES[page](), "run: python -m tests.site.support.reference"
 
 

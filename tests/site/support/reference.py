@@ -1,6 +1,6 @@
-"""Makes docs/commands.md from the texts of ``--help``, and docs/rooms.md from the heads of the rooms.
+"""Makes the pages that repeat what the code says: commands, rooms, keys and checks.
 
-``python -m tests.site.support.reference`` writes both anew.
+``python -m tests.site.support.reference`` writes all anew.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 import click
 
 from migrator.cli.main import migrator
+from tests.site.support.checks import checks_page
+from tests.site.support.configuration import configuration
 
 ROOT = Path(__file__).parents[3]
 HOW = "This page is generated: `python -m tests.site.support.reference`."
@@ -83,7 +85,12 @@ def _room(room: str, head: Path) -> str:
     return f"## {room}\n\n{text}\n"
 
 
-PAGES = {ROOT / "docs/commands.md": commands, ROOT / "docs/rooms.md": rooms}
+PAGES = {
+    ROOT / "docs/checks.md": checks_page,
+    ROOT / "docs/commands.md": commands,
+    ROOT / "docs/configuration.md": configuration,
+    ROOT / "docs/rooms.md": rooms,
+}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.preflight.check import Concerns, PreflightCheck
+from migrator.preflight.check import PreflightCheck
 from migrator.preflight.phases import SPANS
 from migrator.preflight.table import SUBJECTS
 
@@ -44,13 +44,11 @@ check has a meaning. In a migration that has begun, `--before PHASE` leaves out 
 blocker before the copy, and has to be there after it. About a warning that "asks", an operator decides: a rollout does
 not go on without a yes.
 
-This page is generated: `python -m migrator.preflight.reference > docs/checks.md`.
+This page is generated: `python -m tests.site.support.reference`.
 """
 
-CONCERNS = {Concerns.BOTH: "", Concerns.OURS: "this program only", Concerns.STOCK: "stock controllers only"}
 
-
-def reference() -> str:
+def checks_page() -> str:
     """The whole page in Markdown."""
     return "\n".join(
         [INTRODUCTION, *(line for subject, checks in SUBJECTS.items() for line in _table(subject, checks))]
@@ -63,9 +61,5 @@ def _table(subject: str, checks: tuple[PreflightCheck, ...]) -> Iterator[str]:
         remedy = check.remedy.replace("|", "\\|")
         severity = f"{check.severity.value}, asks" if check.asks else check.severity.value
         phases = SPANS[check.code]
-        yield f"| {check.code} | {severity} | {check.title} | {remedy} | {phases} | {CONCERNS[check.concerns]} |"
+        yield f"| {check.code} | {severity} | {check.title} | {remedy} | {phases} | {check.concerns.in_words} |"
     yield ""
-
-
-if __name__ == "__main__":
-    print(reference(), end="")  # noqa: T201

@@ -190,11 +190,11 @@ ASCII is a character of its own, also in a password. Write such characters as `\
 `migrator` uses, refuses or ignores each key of Kafka 3.9: the lists follow. An unknown key is refused if its name is
 close to the name of a security key, or begins like one ({families}). For any other unknown key there is a warning.
 
-This page is generated: `python -m migrator.config.reference > docs/configuration.md`.
+This page is generated: `python -m tests.site.support.reference`.
 """
 
 
-def reference() -> str:
+def configuration() -> str:
     """The whole page, Markdown."""
     return "\n".join(
         [INTRODUCTION.format(families=_names(SECURITY_FAMILIES)), *_own(), *_kafka(), *_refused(), *_ignored()]
@@ -251,7 +251,3 @@ def _row(key: Key) -> str:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-if __name__ == "__main__":
-    print(reference(), end="")  # noqa: T201
