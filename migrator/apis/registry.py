@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.apis import brokers, cluster, configs, describe_configs, elections, security, tokens, topics
+from migrator.apis import brokers, cluster, configs, elections, security, tokens, topics
 from migrator.apis.authorization import allows_cluster
 from migrator.apis.call import Api, ApiKind, Call, always, refuse_at_top
 from migrator.controller.context import Context
@@ -75,7 +75,7 @@ _ROWS: Final = (
     ),
     Api(46, _READ, _DESCRIBE, elections.running_reassignments, refuse_at_top),
     # Configuration
-    Api(32, _READ, None, describe_configs.config_description, describe_configs.refuse_config_description),
+    Api(32, _READ, None, configs.config_description, configs.refuse_config_description),
     Api(
         33, _WRITE, None, configs.config_replacement, configs.refuse_config_change, Operation.ALTER_CONFIGS,
         administrative=always,

@@ -2,7 +2,7 @@
 
 `zookeeper.EmbeddedZooKeeper` and `kafka.StockNode` are servers; `java` finds Java and the jars in pyspark, `kafka_jars`
 fetches the jars of a Kafka release, and `kafka_hashes` checks them. `certificates` makes throw-away certificates,
-`memory` and `processors` measure processes. An example::
+`usage` measures processes. An example::
 
     with EmbeddedZooKeeper(directory / "zookeeper") as server:
         kafka = KafkaRelease("3.9.1").fetch()

@@ -31,8 +31,7 @@ from migrator.migration.copying.worker import (
 from migrator.migration.machine.readiness import Gap, Severity
 from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka
-from migrator.parts.memory import PeakMemory
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import PeakMemory, ProcessorMeter
 from migrator.records.versions import MetadataVersion
 from migrator.rehearse import stock
 from migrator.rehearse.forecast import Times, forecast

@@ -1,22 +1,32 @@
-"""SASL of a listener from Kafka's own ``sasl.*`` keys, with inline JAAS entries."""
+"""SASL of a listener from Kafka's own ``sasl.*`` keys, with inline JAAS entries; OAUTHBEARER after KIP-255, KIP-768."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from migrator.config.key_lists import PLAIN_VALIDATOR
+from migrator.config.key_lists import (
+    OAUTHBEARER_LOGINS,
+    OAUTHBEARER_VALIDATORS,
+    PLAIN_VALIDATOR,
+    UNSECURED_LOGIN,
+    UNSECURED_VALIDATOR,
+)
 from migrator.config.types import Secret, parse, split_list
 from migrator.errors import OperatorError
-from migrator.wire.jaas import jaas_options
+from migrator.wire.jaas import has_jaas, jaas_options
 from migrator.wire.listener_keys import ListenerKeys
-from migrator.wire.oauth_settings import bearer_login, token_validator
 from migrator.wire.sasl import MECHANISMS, OAUTHBEARER, PLAIN, ClientExchange, SaslServer, ScramAccounts, ServerExchange
 from migrator.wire.sasl.exchange import Passwords
-from migrator.wire.sasl.login import Login, PasswordLogin
-from migrator.wire.sasl.oauthbearer import OAuthBearerServer, TokenValidator
+from migrator.wire.sasl.https import Address, parse_address, read_file, request
+from migrator.wire.sasl.jwks import KeySet
+from migrator.wire.sasl.jwt_tokens import SignedTokenValidator, TokenRules
+from migrator.wire.sasl.login import BearerLogin, Fetch, Login, PasswordLogin, client_credentials, from_file, unsecured
+from migrator.wire.sasl.oauthbearer import OAuthBearerServer, TokenValidator, check_extensions
 from migrator.wire.sasl.plain import PlainServer
 from migrator.wire.sasl.scram import ScramServer
+from migrator.wire.sasl.unsecured import UnsecuredRules, UnsecuredValidator
+from migrator.wire.tls import client_context
 
 MAX_RECEIVE_SIZE = "sasl.server.max.receive.size"
 MAX_REAUTH_MS = "connections.max.reauth.ms"
@@ -175,3 +185,170 @@ def _refuse_classes(keys: ListenerKeys, enabled: tuple[str, ...]) -> None:
                 where=where,
                 remedy="Remove the key: Kafka's own credentials are then used. Or use TLS client certificates",
             )
+
+
+VALIDATOR_KEY = "oauthbearer.sasl.server.callback.handler.class"
+LOGIN_KEY = "sasl.login.callback.handler.class"
+JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a key
+
+
+def token_validator(keys: ListenerKeys) -> TokenValidator:
+    """The validator of clients' tokens.
+
+    :raises OperatorError: a key's value cannot be used, or names a validator that this program does not have.
+    """
+    where, name = keys.find(VALIDATOR_KEY)
+    own = keys.own_key(VALIDATOR_KEY)
+    if name in OAUTHBEARER_VALIDATORS:
+        return SignedTokenValidator(_token_rules(keys), _key_set(keys))
+    if name not in (None, "", UNSECURED_VALIDATOR):
+        raise OperatorError(
+            f"{name} is a Java class, which cannot run here, and it decides who may log in",
+            where=where,
+            remedy=f"Use {OAUTHBEARER_VALIDATORS[0]} with {JWKS_URL}",
+        )
+    jwks, url = keys.find_for(OAUTHBEARER, JWKS_URL)
+    if url:
+        raise OperatorError(
+            f"the key is set, but {own} does not name the validator that uses it: unsigned tokens would be accepted",
+            where=jwks,
+            remedy=f"Set {own}={OAUTHBEARER_VALIDATORS[0]}",
+        )
+    return UnsecuredValidator(_unsecured_rules(keys))
+
+
+def bearer_login(keys: ListenerKeys) -> BearerLogin:
+    """The source of this node's own tokens.
+
+    :raises OperatorError: a key's value cannot be used, or names a login that this program does not have.
+    """
+    jaas, options = jaas_options(keys, OAUTHBEARER)
+    for key in ("sasl.client.callback.handler.class", "sasl.login.class"):
+        where, name = keys.find_for(OAUTHBEARER, key)
+        if name:
+            raise OperatorError(f"{name} is a Java class, which cannot run here", where=where, remedy="Remove the key")
+    where, name = keys.find_for(OAUTHBEARER, LOGIN_KEY)
+    if name in OAUTHBEARER_LOGINS:
+        extensions, fetch = _options_of(options, "extension_"), _fetch(keys, jaas, options)
+    elif name in (None, "", UNSECURED_LOGIN):
+        url_key, url = keys.find_for(OAUTHBEARER, TOKEN_URL)
+        if url:
+            raise OperatorError(
+                f"the key is set, but {keys.own_key(f'oauthbearer.{LOGIN_KEY}')} does not name the login that uses it",
+                where=url_key,
+                remedy=f"Set that key to {OAUTHBEARER_LOGINS[0]}",
+            )
+        extensions, fetch = _options_of(options, "unsecuredLoginExtension_"), unsecured(options)
+        try:
+            fetch()
+        except ValueError as error:
+            raise OperatorError(
+                str(error), where=jaas, remedy='Write unsecuredLoginStringClaim_sub="the principal\'s name"'
+            ) from error
+    else:
+        raise OperatorError(
+            f"{name} is a Java class, which cannot run here",
+            where=where,
+            remedy=f"Use {OAUTHBEARER_LOGINS[0]} with {TOKEN_URL}",
+        )
+    try:
+        check_extensions(extensions)
+    except ValueError as error:
+        raise OperatorError(
+            str(error), where=jaas, remedy="Remove the extension, or write letters only in its name"
+        ) from error
+    return BearerLogin(fetch, extensions)
+
+
+def _options_of(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): text for name, text in options.items() if name.startswith(prefix)}
+
+
+def _token_rules(keys: ListenerKeys) -> TokenRules:
+    return TokenRules(
+        audiences=split_list(_text(keys, "sasl.oauthbearer.expected.audience")),
+        issuer=_text(keys, "sasl.oauthbearer.expected.issuer") or None,
+        clock_skew_s=_number(keys, "sasl.oauthbearer.clock.skew.seconds", "30"),
+        scope_claim=_text(keys, "sasl.oauthbearer.scope.claim.name") or "scope",
+        sub_claim=_text(keys, "sasl.oauthbearer.sub.claim.name") or "sub",
+    )
+
+
+def _unsecured_rules(keys: ListenerKeys) -> UnsecuredRules:
+    if not has_jaas(keys, OAUTHBEARER):
+        return UnsecuredRules()
+    jaas, options = jaas_options(keys, OAUTHBEARER)
+    skew = options.get("unsecuredValidatorAllowableClockSkewMs", "").strip() or "0"
+    if not skew.isdecimal():
+        raise OperatorError(
+            "unsecuredValidatorAllowableClockSkewMs is not a whole number",
+            where=jaas,
+            remedy="Write milliseconds, as 3000",
+        )
+    return UnsecuredRules(
+        principal_claim=options.get("unsecuredValidatorPrincipalClaimName", "").strip() or "sub",
+        scope_claim=options.get("unsecuredValidatorScopeClaimName", "").strip() or "scope",
+        required_scope=tuple(options.get("unsecuredValidatorRequiredScope", "").split()),
+        clock_skew_ms=int(skew),
+    )
+
+
+def _key_set(keys: ListenerKeys) -> KeySet:
+    where, at = _address(keys, JWKS_URL)
+    refresh_s = _number(keys, "sasl.oauthbearer.jwks.endpoint.refresh.ms", "3600000", "[1,...]") / 1000
+    backoff_s = (
+        _number(keys, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "100") / 1000,
+        _number(keys, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "10000") / 1000,
+    )
+    if at.scheme == "file":
+        found = KeySet(where, lambda: read_file(at.path), refresh_s, backoff_s)
+        found.load()
+        return found
+    options = jaas_options(keys, OAUTHBEARER)[1] if has_jaas(keys, OAUTHBEARER) else {}
+    context = client_context(ListenerKeys(options, ""))
+    return KeySet(where, lambda: request(at, context), refresh_s, backoff_s)
+
+
+def _fetch(keys: ListenerKeys, jaas: str, options: Mapping[str, str]) -> Fetch:
+    _, at = _address(keys, TOKEN_URL)
+    if at.scheme == "file":
+        return from_file(lambda: read_file(at.path))
+    for option in ("clientId", "clientSecret"):
+        if not options.get(option, "").strip():
+            raise OperatorError(f"{option} is missing", where=jaas, remedy=f'Write {option}="..." in the JAAS entry')
+    context = client_context(ListenerKeys(options, ""))
+
+    def post(body: bytes, headers: Mapping[str, str]) -> bytes:
+        return request(at, context, body=body, headers=headers)
+
+    return client_credentials(
+        post,
+        options["clientId"].strip(),
+        Secret(options["clientSecret"].strip()),
+        options.get("scope", "").strip(),
+    )
+
+
+def _address(keys: ListenerKeys, key: str) -> tuple[str, Address]:
+    where, text = keys.find_for(OAUTHBEARER, key)
+    try:
+        return where, parse_address((text or "").strip())
+    except ValueError as error:
+        raise OperatorError(
+            f"{error}" if text else "the key is not set",
+            where=where,
+            remedy="Name an https: address, or a file: of this machine. With http, anybody on the network could answer",
+        ) from error
+
+
+def _text(keys: ListenerKeys, key: str) -> str:
+    return (keys.find_for(OAUTHBEARER, key)[1] or "").strip()
+
+
+def _number(keys: ListenerKeys, key: str, default: str, valid: str = "[0,...]") -> int:
+    where, text = keys.find_for(OAUTHBEARER, key)
+    try:
+        return int(str(parse("long", default if text is None else text, valid)))
+    except ValueError as error:
+        raise OperatorError(f"{error} (value {text!r})", where=where, remedy=f"Kafka's default is {default}") from error

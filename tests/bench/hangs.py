@@ -18,7 +18,7 @@ from migrator.errors import MigratorError
 from migrator.log.dump import dump_file
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import start_together
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import ProcessorMeter
 from tests.bench.figures import Figure, Result
 from tests.bench.rolls import BROKERS, RECORDS_PER_SECOND, TITLES, TOPIC, WAIT_SECONDS, real_cluster, until_dual_write
 from tests.interop.support.cluster import Admin, KafkaCluster

@@ -25,7 +25,7 @@ from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light.broker import LightBrokerOptions
 from migrator.errors import MigratorError, PeerError
 from migrator.parts.java import Jvm
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import ProcessorMeter
 from migrator.raft.transport import TransportError
 from migrator.values import value
 from migrator.wire.client import KafkaClient

@@ -21,8 +21,7 @@ from rich.console import Console
 from migrator.drill.cluster import ControllerProcess, zookeeper_client
 from migrator.drill.workload.workload import CREATE_TOPICS
 from migrator.errors import MigratorError
-from migrator.parts.memory import PeakMemory
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import PeakMemory, ProcessorMeter
 from migrator.raft.transport import TransportError
 from migrator.values import value
 from migrator.wire.legacy.messages import UpdateType

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from migrator.parts.memory import Sampler
+from migrator.parts.usage import Sampler
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller

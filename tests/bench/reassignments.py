@@ -19,7 +19,7 @@ from rich.console import Console
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.light.broker import directory_of
 from migrator.errors import MigratorError, OperatorError, PeerError
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import ProcessorMeter
 from migrator.raft.transport import TransportError
 from migrator.records.uuid import uuid_to_text
 from migrator.wire.client import KafkaClient

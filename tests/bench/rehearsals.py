@@ -20,7 +20,7 @@ from migrator.drill.light.broker import LightBrokerMode
 from migrator.drill.probes import dual_writing, leader_of, until
 from migrator.drill.report import DrillReport
 from migrator.parts.processes import run_to_end
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import ProcessorMeter
 from migrator.values import value
 from tests.bench.observers import ZooKeeperWatch
 from tests.bench.peers import BenchCluster

@@ -25,7 +25,7 @@ from migrator.drill.probes import DUAL_WRITING
 from migrator.errors import MigratorError
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import run_to_end
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import ProcessorMeter
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

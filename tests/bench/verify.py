@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.parts.java import Jvm
-from migrator.parts.memory import PeakMemory
 from migrator.parts.processes import ChildProcess
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import PeakMemory, ProcessorMeter
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.values import value
 from migrator.verify.history import History

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.brokers import register_broker, unregister_broker, unregister_vanished
 from migrator.controller.controllers import register_controller
 from migrator.controller.decision import MAX_RECORDS_PER_OPERATION, RefusedError
-from migrator.controller.periodic import fence_silent_broker
+from migrator.controller.schedule import fence_silent_broker
 from migrator.image.model import ControllerRegistration
 from migrator.records.metadata import (
     NO_LEADER,

@@ -6,10 +6,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.controller import periodic
+from migrator.controller import schedule
 from migrator.controller.decision import RefusedError
 from migrator.controller.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, elect_leaders
-from migrator.controller.periodic import balance_leaders, elect_unclean_leaders
 from migrator.controller.reassignments import (
     RunningReassignment,
     WantedAssignment,
@@ -17,6 +16,7 @@ from migrator.controller.reassignments import (
     list_reassignments,
 )
 from migrator.controller.replica_directories import AssignDirectoriesRequest, ReplicaDirectory, assign_directories
+from migrator.controller.schedule import balance_leaders, elect_unclean_leaders
 from migrator.records.metadata import (
     NO_LEADER,
     ConfigRecord,
@@ -130,7 +130,7 @@ def test_leaders_are_balanced_where_the_preferred_one_can_lead(controller: Leadi
 def test_no_op_record_from_its_level_on() -> None:
     for level, expected in ((4, ()), (5, (NoOpRecord(),))):
         controller = LeadingController(level=level)
-        assert tuple(periodic.no_op(controller.image, controller.context(), ()).records) == expected
+        assert tuple(schedule.no_op(controller.image, controller.context(), ()).records) == expected
 
 
 def test_reassign_partitions(controller: LeadingController) -> None:

@@ -27,7 +27,6 @@ from migrator.controller.delegation_tokens import (
     expire_token,
     renew_token,
 )
-from migrator.controller.periodic import sweep_tokens
 from migrator.controller.producer_ids import (
     MAX_PRODUCER_ID,
     AllocatedProducerIds,
@@ -35,6 +34,7 @@ from migrator.controller.producer_ids import (
     allocate_producer_ids,
 )
 from migrator.controller.quotas import AlterQuotasRequest, QuotaAlteration, alter_quotas
+from migrator.controller.schedule import sweep_tokens
 from migrator.controller.scram import AlterScramRequest, ScramDeletion, ScramUpsertion, alter_scram
 from migrator.image.model import Acl, ScramKey
 from migrator.image.security import token_record

@@ -17,7 +17,7 @@ from migrator.controller.brokers import register_broker
 from migrator.controller.decision import RefusedError
 from migrator.controller.effective import UncleanElections
 from migrator.controller.grace import GRACE_MS, replaceable
-from migrator.controller.periodic import fence_silent_broker
+from migrator.controller.schedule import fence_silent_broker
 from migrator.controller.sessions import Sessions
 from migrator.records.metadata import PartitionChangeRecord, ZkMigrationState, ZkMigrationStateRecord
 from tests.controller.support.leading_controller import SESSION_MS, LeadingController, registration

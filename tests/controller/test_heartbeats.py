@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.broker_states import TRANSITIONS, BrokerControlState, HeartbeatFacts
 from migrator.controller.decision import RefusedError
-from migrator.controller.periodic import fence_silent_broker
+from migrator.controller.heartbeats import TRANSITIONS, BrokerControlState, HeartbeatFacts
 from migrator.controller.replica_directories import AssignDirectoriesRequest, ReplicaDirectory, assign_directories
+from migrator.controller.schedule import fence_silent_broker
 from migrator.controller.sessions import Sessions
 from migrator.records.metadata import (
     NO_LEADER,

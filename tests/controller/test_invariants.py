@@ -11,8 +11,8 @@ from migrator.controller.brokers import unregister_broker
 from migrator.controller.elections import ElectLeadersRequest, elect_leaders
 from migrator.controller.index import ControllerIndex, is_reassigning
 from migrator.controller.partitions import CreatePartitionsRequest, MorePartitions, create_partitions
-from migrator.controller.periodic import balance_leaders, elect_unclean_leaders, fence_silent_broker
 from migrator.controller.reassignments import WantedAssignment, alter_reassignments
+from migrator.controller.schedule import balance_leaders, elect_unclean_leaders, fence_silent_broker
 from migrator.controller.topics import CreateTopicsRequest, NewTopic, create_topics, delete_topics
 from migrator.image.model import PartitionRegistration
 from migrator.records.metadata import NO_LEADER

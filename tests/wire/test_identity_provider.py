@@ -20,11 +20,11 @@ from migrator.config.types import Secret
 from migrator.errors import OperatorError
 from migrator.parts.certificates import Authority
 from migrator.wire.listener_keys import ListenerKeys
-from migrator.wire.oauth_settings import token_validator
 from migrator.wire.sasl import AuthenticationError, NotReadyError
 from migrator.wire.sasl.https import MAX_BYTES, parse_address, request
 from migrator.wire.sasl.jwks import UNKNOWN_SECONDS, KeySet
 from migrator.wire.sasl.login import BearerLogin, client_credentials
+from migrator.wire.sasl_settings import token_validator
 from migrator.wire.security import listener_security
 from tests.patience import PATIENCE_SECONDS
 from tests.wire.support.tokens import EC_KEY, RSA_KEY, document, jwk, signed

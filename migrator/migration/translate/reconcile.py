@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from migrator.image.model import PartitionRegistration, QuotaKey, TopicImage
 from migrator.migration.translate import names, source
 from migrator.migration.translate.entity import Effect, EntityKind, EntityWrite, entity_name, parse_entity
-from migrator.migration.translate.parents import Parents
 from migrator.migration.translate.source import TopicZnodes, subtrees
 from migrator.migration.translate.target import (
     Target,
@@ -402,3 +401,25 @@ def _tokens(zookeeper: ZkSource, target: Target, parents: Parents, *, only: str 
             pass
         missing = parents.of(paths.token(token_id), paths.TOKEN_CHANGE_PREFIX)
         yield token_write(token_id, token, exists=znode is not None, parents=missing)
+
+
+class Parents:
+    """Looks up each parent once; a parent that it has had created counts as existing."""
+
+    def __init__(self, zookeeper: ZkSource) -> None:
+        self._source = zookeeper
+        self._known: set[str] = set()
+
+    def exists(self, path: str) -> None:
+        """Note that this parent exists, or that its creation is on the way."""
+        self._known.add(path)
+
+    def of(self, *children: str) -> tuple[Op, ...]:
+        """The creations of all missing parents of these paths, topmost first."""
+        wanted = [path for child in children for path in paths.ancestors(child) if path not in self._known]
+        if not wanted:
+            return ()
+        wanted = list(dict.fromkeys(wanted))
+        self._known.update(wanted)
+        found = zip(wanted, self._source.read(wanted), strict=True)
+        return tuple(Create(path, None) for path, znode in found if znode is None)

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from migrator.observe.metrics_endpoint import SILENCE_SECONDS
-from migrator.parts.memory import Sampler
 from migrator.parts.processes import ChildProcess
+from migrator.parts.usage import Sampler
 from migrator.values import value
 from tests.doors.costs import attackers, honest
 from tests.doors.costs.place import (

@@ -6,14 +6,33 @@ import os
 import subprocess
 import sys
 
-from migrator.parts.processors import ProcessorMeter
+import psutil
+
+from migrator.parts.usage import PeakMemory, ProcessorMeter
 from tests.patience import PATIENCE_SECONDS
+
+CHILD = 'kept = b"x" * 200_000_000; print(len(kept), flush=True); input()'
+PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+
+
+def test_memory_of_children_counts() -> None:
+    """Of a process whose only other children are none of this test run's."""
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        with PeakMemory(parent.pid) as memory:
+            memory.look()
+            alone = psutil.Process(parent.pid).memory_info().rss
+        parent.communicate("\n")
+    assert memory.peak_bytes - alone > 150_000_000
+
 
 BUSY_SECONDS = 1.0
 BUSY = f"import time; end = time.process_time() + {BUSY_SECONDS}\nwhile time.process_time() < end: pass"
 SEES_OTHERS = f"""
 import time, psutil
-from migrator.parts.processors import ProcessorMeter
+from migrator.parts.usage import ProcessorMeter
 begin, meter, cores = time.monotonic(), ProcessorMeter(()), psutil.cpu_count() or 1
 while meter.others_share * (time.monotonic() - begin) * cores < {BUSY_SECONDS}:
     psutil.cpu_percent(interval=0.1)
