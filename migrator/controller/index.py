@@ -3,14 +3,20 @@
 Decisions use it instead of scans. It belongs to one image and follows it: each appended batch is applied as
 ``apply(before, after, changes)``, and undone as ``apply(after, before, changes)`` when the log is truncated. Its
 content depends only on the image, not on the way to it. A set of partitions of one topic is an integer whose bit p
-means partition p: a broker in 20,000 topics takes 2 MB; sets would take ten times as much. Source: Kafka's
-``BrokersToIsrs``.
+means partition p: a broker in 20,000 topics takes 2 MB, a tenth of what sets take. Source: Kafka's ``BrokersToIsrs``.
+
+A deleted topic leaves all sets at once: it is noted in one place, and every reader passes over it. Its entries, one for
+each broker, are swept out some at a time, by the next steps of the image. So a batch that deletes 1,000 topics on 300
+brokers takes no turn of 600,000 entries.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+from itertools import islice
 from typing import Final
 
 from immutables import Map
@@ -20,7 +26,7 @@ from migrator.controller.token_index import TokenIndex
 from migrator.image.model import Acl, Changes, MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
-from migrator.turns import Turn
+from migrator.turns import TURN_RECORDS, Turn
 from migrator.zookeeper.znodes.acls import entry_bytes_bound
 
 TopicPartition = tuple[Uuid, int]
@@ -31,12 +37,16 @@ AclPattern = tuple[int, str, int]
 
 
 class PartitionSet:
-    """Partitions by topic."""
+    """Partitions by topic.
 
-    __slots__ = ("_bits",)
+    :param gone: topics whose entries count no more, although they are still here; the caller may change it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_bits", "_gone")
+
+    def __init__(self, gone: AbstractSet[Uuid] = frozenset()) -> None:
         self._bits: dict[Uuid, int] = {}
+        self._gone = gone
 
     def add(self, topic_id: Uuid, partitions: int) -> None:
         """Add partitions of a topic; bit p means partition p."""
@@ -54,6 +64,11 @@ class PartitionSet:
         else:
             self._bits.pop(topic_id, None)
 
+    @property
+    def has_no_entry(self) -> bool:
+        """Whether the set is empty, and holds no topic that is gone, either."""
+        return not self._bits
+
     def forget(self, topic_ids: Iterable[Uuid]) -> None:
         """Remove all partitions of these topics; missing ones are ignored."""
         for topic_id in topic_ids:
@@ -62,27 +77,27 @@ class PartitionSet:
     def copy(self) -> PartitionSet:
         """A copy."""
         made = PartitionSet()
-        made._bits = self._bits.copy()
+        made._bits = self._present()
         return made
 
     def update(self, other: PartitionSet) -> None:
         """Add all partitions of the other set."""
-        for topic_id, bits in other._bits.items():
+        for topic_id, bits in other._present().items():
             self.add(topic_id, bits)
 
     def without(self, other: PartitionSet) -> PartitionSet:
         """A new set without the partitions of the other one."""
-        left, others = PartitionSet(), other._bits.get
+        left, others, gone = PartitionSet(), other._bits.get, self._gone
         left._bits = {
             topic_id: rest
             for topic_id, bits in self._bits.items()
-            if (had := others(topic_id, 0)) != bits and (rest := bits & ~had)
+            if (had := others(topic_id, 0)) != bits and (rest := bits & ~had) and topic_id not in gone
         }
         return left
 
     def __iter__(self) -> Iterator[TopicPartition]:
         """All partitions that are in the set at the start. The set may change during the iteration."""
-        for topic_id, bits in self._bits.copy().items():  # a tuple for each entry would be work for the collector
+        for topic_id, bits in self._present().items():  # a tuple for each entry would be work for the collector
             rest = bits
             while rest:
                 lowest = rest & -rest
@@ -90,20 +105,29 @@ class PartitionSet:
                 rest ^= lowest
 
     def __bool__(self) -> bool:
-        return bool(self._bits)
+        return not self._bits.keys() <= self._gone if self._gone else bool(self._bits)
 
     def __len__(self) -> int:
-        return sum(bits.bit_count() for bits in self._bits.values())
+        return sum(bits.bit_count() for bits in self._present().values())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PartitionSet) and other._bits == self._bits
+        return isinstance(other, PartitionSet) and other._present() == self._present()
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _present(self) -> dict[Uuid, int]:
+        """A copy of the entries that count."""
+        gone = self._gone
+        if not gone:
+            return self._bits.copy()
+        return {topic_id: bits for topic_id, bits in self._bits.items() if topic_id not in gone}
 
 
 EMPTY: Final = PartitionSet()
 _Partitions = Mapping[int, PartitionRegistration]
 _Bits = defaultdict[int, int]
+SWEPT_ENTRIES: Final = 20 * TURN_RECORDS
+"""About so many entries of deleted topics leave the sets in one step of the image: some four milliseconds."""
 NOBODY: Final = -2
 """Leads a partition that is not there."""
 _MISSING: Final = PartitionRegistration((NOBODY,), (), (), (), NOBODY, False, 0, 0)
@@ -115,14 +139,27 @@ class ControllerIndex:
     :param token_secret: the cluster's secret key for delegation tokens.
     """
 
-    __slots__ = ("_in_sync", "_led", "acl_bytes", "acls", "imbalanced", "reassigning", "similar_names", "tokens")
+    __slots__ = (
+        "_gone",
+        "_in_sync",
+        "_led",
+        "acl_bytes",
+        "acls",
+        "imbalanced",
+        "reassigning",
+        "similar_names",
+        "tokens",
+    )
 
     def __init__(self, token_secret: bytes | None = None) -> None:
-        self._in_sync: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
-        self._led: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
-        self.imbalanced = PartitionSet()
+        self._gone: set[Uuid] = set()
+        """Deleted topics that may still have entries in the sets."""
+        new_set = partial(PartitionSet, self._gone)
+        self._in_sync: defaultdict[int, PartitionSet] = defaultdict(new_set)
+        self._led: defaultdict[int, PartitionSet] = defaultdict(new_set)
+        self.imbalanced = new_set()
         """The partitions that are not led by their preferred (first) replica."""
-        self.reassigning = PartitionSet()
+        self.reassigning = new_set()
         """Partitions with adding or removing replicas."""
         self.similar_names: dict[str, set[str]] = {}
         """Topic names with a dot or underscore, by the form that metrics give them (all underscores)."""
@@ -172,16 +209,17 @@ class ControllerIndex:
     def apply(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
         """Follow one step of the image."""
         old, new = before.topics.by_id, after.topics.by_id
-        gone: list[Uuid] = []
+        if self._gone:
+            entries = len(self._in_sync) + len(self._led) + 1
+            self._sweep(tuple(islice(self._gone, SWEPT_ENTRIES // entries + 1)))
+            self._sweep(self._gone & changes.topics)  # those that an undone step deleted
         for topic_id in changes.topics:
             was, now = old.get(topic_id), new.get(topic_id)
             if was is not None and now is None:
                 self._remove_name(was.name)
-                gone.append(topic_id)
+                self._gone.add(topic_id)
             elif was is None and now is not None:
                 self._add_topic(now)
-        if gone:
-            self._forget(gone)
         for topic_id, partitions in changes.partitions.items():
             if topic_id in old and topic_id in new:
                 self._follow(topic_id, partitions, old[topic_id].partitions, new[topic_id].partitions)
@@ -205,15 +243,16 @@ class ControllerIndex:
             if not names:
                 del self.similar_names[normalized]
 
-    def _forget(self, topic_ids: Sequence[Uuid]) -> None:
-        """Remove topics from all sets, in a time that does not depend on the number of their partitions."""
+    def _sweep(self, topics: Collection[Uuid]) -> None:
+        """Take the entries of deleted topics out of all sets."""
         for sets in (self._in_sync, self._led):
             for broker_id, known in tuple(sets.items()):
-                known.forget(topic_ids)
-                if not known:
+                known.forget(topics)
+                if known.has_no_entry:
                     del sets[broker_id]
-        self.imbalanced.forget(topic_ids)
-        self.reassigning.forget(topic_ids)
+        self.imbalanced.forget(topics)
+        self.reassigning.forget(topics)
+        self._gone.difference_update(topics)
 
     def _follow(self, topic_id: Uuid, numbers: Iterable[int], old: _Partitions, new: _Partitions) -> None:
         """Follow some partitions of a topic. Usually one broker of an ISR changes, and all others stay."""
@@ -243,6 +282,13 @@ class ControllerIndex:
         self.imbalanced.replace(topic_id, changed, imbalanced)
         self.reassigning.replace(topic_id, changed, reassigning)
 
+    def _content(self) -> dict[str, object]:
+        """What readers see."""
+        content = {name: getattr(self, name) for name in self.__slots__ if name != "_gone"}
+        for name in ("_in_sync", "_led"):
+            content[name] = {broker_id: known for broker_id, known in content[name].items() if known}
+        return content
+
     def _count_bytes(self, acl: Acl | None, sign: int) -> None:
         if acl is None:
             return
@@ -252,9 +298,7 @@ class ControllerIndex:
             self.acl_bytes[pattern] = held
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ControllerIndex) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
+        return isinstance(other, ControllerIndex) and self._content() == other._content()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -278,7 +322,7 @@ def _move(
             continue
         known = sets[broker_id]
         known.discard(topic_id, bits)
-        if not known:
+        if known.has_no_entry:
             del sets[broker_id]
 
 

@@ -127,5 +127,5 @@ def freeze_live_objects() -> None:
     """Exempt the objects of now from collections, for example a part of an image that was just loaded. They are still
     freed when they are dropped, unless they are in a cycle. A frozen cycle is never freed, so the two young generations
     are collected first: at most 100,000 objects (`GENERATION_THRESHOLDS`), however long the process has run. The oldest
-    generation is frozen as it is. A cycle in it would hardly be freed without this, either: full collections are rare."""
+    one is frozen as it is. A cycle in it would hardly be freed without this, either: full collections are rare."""
     machine().freeze_live_objects()

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.controller.index import ControllerIndex, PartitionSet
+from migrator.controller import index as index_module
+from migrator.controller.index import SWEPT_ENTRIES, ControllerIndex, PartitionSet
 from migrator.controller.token_index import token_hmac
 from migrator.image.builder import ImageBuilder
+from migrator.image.changes import undo_changes
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, Provenance
-from migrator.records.metadata import MetadataRecord
-from migrator.records.uuid import ZERO_UUID
+from migrator.records.metadata import (
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.records.uuid import ZERO_UUID, Uuid
 from tests.image.support.strategies import record_sequences
 from tests.lanes import examples
 
 SECRET = b"of delegation tokens"
+GONE = Uuid(b"a deleted topic.")
 
 
 @given(st.sets(st.integers(0, 200)), st.sets(st.integers(0, 200)))
@@ -24,27 +36,89 @@ def test_partition_set_behaves_like_a_set(added: set[int], removed: set[int]) ->
         partitions.add(ZERO_UUID, 1 << number)
     for number in removed:
         partitions.discard(ZERO_UUID, 1 << number)
-    expected = added - removed
-    assert [number for _, number in partitions] == sorted(expected)
-    assert len(partitions) == len(expected)
-    assert bool(partitions) == bool(expected)
+    for gone, expected in ((set[Uuid](), added - removed), ({GONE}, added - removed), ({GONE, ZERO_UUID}, set[int]())):
+        some = PartitionSet(gone)
+        some.update(partitions)
+        if gone:
+            some.add(GONE, 1)
+        for like in (some, some.copy(), some.without(PartitionSet())):
+            assert [number for _, number in like] == sorted(expected)
+            assert len(like) == len(expected)
+            assert bool(like) == bool(expected)
 
 
 @settings(max_examples=examples(60))
-@given(record_sequences(), st.integers(1, 7))
-def test_index_follows_batches_forward_and_back(records: list[MetadataRecord], size: int) -> None:
+@given(record_sequences(), st.integers(1, 7), st.sampled_from([0, SWEPT_ENTRIES]))
+def test_index_follows_batches_forward_and_back(records: list[MetadataRecord], size: int, swept: int) -> None:
     steps: list[tuple[MetadataImage, MetadataImage, Changes]] = []
     index, image = ControllerIndex(SECRET), EMPTY_IMAGE
-    for start in range(0, len(records), size):
-        builder = ImageBuilder(image)
-        for record in records[start : start + size]:
-            builder.replay(record)
-        after, changes = builder.build(Provenance(start, 1, 0))
-        index.apply(image, after, changes)
-        steps.append((image, after, changes))
-        image = after
-        assert index == ControllerIndex.of(image, SECRET)
-        assert all(index.tokens.find(token_hmac(SECRET, token_id)) == token_id for token_id in image.tokens)
-    for before, after, changes in reversed(steps):
-        index.apply(after, before, changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "SWEPT_ENTRIES", swept)
+        for start in range(0, len(records), size):
+            builder = ImageBuilder(image)
+            for record in records[start : start + size]:
+                builder.replay(record)
+            after, changes = builder.build(Provenance(start, 1, 0))
+            index.apply(image, after, changes)
+            steps.append((image, after, changes))
+            image = after
+            assert index == ControllerIndex.of(image, SECRET)
+            assert all(index.tokens.find(token_hmac(SECRET, token_id)) == token_id for token_id in image.tokens)
+        for before, after, changes in reversed(steps):
+            index.apply(after, before, changes)
     assert index == ControllerIndex(SECRET)
+
+
+BROKERS = range(30)
+TOPICS = [Uuid(number.to_bytes(16, "big")) for number in range(1, 101)]
+
+
+def test_an_undone_deletion_leaves_nothing_of_a_change_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "SWEPT_ENTRIES", 0)
+    image, _ = built(EMPTY_IMAGE, created())
+    changed, first = built(image, [PartitionChangeRecord(0, topic_id, (7,), 7) for topic_id in TOPICS])
+    after, second = built(changed, [RemoveTopicRecord(topic_id) for topic_id in TOPICS])
+    index = ControllerIndex.of(image)
+    index.apply(image, changed, first)
+    index.apply(changed, after, second)
+    index.apply(after, image, undo_changes([first, second], image))
+    assert index == ControllerIndex.of(image)
+
+
+def test_a_batch_that_deletes_topics_takes_no_turn_of_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the topics is on each broker. What a step does is counted in entries that leave a set."""
+    image, _ = built(EMPTY_IMAGE, created())
+    index, swept = ControllerIndex.of(image), list[int]()
+    forget = PartitionSet.forget
+
+    def counted(self: PartitionSet, topic_ids: Collection[Uuid]) -> None:
+        swept[-1] += len(topic_ids)
+        forget(self, topic_ids)
+
+    monkeypatch.setattr(PartitionSet, "forget", counted)
+    monkeypatch.setattr(index_module, "SWEPT_ENTRIES", 600)
+    after, changes = built(image, [RemoveTopicRecord(topic_id) for topic_id in TOPICS])
+    steps = [(image, after, changes)] + [(after, after, Changes())] * len(TOPICS)
+    for step in steps:
+        swept.append(0)
+        index.apply(*step)
+        assert index == ControllerIndex.of(after)
+        assert not index.in_sync(0)
+    most = 600 + 2 * len(BROKERS) + 2
+    assert max(swept) <= most < sum(swept)
+    assert swept[-1] == 0, "nothing is left to sweep"
+
+
+def created() -> Iterator[MetadataRecord]:
+    """Each topic has a partition on each broker."""
+    for topic_id in TOPICS:
+        yield TopicRecord(str(topic_id), topic_id)
+        for number in BROKERS:
+            yield PartitionRecord(number, topic_id, (number,), (number,), (), (), number, 0, 0, 0)
+
+
+def built(image: MetadataImage, records: Iterable[MetadataRecord]) -> tuple[MetadataImage, Changes]:
+    builder = ImageBuilder(image)
+    for record in records:
+        builder.replay(record)
+    return builder.build(Provenance(image.provenance.offset + 1, 1, 0))

@@ -34,7 +34,14 @@ class Cycle:
 
 def test_garbage_is_collected_and_not_frozen() -> None:
     gone = [weakref.ref(Cycle()) for _ in range(10)]
-    freeze_live_objects()
+    collected = list[int]()
+    note = lambda phase, info: collected.append(info["generation"]) if phase == "start" else None  # noqa: E731
+    gc.callbacks.append(note)
+    try:
+        freeze_live_objects()
+    finally:
+        gc.callbacks.remove(note)
+    assert max(collected) == 1, "the oldest generation grows with the process, and it is looked at in one turn"
     gc.collect()
     assert [ref() for ref in gone] == [None] * 10
 
