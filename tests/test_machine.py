@@ -35,8 +35,8 @@ OUTSIDE = {
 """What is not simulated, and why."""
 REFUSED = frozenset(
     (
-        "fcntl", "gc", "multiprocessing", "resource", "secrets", "select", "selectors", "shutil", "signal",
-        "subprocess", "tempfile", "time",
+        "ctypes", "fcntl", "gc", "mmap", "multiprocessing", "platform", "resource", "secrets", "select", "selectors",
+        "shutil", "signal", "subprocess", "tempfile", "time",
     )
 )  # fmt: skip
 """Modules."""
@@ -46,12 +46,16 @@ ALLOWED: dict[str, Callable[[str], bool]] = {
     "threading": lambda name: name in {"Lock", "local"},
     "random": lambda name: name == "Random",
     "concurrent.futures": lambda name: name in {"Future", "Executor"},
+    "asyncio": lambda name: not name.startswith(("create_subprocess", "new_event_loop", "run", "Runner", "subprocess")),
+    "io": lambda name: name in {"BytesIO", "StringIO", "TextIOWrapper"},
+    "uuid": lambda name: name == "UUID",
 }
 """Of these modules, what does nothing by itself."""
 OF_PATHS = frozenset(
     (
-        "chmod", "exists", "glob", "is_dir", "is_file", "iterdir", "lstat", "mkdir", "read_bytes", "read_text",
-        "rglob", "rmdir", "stat", "unlink", "write_bytes", "write_text",
+        "chmod", "exists", "glob", "hardlink_to", "is_dir", "is_file", "is_symlink", "iterdir", "lstat", "mkdir",
+        "read_bytes", "read_text", "rename", "rglob", "rmdir", "samefile", "stat", "symlink_to", "touch",
+        "unlink", "write_bytes", "write_text",
     )
 )  # fmt: skip
 """Methods of paths that look at the disk."""
@@ -79,7 +83,7 @@ def reaches_around(tree: ast.AST, aliases: dict[str, str]) -> Iterator[str]:
     """What a piece of a module asks the operating system for."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            module = aliases.get(node.value.id) if isinstance(node.value, ast.Name) else None
+            module = aliases.get(ast.unparse(node.value))
             if module in REFUSED or (module in ALLOWED and not ALLOWED[module](node.attr)):
                 yield f"{module}.{node.attr}"
         if isinstance(node, ast.Call):
@@ -94,21 +98,25 @@ def called_around(call: ast.Call) -> Iterator[str]:
     match call.func:
         case ast.Attribute(value, name) if name in OF_PATHS and ast.unparse(value) != "machine()":
             yield f".{name}()"
-        case ast.Attribute(ast.Name("datetime"), "now"):
+        case ast.Attribute(value, "now" | "today" | "utcnow") if ast.unparse(value).endswith(("date", "datetime")):
             yield "datetime.now()"
         case ast.Name("open"):
             yield "open()"
-        case ast.Name("Random") if not call.args:
+        case ast.Attribute(_, "open") if is_mode(call.args):
+            yield ".open()"
+        case ast.Name("Random") | ast.Attribute(_, "Random") if not call.args:
             yield "Random()"
 
 
+def is_mode(arguments: list[ast.expr]) -> bool:
+    """Whether that is what a file is opened with: nothing, a text, and more. A segment, a log has another ``open``."""
+    return not arguments or isinstance(arguments[0], ast.Constant)
+
+
 def found_in(name: str, tree: ast.Module) -> Iterator[str]:
-    aliases = {
-        alias.asname or alias.name: alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
+    imported = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    aliases = {alias.asname or alias.name: alias.name for alias in imported}
+    aliases |= {root: root for alias in imported if not alias.asname for root in (alias.name.partition(".")[0],)}
     for part in tree.body:
         if (name, getattr(part, "name", "")) not in EXCEPTIONS:
             yield from (f"{name}: {what}" for what in reaches_around(part, aliases))
@@ -131,6 +139,20 @@ def test_nothing_of_a_controller_reaches_around_its_machine() -> None:
         "from concurrent.futures import ThreadPoolExecutor",
         "def f(): return open('f')",
         "import socket as net\ndef f(): net.create_server(('', 1))",
+        "import os.path\ndef f(): os.fsync(3)",
+        "import concurrent.futures\ndef f(): concurrent.futures.ThreadPoolExecutor()",
+        "import random\ndef f(): return random.Random()",
+        "import datetime\ndef f(): return datetime.datetime.now()",
+        "from datetime import datetime\ndef f(): return datetime.utcnow()",
+        "from datetime import date\ndef f(): return date.today()",
+        "from uuid import uuid4",
+        "import uuid\ndef f(): return uuid.uuid1()",
+        "def f(path): return path.open('rb')",
+        "def f(path): path.touch()",
+        "def f(path): path.rename('other')",
+        "import io\ndef f(): return io.open('f')",
+        "import asyncio\ndef f(): return asyncio.create_subprocess_exec('f')",
+        "import platform\ndef f(): return platform.node()",
     ],
 )
 def test_whatever_reaches_around_is_found(text: str) -> None:
