@@ -1,11 +1,13 @@
-"""Brokers as the controllers see them: they register, send heartbeats, ask for producer ids, and fall silent.
+"""Brokers as the controllers see them: they register, send heartbeats, ask for producer ids, change ISRs, fall silent.
 
-They hold no partitions and read no metadata. So topics have somewhere to be, and leaders that fail.
+They hold no data. So topics have somewhere to be, and leaders that fail. What a broker knows of its partitions is as
+old as its last request.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -13,8 +15,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.context import KRAFT_VERSION
+from migrator.image.model import EMPTY_IMAGE
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, MINIMUM_SUPPORTED
 from migrator.wire.schemas import build, request_type
+from tests.simulation.whole.breach import check
 from tests.simulation.whole.controller import CLUSTER_ID
 from tests.simulation.whole.writes import Claim, Write
 
@@ -37,6 +41,9 @@ class Broker:
         self.broker_id = broker_id
         self._random = Random(f"broker {broker_id} {world.options.seed}")
         self._epoch: int | None = None
+        self._view = EMPTY_IMAGE
+        self.is_heard = False
+        """Whether the answer to its last request was good, and it is not silent."""
 
     def start(self) -> None:
         loop = self.world.client.machine.loop
@@ -49,11 +56,19 @@ class Broker:
                 await self._register()
             elif self._random.random() < 0.05:
                 self.world.count("silent brokers")
+                self.is_heard = False
                 await asyncio.sleep(self._random.uniform(*SILENCE_SECONDS))
-            elif self._random.random() < 0.1:
-                await self._ask_for_producer_ids(self._epoch)
             else:
                 await self._heartbeat(self._epoch)
+                await self._ask(self._epoch)
+
+    async def _ask(self, epoch: int | None) -> None:
+        if epoch is None:
+            return
+        if self._random.random() < 0.5:
+            await self._ask_for_producer_ids(epoch)
+        if self._random.random() < 0.5:
+            await self._change_isr(epoch)
 
     async def _register(self) -> None:
         """As a new process of this broker."""
@@ -92,7 +107,8 @@ class Broker:
             want_shut_down=False,
         )
         response = await self.world.client.ask_leader(request)
-        if response is not None and response.error_code != ErrorCode.none:
+        self.is_heard = response is not None and response.error_code == ErrorCode.none
+        if response is not None and not self.is_heard:
             self._epoch = None
 
     async def _ask_for_producer_ids(self, epoch: int) -> None:
@@ -102,3 +118,36 @@ class Broker:
 
         request = build(request_type(67, 0), broker_id=self.broker_id, broker_epoch=epoch)
         await self.world.client.write(Write(request, claims))
+
+    async def _change_isr(self, epoch: int) -> None:
+        """Of one partition that it led when it looked last. It may have changed since: then nothing is changed."""
+        view, self._view = self._view, self.world.watch.committed.image.image
+        led = [
+            (topic.topic_id, index, partition)
+            for topic in view.topics.by_id.values()
+            for index, partition in topic.partitions.items()
+            if partition.leader == self.broker_id
+        ]
+        if not led:
+            return
+        topic_id, index, partition = self._random.choice(led)
+        others = [one for one in partition.replicas if one != self.broker_id and self._random.random() < 0.7]
+        wanted = {
+            "partition_index": index,
+            "leader_epoch": partition.leader_epoch,
+            "new_isr": (self.broker_id, *others),
+            "leader_recovery_state": 0,
+            "partition_epoch": partition.partition_epoch,
+        }
+        topic = {"topic_id": UUID(bytes=topic_id), "partitions": (wanted,)}
+        request = build(request_type(56, 2), broker_id=self.broker_id, broker_epoch=epoch, topics=(topic,))
+        response = await self.world.client.ask_leader(request)
+        if response is None or response.error_code != ErrorCode.none:
+            return
+        answer = response.topics[0].partitions[0]
+        if answer.error_code == ErrorCode.none:
+            self.world.count("changes of an ISR")
+            is_next = answer.partition_epoch in {partition.partition_epoch, partition.partition_epoch + 1}
+            what = f"broker {self.broker_id} knew {partition}, and is told {answer}"
+            holds = partial(check, "an_isr_changes_only_as_it_was_known", is_next, what)
+            self.world.after(0.0, holds)  # a task of the client raises nothing

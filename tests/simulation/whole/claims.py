@@ -15,6 +15,7 @@ from migrator.observe.journal import Journal
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, Reading
 from migrator.observe.status import NodeRole, Status
+from migrator.raft.quorum import CHECK_QUORUM_FACTOR
 from migrator.raft.states import Role
 from migrator.wire.book import Stage
 from tests.simulation.whole.breach import check
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5
 BELIEVED_SECONDS = 6.0
 """For so long at most somebody believes in a leader that leads no longer: the fetch time-out, the time-out of a request
-that was under way, and what the clocks differ by; for a leader itself, 1.5 fetch time-outs."""
+that was under way, and what the clocks differ by."""
+LATE_SECONDS = 1.0
+"""So much later than the time-out of check quorum a leader resigns at most, since another one was elected: who votes
+for that one fetches from it no more."""
 QUEUED_MAX = 200
 """Of anything that a controller holds, in a world with 20 writes at a time and 7 controllers."""
 
@@ -83,6 +87,8 @@ class Claims:
         self._ended_at: dict[int, float] = {}
         self._replaced_in: dict[int, int] = {}
         """In which epoch the last disk of each was lost: its leader has heard the old one."""
+        self._no_voter_since: dict[tuple[int, int], float] = {}
+        """By controller and epoch: it leads, and is no voter."""
         self._journals: dict[int, list[tuple[int, str]]] = {}
         """What the journal of each disk held when its process ended."""
 
@@ -145,11 +151,20 @@ class Claims:
             check("who_says_that_it_leads_leads", leader == controller.node_id, f"{name} leads, and names {leader}")
             newer = min((at for later, at in self._elected_at.items() if later > epoch), default=self._world.now)
             since = max(newer, self._undisturbed_since(machine))
+            fetch_seconds = controller.settings().controller_quorum_fetch_timeout_ms / 1000
             check(
                 "who_says_that_it_leads_leads",
-                self._world.now - since <= BELIEVED_SECONDS,
+                self._world.now - since <= CHECK_QUORUM_FACTOR * fetch_seconds + LATE_SECONDS,
                 f"{name} leads in {epoch}, and another one in a later epoch since {newer:.3f}",
             )
+        core = controller.inside.core if controller.inside is not None else None
+        if is_leader and core is not None and core.quorum.membership.offset < quorum.high_watermark:
+            voters = core.quorum.membership.voters
+            if voters is not None and voters.voters and controller.node_id not in voters.ids:
+                since = self._no_voter_since.setdefault((controller.node_id, epoch), self._world.now)
+                since = max(since, self._undisturbed_since(machine))
+                held = self._world.now - since <= BELIEVED_SECONDS
+                check("who_is_no_voter_leads_no_longer", held, f"{name} leads in {epoch}, and is none of {voters.ids}")
         end = quorum.high_watermark
         check("status_tells_what_is_committed", end <= committed.end, f"{name} says {end} of {committed.end}")
         wrong = [row for row in quorum.voters if is_leader and row.log_end_offset > quorum.log_end_offset]
@@ -178,8 +193,11 @@ class Claims:
         check("metrics_tell_who_is_active", reading.active == active, f"{name}: {reading.active}, and is {active}")
         if reading.active:
             led = self._world.watch.leaders.get(reading.epoch)
+            is_leader = core.quorum.role is Role.LEADER and core.quorum.epoch == reading.epoch
             check(
-                "metrics_tell_who_is_active", led == controller.node_id, f"{name} is active in {reading.epoch} of {led}"
+                "metrics_tell_who_is_active",
+                led == controller.node_id and is_leader,
+                f"{name} is active in {reading.epoch} of {led}, and is {core.quorum.role} in {core.quorum.epoch}",
             )
         check("metrics_tell_the_role", reading.role == core.quorum.role.value == health.role, f"{name}: {reading.role}")
         end = max(reading.high_watermark, reading.last_applied_offset + 1)
@@ -198,7 +216,7 @@ class Claims:
 
     def _undisturbed_since(self, machine: SimulatedMachine) -> float:
         """What was under way for long may have arrived then; and its disk says who led when it starts."""
-        return max(self._world.network.mended_at, machine.hangs_until, machine.began_at)
+        return max(self._world.network.mended_at.get(machine.host, 0.0), machine.hangs_until, machine.began_at)
 
     # When nobody asks for anything.
 

@@ -9,6 +9,7 @@ from migrator.image.digest import MODULUS, digest_steps
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.records.batch import Batch
+from tests.simulation.whole.meaning import Meaning
 from tests.simulation.whole.writes import Claim
 
 
@@ -48,6 +49,9 @@ class Committed:
     claims: set[Claim] = field(default_factory=set)
     """What its records prove of what the client has asked for."""
     loader: ImageLoader = field(default_factory=lambda: ImageLoader(EMPTY_IMAGE))
+    meaning: Meaning = field(default_factory=Meaning)
+    counted: int = 0
+    """The highest high watermark of a leader: nobody else finds out what is committed."""
 
     @property
     def end(self) -> int:
@@ -70,6 +74,7 @@ class Committed:
             digests={at: self.digests[at] for at in images},
             claims=set(self.claims),
             loader=ImageLoader(hashed.image),
+            meaning=Meaning.of(hashed.image),
         )
 
 

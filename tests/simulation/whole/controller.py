@@ -12,6 +12,7 @@ from migrator.config.load import settings_from
 from migrator.config.settings import Settings
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.meta_properties import read_meta_properties
+from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.node.core import NodeCore
 from migrator.node.node import run_node
 from migrator.node.own_threads import OwnThreads
@@ -22,7 +23,7 @@ from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.records.versions import version_at
 from tests.simulation.whole import certificates
 from tests.simulation.whole.claims import Inside, inside_of
-from tests.simulation.whole.disk import SimulatedDisk
+from tests.simulation.whole.disk import File, SimulatedDisk
 from tests.simulation.whole.grpc_wire import Server, connect
 from tests.simulation.whole.machine import SimulatedMachine, SkewedClock
 
@@ -209,6 +210,11 @@ class Controller:
         """The process has ended, for any reason."""
         self.machine = self.core = self.inside = None
         self.world.processes_changed()
+
+    def durable_content(self, name: str) -> bytes | None:
+        """Of a file beside the log, after a power cut now: what its directory names then, as far as it is written."""
+        file = self.disk.directory(DIRECTORY / DIRECTORY_NAME).durable.get(name)
+        return file.durable if isinstance(file, File) else None
 
     def in_process(self, look: Callable[[], T]) -> T:
         """Look at something of the process without its taking time there."""

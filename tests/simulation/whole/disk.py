@@ -50,6 +50,11 @@ class File:
         return not self._pending and not self._is_stale
 
     @property
+    def durable(self) -> bytes:
+        """What is there after a power cut, of what was ever made durable."""
+        return self._durable
+
+    @property
     def durable_size(self) -> int:
         """Up to here a power cut would change nothing."""
         return min((position for position, _ in self._pending), default=len(self.data))

@@ -40,7 +40,8 @@ class Network:
         self.cut: set[tuple[str, str]] = set()
         """Wires that carry nothing now, each in one direction."""
         self._held: dict[tuple[str, str], list[Callable[[], None]]] = {}
-        self.mended_at = 0.0
+        self.mended_at: dict[str, float] = {}
+        """When a wire to or from each host was mended last."""
         self.slow: dict[str, float] = {}
         """By what the delays to and from a host are multiplied."""
         self.refusing: set[str] = set()
@@ -125,7 +126,7 @@ class Network:
         if wire not in self.cut:
             return
         self.cut.discard(wire)
-        self.mended_at = self._world.now
+        self.mended_at |= dict.fromkeys(wire, self._world.now)
         held = self._held.pop(wire, [])
         at = self._world.now + self._random.uniform(*RETRANSMISSION_SECONDS)
         for arrive in held:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.given_up import QUORUM
-from migrator.controller.rollout_lock import KEY
 from migrator.errors import OperatorError
 from migrator.observe.status import Force, Goal
 from migrator.rpc.operator_client import OperatorClient
@@ -95,15 +93,15 @@ class Onlookers:
             self._world.trace(f"onlooker: {what} at {address}? {error}")
 
     async def _move_lock(self) -> None:
-        """Take the lock of a rollout, or give it back. An acknowledged move is in a committed record."""
+        """Take the lock of a rollout, or give it back. What is acknowledged is committed, and nobody came between."""
         self._locks += 1
         text = f"rollout {self._locks}" if self._random.random() < 0.6 else ""
 
-        async def move(client: OperatorClient) -> bool:
+        async def move(client: OperatorClient) -> str | None:
             held = (await client.rollout_lock()).held
-            return held != text and (await client.rollout_lock((held, text))).moved
+            is_moved = held != text and (await client.rollout_lock((held, text))).moved
+            return held if is_moved else None
 
         given = await ask_leader(self._world, self._random, move, f"lock {text or 'given back'}")
-        if given is not None and given[1]:
-            claim = ("config", QUORUM.resource_type, QUORUM.name, KEY, text or None)
-            self._world.watch.acknowledged(claim, given[0])
+        if given is not None and given[1] is not None:
+            self._world.watch.acknowledged(("lock", given[1], text), given[0])

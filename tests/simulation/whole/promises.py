@@ -6,6 +6,7 @@ from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
+from migrator.log.quorum_state import FILE_NAME, decode_quorum_state
 from migrator.log.segment import Segment
 from migrator.raft.states import Candidate, Leader, Prospective, RoleState, Unattached
 from migrator.raft.voter_set import Membership
@@ -24,9 +25,12 @@ class Promises:
         """By controller and epoch."""
         self._states: dict[int, RoleState] = {}
         self._memberships: dict[int, Membership] = {}
+        self._replaced: set[int] = set()
+        """Whose disk was replaced after it had told what it holds."""
 
     def disk_replaced(self, controller: Controller) -> None:
         self._votes.pop(controller.node_id, None)
+        self._replaced.add(controller.node_id)
 
     def check_vote(self, controller: Controller, shadow: Shadow) -> None:
         state = shadow.core.quorum._core._quorum.state
@@ -39,6 +43,10 @@ class Promises:
         if voted is None or controller.machine is None or controller.machine.was_refused:  # then nobody hears of it
             return
         epoch = shadow.core.quorum.epoch
+        durable = controller.durable_content(FILE_NAME)
+        noted = None if durable is None else decode_quorum_state(durable)[0]
+        is_durable = noted is not None and (noted.epoch > epoch or (noted.epoch, noted.voted_id) == (epoch, voted))
+        check("a_vote_is_durable_when_it_is_told", is_durable, f"{controller.name}: {voted} in {epoch}, disk: {noted}")
         before = self._votes.setdefault(controller.node_id, {}).setdefault(epoch, voted)
         what = f"{controller.name} votes for {before} and for {voted} in epoch {epoch}"
         check("one_vote_an_epoch", before == voted, what)
@@ -50,18 +58,13 @@ class Promises:
         membership = core.quorum._core._quorum.membership
         is_known = self._memberships.get(leader.node_id) is membership
         self._memberships[leader.node_id] = membership
-        if (
-            not is_known
-            or core.storage.log.membership() is not membership
-            or world.options.wipe_rate
-            or world.watch.refused
-        ):
-            return  # the voters change now, or a disk was replaced after it had told what it holds
+        if not is_known or core.storage.log.membership() is not membership or world.watch.refused:
+            return  # the voters change now
         voters = core.quorum.membership.voters
         ends = {
             voter.voter_id: durable_end(world.controllers[voter.voter_id], shadows[voter.voter_id])
             for voter in (voters.voters if voters is not None else ())
-            if voter.voter_id in shadows  # whoever is down may have it
+            if voter.voter_id in shadows and voter.voter_id not in self._replaced  # who is down may have it
         }
         late = {node_id: end for node_id, end in ends.items() if end < high_watermark}
         count = len(voters.voters) if voters is not None else 0

@@ -25,6 +25,7 @@ import pytest
 from migrator.node.registration import ControllerRegistrar
 from tests.lanes import TEST, TEST_ALL, TEST_LONG
 from tests.simulation.whole import branches, cells, grpc_wire, runner
+from tests.simulation.whole.agreement import why_not_agreed
 from tests.simulation.whole.controller import GRPC_PORT
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
@@ -274,7 +275,7 @@ def idle_turns(options: Options) -> float:
     """Of the event loop of one controller, in a second."""
     world = World(options)
     world.begin()
-    assert world.run_until(world.watch.everybody_agrees, 20.0)
+    assert world.run_until(lambda: not why_not_agreed(world.watch), 20.0)
     world.run_for(3.0)  # until all of them are registered
     before = world._turns
     world.run_for(10.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from migrator.controller.quorum_target import KEY, target_of
+from migrator.controller.quorum_target import KEY
 from migrator.image.model import MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
@@ -115,6 +115,8 @@ class Watch:
             return
         if shadow.role in WAS_LEADER:
             self.claims.leads_no_longer(shadow.epoch)
+            known = self.committed_by(controller.node_id)  # its last turn was not looked at, and followers may know it
+            known.counted = max(known.counted, shadow.raft.high_watermark)
         log_end = shadow.core.storage.log.end_offset()
         self._synced[controller.node_id] = min(shadow.raft.synced_end, log_end)
         self._filling.discard(controller.node_id)
@@ -152,6 +154,7 @@ class Watch:
         self._strays_are = GivenUp(old, EPOCH_LIMIT)
         for batch in batches:
             self._is_committed(survivor, batch)
+        self.committed.counted = self.committed.end
 
     def is_apart(self, controller: Controller) -> bool:
         """Whether it was given up, or follows given-up replicas: it has other leaders."""
@@ -265,6 +268,12 @@ class Watch:
             f"{controller.name}: {shadow.high_watermark} to {high_watermark}",
         )
         shadow.high_watermark = high_watermark
+        known = self.committed_by(controller.node_id)
+        if shadow.role in WAS_LEADER:
+            known.counted = max(known.counted, high_watermark)
+        is_counted = high_watermark <= known.counted or self._may_have_strayed(controller)
+        what = f"{controller.name}: {high_watermark}, and no leader beyond {known.counted}"
+        check("only_leaders_commit", is_counted, what)
         if shadow.role is Role.LEADER:
             self.promises.check_disks(controller, self._shadows, high_watermark)
         for batch in controller.in_process(lambda: list(self._batches(shadow, high_watermark))):
@@ -297,6 +306,7 @@ class Watch:
             self._nothing_is_only_validated(known.claims)
             known.loader.commit(header.next_offset)
             known.image.follow(known.loader.published)
+            known.meaning.judge(records, before, known.image.image)
             known.images[known.image.image.provenance.offset] = known.image.image
             known.digests[known.image.image.provenance.offset] = known.image.digest
             return
@@ -308,7 +318,7 @@ class Watch:
         """Whether a controller that is new in the quorum has followed those who were given up: then an operator formats
         it again. The records that it has go to ``end``, and the last is of that epoch."""
         strays_are = self._strays_are
-        if strays_are is None or controller.node_id in self._given_up or controller.key in self._voters:
+        if strays_are is None or not self._may_have_strayed(controller):
             return False
         if end <= self._recovered_from or epoch >= self._recovered_epoch:
             return False
@@ -316,11 +326,17 @@ class Watch:
         self.world.recoveries.format_again(controller)
         return True
 
+    def _may_have_strayed(self, controller: Controller) -> bool:
+        is_known = controller.node_id in self._given_up or controller.key in self._voters
+        return self._strays_are is not None and not is_known
+
     def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
         shadow.published.follow(image)
         offset = image.provenance.offset
         self._has_strayed(controller, offset + 1, image.provenance.epoch)  # by a snapshot
         true = self.committed_by(controller.node_id).digests.get(offset)
+        is_committed = true is not None or offset < 0 or self._may_have_strayed(controller)
+        check("what_is_published_is_committed", is_committed, f"{controller.name} publishes at offset {offset}")
         check(
             "the_image_is_a_replay_of_the_log",
             true is None or shadow.published.digest == true,
@@ -347,13 +363,13 @@ class Watch:
         return self._voters
 
     def _voters_in_the_log(self) -> VoterSet | None:
-        shadows = [one for one in self._of_the_quorum().values() if one.high_watermark >= self._recovered_to]
+        shadows = [one for one in self.of_the_quorum().values() if one.high_watermark >= self._recovered_to]
         if not shadows:
             return None
         longest = max(shadows, key=lambda shadow: (shadow.high_watermark, shadow.epoch))
         return longest.core.quorum.membership.voters
 
-    def _of_the_quorum(self) -> dict[int, Shadow]:
+    def of_the_quorum(self) -> dict[int, Shadow]:
         """All but those that were given up."""
         return {node_id: shadow for node_id, shadow in self._shadows.items() if node_id not in self._given_up}
 
@@ -371,7 +387,7 @@ class Watch:
 
     def some_leader(self) -> Controller | None:
         """The one in the highest epoch."""
-        shadows = self._of_the_quorum().items()
+        shadows = self.of_the_quorum().items()
         leaders = [(shadow.epoch, node_id) for node_id, shadow in shadows if shadow.role is Role.LEADER]
         return self.world.controllers[max(leaders)[1]] if leaders else None
 
@@ -390,7 +406,7 @@ class Watch:
         voters = {key.node_id for key in keys}
         whole = [
             node_id
-            for node_id, shadow in self._of_the_quorum().items()
+            for node_id, shadow in self.of_the_quorum().items()
             if node_id in voters
             and node_id != controller.node_id
             and self._has_all(shadow)
@@ -420,35 +436,6 @@ class Watch:
         """Whether it runs, and knows of something that is committed."""
         shadow = self._shadows.get(controller.node_id)
         return shadow is not None and shadow.high_watermark > 0
-
-    def everybody_agrees(self) -> bool:
-        return not self.why_not_agreed()
-
-    def why_not_agreed(self) -> str:
-        world = self.world
-        leaders = [node_id for node_id, shadow in self._of_the_quorum().items() if shadow.role is Role.LEADER]
-        if len(leaders) != 1:
-            return f"the leaders are {leaders}: {self.roles()}"
-        leader = self._shadows[leaders[0]].core
-        if leader.controller.epoch is None:
-            return f"controller {leaders[0]} leads and is not active"
-        for node_id, controller in world.controllers.items():
-            if node_id in world.chaos.dead or controller.is_given_up:
-                continue
-            shadow = self._shadows.get(node_id)
-            if shadow is None:
-                return f"{controller.name} does not run"
-            if shadow.core.quorum.leader_id != leaders[0]:
-                return f"{controller.name} follows {shadow.core.quorum.leader_id}: {self.roles()}"
-            if shadow.published.image.provenance.offset + 1 < self.committed.end - 50:
-                return (
-                    f"{controller.name} is at {shadow.published.image.provenance.offset}, not at {self.committed.end}"
-                )
-        target = target_of(leader.metadata.published)
-        lost = {key.node_id for key in self.refused}
-        if target is not None and not world.chaos.dead and not lost & {key.node_id for key in target}:
-            return f"the voters are {sorted(map(str, self.voter_keys()))}, and shall be {sorted(map(str, target))}"
-        return ""
 
     def roles(self) -> dict[int, tuple[str, int, int | None]]:
         return {

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from random import Random
 
 from migrator.node import image_proof, snapshotter
+from migrator.raft import snapshot
 from migrator.raft.voter_set import VoterSet
+from tests.simulation.whole.agreement import why_behind, why_not_agreed, why_unfenced
 from tests.simulation.whole.breach import Violation, check
 from tests.simulation.whole.brokers import FIRST_ID, Broker
 from tests.simulation.whole.chaos import Chaos
 from tests.simulation.whole.claims import Inside
 from tests.simulation.whole.client import Client
-from tests.simulation.whole.controller import Controller
+from tests.simulation.whole.controller import SESSION_MS, Controller
 from tests.simulation.whole.disk import SimulatedDisk
 from tests.simulation.whole.loop import SimulatedLoop
 from tests.simulation.whole.machine import ProcessGoneError, SimulatedMachine
@@ -40,6 +42,8 @@ KEPT: list[World] = []
 """Of this process; what is in them is never freed."""
 IDLE_SECONDS = 5.0
 """Within so long all that was asked for is answered, or given up."""
+FENCING_SECONDS = 2 * SESSION_MS / 1000
+"""Within so long after their last heartbeats all brokers are fenced."""
 SETTLING_SECONDS = 25.0
 """Within so long after the last fault everybody agrees again."""
 
@@ -239,6 +243,14 @@ class World:
 
     # The whole run.
 
+    def wait(self, rule: str, why_not: Callable[[], str], seconds: float) -> None:
+        """
+        :param why_not: becomes empty within so many seconds.
+        :raises Violation: it does not.
+        """
+        if not self.run_until(lambda: not why_not(), self.now + seconds):
+            raise Violation(rule, why_not())
+
     def begin(self) -> None:
         """Format every disk and start every process."""
         voters: VoterSet | None = first_voters(self) if self.options.dynamic else None
@@ -265,13 +277,15 @@ class World:
         self.chaos.end()
         if self.majority_is_lost:
             self.run_for(SETTLING_SECONDS / 2)
-        elif not self.run_until(self.watch.everybody_agrees, self.now + SETTLING_SECONDS):
-            raise Violation("a_majority_that_can_talk_agrees", self.watch.why_not_agreed())
+        else:
+            self.wait("a_majority_that_can_talk_agrees", lambda: why_not_agreed(self.watch), SETTLING_SECONDS)
         self.client.is_done = True
         self.run_for(1.0)
-        claims = self.watch.claims
-        if not self.majority_is_lost and not self.run_until(lambda: not claims.why_busy(), self.now + IDLE_SECONDS):
-            raise Violation("what_waits_is_gone_when_idle", claims.why_busy())
+        end = self.watch.committed.end
+        if not self.majority_is_lost:
+            self.wait("what_waits_is_gone_when_idle", self.watch.claims.why_busy, IDLE_SECONDS)
+            self.wait("images_have_all_that_is_committed", lambda: why_behind(self.watch, end), IDLE_SECONDS)
+            self.wait("brokers_without_heartbeats_are_fenced", lambda: why_unfenced(self), FENCING_SECONDS)
         self.watch.at_the_end()
         self.chaos.is_over = True
         self._stop_everybody()
@@ -291,6 +305,7 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
     logging.disable(logging.CRITICAL)
     image_proof.ROUND_SECONDS, image_proof.REPLAY_SECONDS = options.compare_seconds, options.replay_seconds
     snapshotter.CLEAN_SECONDS = options.clean_seconds
+    snapshot.CHUNK_BYTES_MAX = min(snapshot.CHUNK_BYTES_MAX, options.snapshot_bytes // 3)  # else each is in one part
     world = World(options, show)
     KEPT.append(world)
     rule, message = None, ""

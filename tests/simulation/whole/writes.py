@@ -15,6 +15,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from migrator.controller.rollout_lock import KEY as LOCK
+from migrator.controller.rollout_lock import lock_text
 from migrator.image.model import MetadataImage
 from migrator.records import metadata as m
 from migrator.wire.schemas import build, request_type
@@ -62,7 +64,11 @@ PROOFS: Mapping[type[m.MetadataRecord], Callable[[Any, MetadataImage], Claim]] =
     m.TopicRecord: lambda it, _: ("topic", it.name),
     m.PartitionRecord: lambda it, _: ("partition", it.topic_id, it.partition_id),
     m.RemoveTopicRecord: lambda it, _: ("topic removed", it.topic_id),
-    m.ConfigRecord: lambda it, _: ("config", it.resource_type, it.resource_name, it.name, it.value),
+    m.ConfigRecord: lambda it, before: (
+        ("lock", lock_text(before), it.value or "")
+        if it.name == LOCK
+        else ("config", it.resource_type, it.resource_name, it.name, it.value)
+    ),
     m.AccessControlEntryRecord: lambda it, _: ("acl", it.principal),
     m.RemoveAccessControlEntryRecord: lambda it, before: ("acl removed", before.acls[it.id].principal),
     m.UserScramCredentialRecord: lambda it, _: ("scram", it.name, it.iterations),
@@ -144,7 +150,7 @@ class Writes:
 
     def _create_topic(self) -> Write:
         name, partitions, validates = f"topic-{self._number}", self._random.randint(1, 4), self._validates()
-        topic = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": self._random.choice((-1, 3))}
 
         def claims(response: Any) -> Iterator[Claim]:
             for part in granted(response):
