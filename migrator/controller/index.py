@@ -233,7 +233,22 @@ class ControllerIndex:
         normalized = metric_name(topic.name)
         if normalized is not None:
             self.similar_names.setdefault(normalized, set()).add(topic.name)
-        self._follow(topic.topic_id, topic.partitions, {}, topic.partitions)
+        isr: _Bits = defaultdict(int)
+        led: _Bits = defaultdict(int)
+        imbalanced = reassigning = 0
+        for number, partition in topic.partitions.items():
+            bit = 1 << number
+            for broker_id in partition.isr:
+                isr[broker_id] |= bit
+            led[partition.leader] |= bit
+            if not has_preferred_leader(partition):
+                imbalanced |= bit
+            if partition.adding_replicas or partition.removing_replicas:
+                reassigning |= bit
+        _move(self._in_sync, topic.topic_id, {}, isr)
+        _move(self._led, topic.topic_id, {}, led)
+        self.imbalanced.replace(topic.topic_id, 0, imbalanced)
+        self.reassigning.replace(topic.topic_id, 0, reassigning)
 
     def _remove_name(self, topic: str) -> None:
         normalized = metric_name(topic)

@@ -87,18 +87,19 @@ class TopicsBuilder:
         old = opened[0].get(record.partition_id)
         if old is not None:
             self._count(old, -1)
+        replicas = intern(record.replicas)
         opened[0][record.partition_id] = new = PartitionRegistration(
-            intern(record.replicas),
-            intern(record.isr),
-            intern(record.removing_replicas),
-            intern(record.adding_replicas),
+            replicas,
+            replicas if record.isr is record.replicas else intern(record.isr),
+            intern(record.removing_replicas) if record.removing_replicas else (),
+            intern(record.adding_replicas) if record.adding_replicas else (),
             record.leader,
             record.leader_recovery_state == _RECOVERING,
             record.leader_epoch,
             record.partition_epoch,
             self._directories(record.directories, record.replicas) if record.directories else (),
-            intern(record.eligible_leader_replicas or ()),
-            intern(record.last_known_elr or ()),
+            intern(record.eligible_leader_replicas) if record.eligible_leader_replicas else (),
+            intern(record.last_known_elr) if record.last_known_elr else (),
         )
         self._count(new, 1)
 

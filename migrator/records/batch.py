@@ -43,6 +43,8 @@ _EPOCH = struct.Struct(">i")
 
 _SMALL = 1 << 13
 _ZIGZAG = tuple(encode_zigzag(number) for number in range(_SMALL))
+_KEYLESS = tuple(b"\0\0" + index + NO_KEY for index in _ZIGZAG)
+"""The bytes of a record without a key between its size and the size of its value, by its index in the batch."""
 
 
 def _zigzag(number: int) -> bytes:
@@ -172,7 +174,11 @@ def _walk(buffer: bytes, header: BatchHeader) -> Iterator[tuple[Bounds | None, i
     try:
         for index in range(header.count):
             size, start = read_zigzag(buffer, position)
-            key, value_at = _key_bounds(buffer, start, index)
+            usual = _KEYLESS[index] if index < _SMALL else b""
+            if usual and buffer.startswith(usual, start):
+                key, value_at = None, start + len(usual)
+            else:
+                key, value_at = _key_bounds(buffer, start, index)
             value_size, value_start = read_zigzag(buffer, value_at)
             end = value_start + value_size
             if value_size <= 0 or end + 1 != start + size or buffer[end] != 0:

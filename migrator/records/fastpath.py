@@ -35,6 +35,7 @@ _INT32 = Struct(">i")
 _TAG_LEADER = b"\x01\x04"
 _TAG_RECOVERY = b"\x05\x01"
 _DIRECTORIES_SINCE = 1
+_TWO_EMPTY = b"\x01\x01"
 _ONE_BYTE_LENGTHS = range(1, 0x80)
 
 
@@ -144,9 +145,18 @@ def _partition_reader(version: int) -> Reader:
     def read(buffer: bytes, start: int) -> tuple[m.PartitionRecord, int]:
         partition_id, topic_id = unpack_start(buffer, start)
         replicas, position = _short_ids(buffer, start + 20)
-        isr, position = _short_ids(buffer, position)
-        removing, position = _short_ids(buffer, position)
-        adding, position = _short_ids(buffer, position)
+        same_end = 2 * position - start - 20
+        if buffer[start + 20 : position] == buffer[position:same_end]:
+            isr, position = replicas, same_end
+        else:
+            isr, position = _short_ids(buffer, position)
+        removing: tuple[int, ...] = ()
+        adding: tuple[int, ...] = ()
+        if buffer[position : position + 2] == _TWO_EMPTY:
+            position += 2
+        else:
+            removing, position = _short_ids(buffer, position)
+            adding, position = _short_ids(buffer, position)
         leader, leader_epoch, partition_epoch = unpack_epochs(buffer, position)
         position += 12
         directories: tuple[Uuid, ...] = ()

@@ -62,7 +62,14 @@ def encode_zigzag(number: int) -> bytes:
 
 
 def read_zigzag(buffer: bytes, position: int) -> tuple[int, int]:
-    """Read a signed varint in zigzag form."""
+    """Read a signed varint in zigzag form. Sizes of records have one or two bytes, and there are millions of them."""
+    raw = buffer[position]
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    high = buffer[position + 1]
+    if high < 0x80:
+        raw = raw & 0x7F | high << 7
+        return (raw >> 1) ^ -(raw & 1), position + 2
     raw, position = read_uvarint(buffer, position)
     return (raw >> 1) ^ -(raw & 1), position
 
