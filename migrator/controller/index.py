@@ -52,27 +52,26 @@ class PartitionSet:
         """Add partitions of a topic; bit p means partition p."""
         self._bits[topic_id] = self._bits.get(topic_id, 0) | partitions
 
-    def discard(self, topic_id: Uuid, partitions: int) -> None:
-        """Remove partitions of a topic; missing ones are ignored."""
+    def discard(self, topic_id: Uuid, partitions: int) -> bool:
+        """Remove partitions of a topic; missing ones are ignored. Returns whether the set has no entry any more, of
+        topics that are gone neither."""
         self.replace(topic_id, partitions, 0)
+        return not self._bits
 
     def replace(self, topic_id: Uuid, partitions: int, by: int) -> None:
         """Remove partitions of a topic, and add others."""
-        bits = self._bits.get(topic_id, 0) & ~partitions | by
+        held = self._bits.get(topic_id, 0)
+        bits = held & ~partitions | by
         if bits:
             self._bits[topic_id] = bits
-        else:
-            self._bits.pop(topic_id, None)
+        elif held:
+            del self._bits[topic_id]
 
-    @property
-    def has_no_entry(self) -> bool:
-        """Whether the set is empty, and holds no topic that is gone, either."""
-        return not self._bits
-
-    def forget(self, topic_ids: Iterable[Uuid]) -> None:
-        """Remove all partitions of these topics; missing ones are ignored."""
+    def forget(self, topic_ids: Iterable[Uuid]) -> bool:
+        """Remove all partitions of these topics; missing ones are ignored. Returns the same as `discard`."""
         for topic_id in topic_ids:
             self._bits.pop(topic_id, None)
+        return not self._bits
 
     def copy(self) -> PartitionSet:
         """A copy."""
@@ -120,7 +119,7 @@ class PartitionSet:
         gone = self._gone
         if not gone:
             return self._bits.copy()
-        return {topic_id: bits for topic_id, bits in self._bits.items() if topic_id not in gone}
+        return {topic_id: bits for topic_id, bits in self._bits.copy().items() if topic_id not in gone}
 
 
 EMPTY: Final = PartitionSet()
@@ -221,8 +220,9 @@ class ControllerIndex:
             elif was is None and now is not None:
                 self._add_topic(now)
         for topic_id, partitions in changes.partitions.items():
-            if topic_id in old and topic_id in new:
-                self._follow(topic_id, partitions, old[topic_id].partitions, new[topic_id].partitions)
+            was, now = old.get(topic_id), new.get(topic_id)
+            if was is not None and now is not None:
+                self._follow(topic_id, partitions, was.partitions, now.partitions)
         self.acls = at_once(self.acls.follow(before.acls, after.acls, changes.acls))
         for acl_id in changes.acls:
             self._count_bytes(before.acls.get(acl_id), -1)
@@ -262,8 +262,7 @@ class ControllerIndex:
         """Take the entries of deleted topics out of all sets."""
         for sets in (self._in_sync, self._led):
             for broker_id, known in tuple(sets.items()):
-                known.forget(topics)
-                if known.has_no_entry:
+                if known.forget(topics):
                     del sets[broker_id]
         self.imbalanced.forget(topics)
         self.reassigning.forget(topics)
@@ -283,14 +282,13 @@ class ControllerIndex:
             bit = 1 << number
             changed |= bit
             if was.isr is not now.isr:
-                _note(left, was.isr, now.isr, bit)
-                _note(joined, now.isr, was.isr, bit)
+                _note(left, joined, was.isr, now.isr, bit)
             if was.leader != now.leader:
                 lost[was.leader] |= bit
                 won[now.leader] |= bit
             if not has_preferred_leader(now):
                 imbalanced |= bit
-            if is_reassigning(now):
+            if now.adding_replicas or now.removing_replicas:
                 reassigning |= bit
         _move(self._in_sync, topic_id, left, joined)
         _move(self._led, topic_id, lost, won)
@@ -318,11 +316,14 @@ class ControllerIndex:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _note(found: _Bits, brokers: tuple[int, ...], others: tuple[int, ...], bit: int) -> None:
-    """Note a partition under each of the brokers that is not among the others."""
-    for broker_id in brokers:
-        if broker_id not in others:
-            found[broker_id] |= bit
+def _note(left: _Bits, joined: _Bits, before: tuple[int, ...], after: tuple[int, ...], bit: int) -> None:
+    """Note a partition under each of the brokers that left an ISR or joined it."""
+    for broker_id in before:
+        if broker_id not in after:
+            left[broker_id] |= bit
+    for broker_id in after:
+        if broker_id not in before:
+            joined[broker_id] |= bit
 
 
 def _move(
@@ -333,11 +334,7 @@ def _move(
         if broker_id != NOBODY:
             sets[broker_id].add(topic_id, bits)
     for broker_id, bits in left.items():
-        if broker_id == NOBODY:
-            continue
-        known = sets[broker_id]
-        known.discard(topic_id, bits)
-        if known.has_no_entry:
+        if broker_id != NOBODY and sets[broker_id].discard(topic_id, bits):
             del sets[broker_id]
 
 

@@ -28,7 +28,7 @@ from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.turns import TURN_RECORDS, Turn, give_back
 
 FREEZE_RECORDS = 4 * TURN_RECORDS
-"""After so many records the present objects are frozen for the garbage collector: too few objects to start it before."""
+"""After so many records the present objects are frozen for the garbage collector, which has not begun by then."""
 
 BACKLOG_RECORDS = 10 * TURN_RECORDS
 """While so many records wait to be applied, new ones are left in the log."""

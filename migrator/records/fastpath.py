@@ -7,10 +7,12 @@ generic codec: unusual lengths, tagged fields of partitions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 
 from migrator.records import metadata as m
 from migrator.records.primitives import (
+    ID_LISTS_CACHED,
     Reader,
     Writer,
     decode_ids,
@@ -186,6 +188,11 @@ def _tagged(tag: int, content: bytes) -> bytes:
     return encode_uvarint(tag) + encode_uvarint(len(content)) + content
 
 
+@lru_cache(maxsize=ID_LISTS_CACHED)
+def _tagged_ids(tag: int, ids: tuple[int, ...]) -> bytes:
+    return _tagged(tag, encode_ids(ids))
+
+
 def _partition_change_writer(head: bytes, version: int) -> Writer:
     generic = compiled(_LAYOUT[m.PartitionChangeRecord], version).write
     pack_start, int32 = _ID_AND_TOPIC.pack, _INT32.pack
@@ -200,15 +207,15 @@ def _partition_change_writer(head: bytes, version: int) -> Writer:
             return head + generic(record)
         tags = []
         if record.isr is not None:
-            tags.append(_tagged(0, encode_ids(record.isr)))
+            tags.append(_tagged_ids(0, record.isr))
         if record.leader != m.NO_LEADER_CHANGE:
             tags.append(_TAG_LEADER + int32(record.leader))
         if record.replicas is not None:
-            tags.append(_tagged(2, encode_ids(record.replicas)))
+            tags.append(_tagged_ids(2, record.replicas))
         if record.removing_replicas is not None:
-            tags.append(_tagged(3, encode_ids(record.removing_replicas)))
+            tags.append(_tagged_ids(3, record.removing_replicas))
         if record.adding_replicas is not None:
-            tags.append(_tagged(4, encode_ids(record.adding_replicas)))
+            tags.append(_tagged_ids(4, record.adding_replicas))
         if record.leader_recovery_state != m.NO_RECOVERY_CHANGE:
             tags.append(_TAG_RECOVERY + record.leader_recovery_state.to_bytes(1, "big", signed=True))
         if record.directories is not None:

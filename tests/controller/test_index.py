@@ -91,9 +91,9 @@ def test_a_batch_that_deletes_topics_takes_no_turn_of_all_entries(monkeypatch: p
     index, swept = ControllerIndex.of(image), list[int]()
     forget = PartitionSet.forget
 
-    def counted(self: PartitionSet, topic_ids: Collection[Uuid]) -> None:
+    def counted(self: PartitionSet, topic_ids: Collection[Uuid]) -> bool:
         swept[-1] += len(topic_ids)
-        forget(self, topic_ids)
+        return forget(self, topic_ids)
 
     monkeypatch.setattr(PartitionSet, "forget", counted)
     monkeypatch.setattr(index_module, "SWEPT_ENTRIES", 600)
